@@ -1,0 +1,191 @@
+"""Errors, one class a code, with the names of ``tf.errors``.
+
+::
+
+    Exception
+    └── OpError                     .message, .error_code
+        ├── CancelledError          1   an operation (not a task) was cancelled
+        ├── UnknownError            2
+        ├── InvalidArgumentError    3   a feed, a shape, a dtype or a value
+        ├── DeadlineExceededError   4   a timeout passed
+        ├── NotFoundError           5   a name, a file or a key that is not there
+        ├── AlreadyExistsError      6
+        ├── PermissionDeniedError   7
+        ├── ResourceExhaustedError  8
+        ├── FailedPreconditionError 9   a variable that is not initialised
+        ├── AbortedError           10   preempted: the session recovers
+        ├── OutOfRangeError        11   the end of the data: training ends cleanly
+        ├── UnimplementedError     12
+        ├── InternalError          13
+        ├── UnavailableError       14   preempted: the session recovers
+        ├── DataLossError          15   a torn or corrupted file
+        └── UnauthenticatedError   16
+
+``CancelledError`` here is the original's error of an *operation*. It is an ordinary ``Exception`` and
+has nothing to do with ``asyncio.CancelledError``, which asyncmon never catches and keeps.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "END_OF_DATA",
+    "PREEMPTION",
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "error_code_from_exception_type",
+    "exception_type_from_error_code",
+]
+
+
+class OpError(Exception):
+    """An operation failed. TF1: ``tf.errors.OpError``, here with the message as its only argument.
+
+    Pickles, so that it can cross a process boundary.
+    """
+
+    error_code: ClassVar[int] = 2
+    """The gRPC status code of this class of error."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+    @property
+    def message(self) -> str:
+        """What went wrong, as a full sentence."""
+        return str(self.args[0]) if self.args else ""
+
+
+class CancelledError(OpError):
+    """An operation was cancelled, for example an enqueue on a queue that was closed."""
+
+    error_code = 1
+
+
+class UnknownError(OpError):
+    """An error from elsewhere that fits no other class."""
+
+    error_code = 2
+
+
+class InvalidArgumentError(OpError):
+    """A value, shape or dtype that the operation cannot take."""
+
+    error_code = 3
+
+
+class DeadlineExceededError(OpError):
+    """A deadline passed before the operation was done. The session stays usable."""
+
+    error_code = 4
+
+
+class NotFoundError(OpError):
+    """Something asked for by name is not there: a file, a checkpoint entry, a node."""
+
+    error_code = 5
+
+
+class AlreadyExistsError(OpError):
+    """Something that was to be made is there already."""
+
+    error_code = 6
+
+
+class PermissionDeniedError(OpError):
+    """The caller may not do this, for example write into a read-only directory."""
+
+    error_code = 7
+
+
+class ResourceExhaustedError(OpError):
+    """Memory, disk or another resource ran out."""
+
+    error_code = 8
+
+
+class FailedPreconditionError(OpError):
+    """The state is not ready for the operation, for example a variable is not initialised."""
+
+    error_code = 9
+
+
+class AbortedError(OpError):
+    """The operation was preempted. A monitored session recovers from it and repeats the run."""
+
+    error_code = 10
+
+
+class OutOfRangeError(OpError):
+    """The data is at its end. Raised in a session's body, it ends training cleanly."""
+
+    error_code = 11
+
+
+class UnimplementedError(OpError):
+    """The operation does not exist for these arguments."""
+
+    error_code = 12
+
+
+class InternalError(OpError):
+    """An invariant of the system does not hold."""
+
+    error_code = 13
+
+
+class UnavailableError(OpError):
+    """A peer cannot be reached. A monitored session recovers from it and repeats the run."""
+
+    error_code = 14
+
+
+class DataLossError(OpError):
+    """Bytes are missing or do not match their checksum."""
+
+    error_code = 15
+
+
+class UnauthenticatedError(OpError):
+    """The caller did not say who it is."""
+
+    error_code = 16
+
+
+PREEMPTION: tuple[type[Exception], ...] = (AbortedError, UnavailableError)
+"""Errors that a monitored session recovers from."""
+
+END_OF_DATA: tuple[type[Exception], ...] = (OutOfRangeError, StopAsyncIteration, StopIteration)
+"""Exceptions that end the body of a monitored session cleanly."""
+
+_BY_CODE: dict[int, type[OpError]] = {cls.error_code: cls for cls in OpError.__subclasses__()}
+
+
+def exception_type_from_error_code(error_code: int) -> type[OpError]:
+    """Return the class of a gRPC status code. TF1: same name.
+
+    Raises:
+        KeyError: no class has this code.
+    """
+    return _BY_CODE[error_code]
+
+
+def error_code_from_exception_type(cls: type[OpError]) -> int:
+    """Return the gRPC status code of an error class. TF1: same name."""
+    return cls.error_code
