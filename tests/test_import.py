@@ -1,0 +1,50 @@
+"""Importing asyncmon is free of side effects."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROBE = """
+import json, logging, signal, sys, threading
+
+handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+import asyncmon
+
+print(json.dumps({
+    "modules": sorted(name.split(".")[0] for name in sys.modules),
+    "threads": threading.active_count(),
+    "signals": handlers == {number: signal.getsignal(number) for number in signal.valid_signals()},
+    "root_handlers": len(logging.root.handlers),
+    "own_handlers": sum(
+        len(logging.getLogger(name).handlers)
+        for name in logging.root.manager.loggerDict
+        if name.split(".")[0] == "asyncmon"
+    ),
+    "level": logging.getLogger("asyncmon").level,
+    "loop": __import__("asyncio").events._get_running_loop() is not None,
+}))
+"""
+
+EXTRAS = {
+    "grpc", "httpx", "jax", "matplotlib", "obstore", "prometheus_client", "pytest", "rich",
+    "starlette", "tensorboard", "torch", "uvicorn",
+}  # fmt: skip
+
+
+def test_import_starts_nothing_and_imports_no_extra() -> None:
+    out = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROBE], capture_output=True, text=True, check=True
+    )
+    seen = json.loads(out.stdout)
+    assert not EXTRAS & set(seen.pop("modules"))
+    assert seen == {
+        "threads": 1,
+        "signals": True,
+        "root_handlers": 0,
+        "own_handlers": 0,
+        "level": 0,
+        "loop": False,
+    }
+    assert out.stderr == ""

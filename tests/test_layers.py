@@ -1,0 +1,120 @@
+"""The house stays as it is drawn: imports go down, no cycle, small files."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "asyncmon"
+
+LAYER = {
+    **dict.fromkeys(["errors", "clock", "snapshot", "files"], 0),
+    **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
+    "runtime": 2,
+    **dict.fromkeys(["hooks", "programs", "distributed"], 3),
+    "training": 4,
+    **dict.fromkeys(["monitor", "testing"], 5),
+    **dict.fromkeys(["cli", "__main__"], 6),
+    "__init__": 7,
+}
+BESIDE = {("summary", "graph"), ("__main__", "cli")}
+"""The only steps that are not down: summary ops are graph ops."""
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").glob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+NAMES = {module_name(path) for path in MODULES}
+
+
+def imports(path: Path, *, at_run_time: bool) -> Iterator[str]:
+    """Yield the modules of the package that a file imports."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(child)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for child in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if at_run_time and id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "asyncmon")
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module_name(path).split(".")
+                up = node.level if path.name != "__init__.py" else node.level - 1
+                base = ".".join([*package[: len(package) - up], *filter(None, [base])])
+            if base.split(".")[0] != "asyncmon":
+                continue
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield inner if inner in NAMES else base
+
+
+def test_every_room_has_a_layer() -> None:
+    rooms = {room(name) for name in NAMES}
+    assert rooms <= LAYER.keys(), f"draw these in LAYER: {sorted(rooms - LAYER.keys())}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_imports_go_down(path: Path) -> None:
+    here = room(module_name(path))
+    for target in imports(path, at_run_time=False):
+        there = room(target)
+        down = LAYER[there] < LAYER[here] or there == here or (here, there) in BESIDE
+        assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
+
+
+def test_no_import_cycle() -> None:
+    graph = {module_name(path): set(imports(path, at_run_time=True)) for path in MODULES}
+    graph = {name: targets - {name} for name, targets in graph.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_a_module_stays_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_a_test_file_stays_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= (600 if "tests" in path.parts else 100)
+
+
+def test_blocking_calls_and_clocks_have_their_places() -> None:
+    """Clocks are read in clock.py alone; perf_counter, which measures the machine, is free."""
+    for path in MODULES:
+        if path.name == "clock.py":
+            continue
+        calls = [
+            ast.unparse(node.func)
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+        ]
+        wrong = {"time.time", "time.monotonic", "time.sleep", "datetime.now"} & set(calls)
+        assert not wrong, f"{module_name(path)} calls {sorted(wrong)}; use asyncmon.clock"
