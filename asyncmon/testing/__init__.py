@@ -1,0 +1,22 @@
+"""The public test bench: virtual time, scripted sessions, recorded hooks, injected faults.
+
+For the tests of hooks, sessions and programs, yours and ours. With pytest, mark an async test with
+``virtual_time`` (the plugin is installed with asyncmon); elsewhere, use :func:`run`::
+
+    @pytest.mark.asyncio
+    @pytest.mark.virtual_time
+    async def test_a_minute_of_timers_takes_no_time() -> None:
+        async with assert_nothing_left_behind():
+            await asyncio.sleep(60)
+"""
+
+from asyncmon.testing.leftovers import assert_nothing_left_behind
+from asyncmon.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked
+
+__all__ = [
+    "DeadlockError",
+    "VirtualTimeLoop",
+    "assert_nothing_left_behind",
+    "run",
+    "wait_all_tasks_blocked",
+]

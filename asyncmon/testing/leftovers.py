@@ -1,0 +1,133 @@
+"""What a block of code left behind: tasks, threads, open files, temporary files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable, Iterator
+
+__all__ = ["assert_nothing_left_behind"]
+
+_TURNS = 200  # turns of the loop, a millisecond each, that callbacks and threads get to finish
+
+
+@asynccontextmanager
+async def assert_nothing_left_behind(
+    *directories: str | os.PathLike[str],
+    tasks: bool = True,
+    threads: bool = True,
+    descriptors: bool = True,
+) -> AsyncGenerator[None]:
+    """Assert that the block leaves no task, thread, file descriptor or temporary file behind.
+
+    What was there before is not looked at, nor are the idle workers of thread pools. Temporary files
+    are those made through :mod:`tempfile` during the block, and, in ``directories`` (searched with
+    all that is below), files whose name starts with a dot or ends in ``.tmp`` or ``.partial``.
+
+    An exception of the block passes unchanged, and nothing is asserted then.
+
+    Args:
+        directories: where else to look for temporary files.
+        tasks: whether tasks are looked at; likewise ``threads`` and ``descriptors``.
+
+    Raises:
+        AssertionError: something was left; all of it is named.
+
+    Example::
+
+        async with assert_nothing_left_behind(tmp_path):
+            async with MonitoredTrainingSession(checkpoint_dir=tmp_path) as sess:
+                await sess.run(train_op)
+    """
+    before = _Inventory(directories)
+    with _private_temporary_directory() as temporary:
+        yield
+        looked_at = {"task": tasks, "thread": threads, "descriptor": descriptors, "file": True}
+        left: list[str] = []
+        for _ in range(_TURNS):
+            found = _Inventory([*directories, temporary], any_name_in=temporary)
+            left = [what for kind, what in found.beyond(before) if looked_at[kind]]
+            if not left:
+                return
+            time.sleep(0.001)  # noqa: ASYNC251 -- real time, for threads; the loop's may be virtual
+            await asyncio.sleep(0)
+    raise AssertionError("left behind:\n" + "\n".join(f"  {what}" for what in left))
+
+
+class _Inventory:
+    """What exists at one moment: ``(kind, identity) -> description``."""
+
+    def __init__(
+        self,
+        directories: Iterable[str | os.PathLike[str]],
+        any_name_in: Path | None = None,
+    ) -> None:
+        self.things: dict[tuple[str, object], str] = {}
+        for task in asyncio.all_tasks():
+            if task is not asyncio.current_task():
+                self.things["task", task] = f"task {task.get_name()!r}: {task.get_coro()!r}"
+        for thread in threading.enumerate():
+            if not _is_pool_worker(thread):
+                self.things["thread", thread] = f"thread {thread.name!r}"
+        for number, target in _descriptors():
+            self.things["descriptor", (number, target)] = f"file descriptor {number}: {target}"
+        for path in _temporary_files(directories, any_name_in):
+            self.things["file", path] = f"temporary file {path}"
+
+    def beyond(self, before: _Inventory) -> list[tuple[str, str]]:
+        """Return what is here and was not there, as (kind, description)."""
+        return [(key[0], what) for key, what in self.things.items() if key not in before.things]
+
+
+@contextmanager
+def _private_temporary_directory() -> Iterator[Path]:
+    """Send :mod:`tempfile` to a fresh directory: other processes' files must not be taken for ours."""
+    outer = tempfile.tempdir
+    directory = Path(tempfile.mkdtemp(prefix="asyncmon-leftovers-"))
+    tempfile.tempdir = str(directory)
+    try:
+        yield directory
+    finally:
+        tempfile.tempdir = outer
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _temporary_files(
+    directories: Iterable[str | os.PathLike[str]], any_name_in: Path | None
+) -> Iterator[Path]:
+    for directory in map(Path, directories):
+        for path in directory.rglob("*"):
+            if (
+                directory == any_name_in
+                or path.name.startswith(".")
+                or path.suffix in {".tmp", ".partial"}
+            ):
+                yield path
+
+
+def _descriptors() -> Iterator[tuple[int, str]]:
+    for listing in ("/proc/self/fd", "/dev/fd"):
+        if os.path.isdir(listing):
+            for name in os.listdir(listing):
+                try:
+                    yield int(name), os.readlink(f"{listing}/{name}")
+                except OSError:  # it was the listing's own descriptor, or is no link on this system
+                    continue
+            return
+
+
+def _is_pool_worker(thread: threading.Thread) -> bool:
+    if hasattr(thread, "idle_workers"):  # anyio's, which ends with the loop
+        return True
+    pools = sys.modules.get("concurrent.futures.thread")
+    return pools is not None and thread in getattr(pools, "_threads_queues", ())

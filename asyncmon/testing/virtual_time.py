@@ -1,0 +1,246 @@
+"""An event loop whose clock jumps to the next timer as soon as there is nothing else to do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import selectors
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from concurrent.futures import Executor
+
+__all__ = ["DeadlockError", "VirtualTimeLoop", "run", "wait_all_tasks_blocked"]
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+EPOCH = 1_700_000_000.0
+"""Where ``wall_time()`` starts: 2023-11-14 22:13:20 UTC, the same in every run."""
+
+_SLICE = 0.01  # real seconds between two looks at threads that may end without waking the loop
+
+
+class DeadlockError(RuntimeError):
+    """Nothing can ever happen any more: no timer, no thread and no I/O is left to wake a task.
+
+    Also raised when a thread or a connection that holds virtual time still gave no sign of life for
+    the loop's ``patience``. The message names each task and the line at which it waits.
+    """
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An asyncio event loop with virtual time: an hour of timers takes milliseconds.
+
+    ``time()`` starts at 0 and only moves when no callback is ready: it then jumps to the next timer.
+    While something real is in flight, time stands still and the loop waits for it: a call in a worker
+    thread (``anyio.to_thread``, ``asyncio.to_thread``, ``run_in_executor``, ``aiofiles``), a non-daemon
+    thread started since the loop was made, a subprocess, an open connection (not a socket that merely
+    listens), or a block of :meth:`hold`. Where neither timers nor anything in flight are left, the
+    loop raises :class:`DeadlockError` instead of hanging.
+
+    Args:
+        epoch: what ``wall_time()`` says at the start, in seconds since 1970.
+        patience: real seconds to wait for something in flight that gives no sign of life.
+
+    Example::
+
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(asyncio.sleep(3600))
+    """
+
+    def __init__(self, epoch: float = EPOCH, patience: float = 10.0) -> None:
+        self._nanoseconds = 0  # an integer, so that 0.1 + 0.2 is 0.3 and timers do not drift
+        self._epoch = epoch
+        self._holds = 0
+        self._calls: set[asyncio.Future[Any]] = set()
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        self._earlier_threads = set(threading.enumerate())
+        self._virtual_selector = _VirtualSelector(self, patience)
+        super().__init__(self._virtual_selector)
+        self._own_descriptors = frozenset(self._virtual_selector.get_map())  # the loop's wake-up pipe
+
+    def time(self) -> float:
+        """Return virtual seconds since the loop was made."""
+        return self._nanoseconds / 1e9
+
+    def wall_time(self) -> float:
+        """Return virtual seconds since 1970. :func:`asyncmon.clock.wall` uses it."""
+        return self._epoch + self.time()
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Make time stand still for the block: something that the loop cannot see is under way."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    async def wait_idle(self) -> None:
+        """Wait until no callback is ready and nothing is in flight; time does not move."""
+        waiter = self.create_future()
+        self._idle_waiters.append(waiter)
+        await waiter
+
+    def in_flight(self) -> list[str]:
+        """Return what holds time still at this moment, in words."""
+        found = ["a block of hold()"] * bool(self._holds)
+        found += ["a call in an executor"] * len(self._calls)
+        found += [
+            f"thread {thread.name!r}" for thread in threading.enumerate() if self._is_busy(thread)
+        ]
+        found += [
+            f"a connection or pipe (descriptor {descriptor})"
+            for descriptor in self._virtual_selector.get_map()
+            if descriptor not in self._own_descriptors and not _is_listening(descriptor)
+        ]
+        return found
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Call a function in a thread, as asyncio does. Time stands still meanwhile."""
+        call = super().run_in_executor(executor, func, *args)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
+    def _is_busy(self, thread: threading.Thread) -> bool:
+        idle_workers = getattr(thread, "idle_workers", None)
+        if idle_workers is not None:  # a worker of anyio, which belongs to one loop
+            mine = getattr(thread, "loop", None) is self
+            return mine and thread not in idle_workers and not getattr(thread, "stopping", False)
+        if thread.name.startswith("asyncio-waitpid-"):  # Python 3.11 waits for a subprocess in it
+            return True
+        return not thread.daemon and thread not in self._earlier_threads and not _is_pooled(thread)
+
+    def _jump(self, seconds: float) -> None:
+        self._nanoseconds += max(1, round(seconds * 1e9))
+
+    def _wake_idle_waiter(self) -> bool:
+        while self._idle_waiters:
+            waiter = self._idle_waiters.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+                return True
+        return False
+
+    def _deadlock(self, reason: str) -> DeadlockError:
+        lines = [f"  {task.get_name()!r} waits at {_where(task)}" for task in asyncio.all_tasks(self)]
+        tasks = "\n".join(sorted(lines)) or "  (there is no task)"
+        return DeadlockError(f"{reason} at virtual time {self.time():g} s. The tasks:\n{tasks}")
+
+
+class _VirtualSelector(selectors.BaseSelector):
+    """The loop asks it to wait; it polls, and moves the clock where there is nothing to wait for."""
+
+    def __init__(self, loop: VirtualTimeLoop, patience: float) -> None:
+        self._loop = loop
+        self._patience = patience
+        self._real = selectors.DefaultSelector()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0:
+            return self._real.select(0)
+        loop = self._loop
+        gives_up = time.monotonic() + self._patience
+        while True:
+            # In this order: what ends in between has written its wake-up before it is gone.
+            in_flight = loop.in_flight()
+            events = self._real.select(_SLICE if in_flight else 0)
+            if events:
+                return events
+            if not in_flight:
+                break
+            if time.monotonic() > gives_up:
+                held = ", ".join(in_flight)
+                raise loop._deadlock(
+                    f"Time stood still for {self._patience:g} real s because of {held},"
+                )
+        if loop._wake_idle_waiter():
+            return []
+        if timeout is None:
+            raise loop._deadlock("Nothing is scheduled and nothing is in flight")
+        loop._jump(timeout)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+async def wait_all_tasks_blocked() -> None:
+    """Return when every other task waits for something and no worker thread is busy.
+
+    On a :class:`VirtualTimeLoop` this is exact and takes no time. On another loop it is
+    :func:`anyio.wait_all_tasks_blocked`, which looks every 0.1 s.
+
+    Example::
+
+        waiting = asyncio.create_task(coord.wait_for_stop())
+        await wait_all_tasks_blocked()  # it waits now
+        coord.request_stop()
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualTimeLoop):
+        await loop.wait_idle()
+    else:
+        await anyio.wait_all_tasks_blocked()
+
+
+def run(
+    main: Coroutine[Any, Any, T], *, loop_factory: Callable[[], VirtualTimeLoop] = VirtualTimeLoop
+) -> T:
+    """Run a coroutine to its end in virtual time, like :func:`asyncio.run`.
+
+    Example::
+
+        def test_an_hour_passes():
+            assert testing.run(sleep_an_hour()) is None
+    """
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main)
+
+
+def _is_pooled(thread: threading.Thread) -> bool:
+    # Workers of concurrent.futures idle for ever; what they do for a loop is known to the loop.
+    pools = sys.modules.get("concurrent.futures.thread")
+    return pools is not None and thread in getattr(pools, "_threads_queues", ())
+
+
+def _is_listening(descriptor: int) -> bool:
+    try:
+        with socket.socket(fileno=socket.dup(descriptor)) as connection:
+            return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:  # a pipe, a process: no socket
+        return False
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    awaited: Any = task.get_coro()
+    place = "its start"
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return place

@@ -1,0 +1,84 @@
+"""The pytest plugin, seen from another project."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROJECT = """
+import asyncio, sys
+import pytest, pytest_asyncio
+
+@pytest.mark.asyncio
+async def test_before():
+    assert "asyncmon" not in sys.modules and "numpy" not in sys.modules
+    assert type(asyncio.get_running_loop()).__name__ != "VirtualTimeLoop"
+
+@pytest_asyncio.fixture
+async def waited():
+    await asyncio.sleep(3600)
+    return asyncio.get_running_loop()
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_marked(waited):
+    assert asyncio.get_running_loop() is waited and waited.time() == 3600
+
+@pytest.mark.asyncio
+async def test_by_fixture(virtual_time, waited):
+    assert virtual_time.now() == 3600
+
+@pytest.mark.asyncio
+async def test_after():
+    assert type(asyncio.get_running_loop()).__name__ != "VirtualTimeLoop"
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("n", [1, 2])
+class TestClass:
+    async def test_method(self, n):
+        await asyncio.sleep(n * 1000)
+"""
+
+
+def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_project.py").write_text(source)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nfilterwarnings = error\nasyncio_mode = strict\n"
+        "asyncio_default_fixture_loop_scope = function\n"
+        "addopts = --strict-markers -p no:cacheprovider\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-v", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_project_opts_in_test_by_test(tmp_path: Path) -> None:
+    """Neither numpy nor asyncmon is imported before a test asks, and test names stay as they are."""
+    result = run_pytest(tmp_path, PROJECT)
+    assert "6 passed" in result.stdout, result.stdout + result.stderr
+    assert "test_project.py::test_marked PASSED" in result.stdout
+    assert "test_project.py::test_after PASSED" in result.stdout
+
+
+def test_the_loops_a_project_chose_for_itself_stay(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import asyncio\n"
+        "class Own(asyncio.SelectorEventLoop): pass\n"
+        "def pytest_asyncio_loop_factories(config, item): return {'own': Own}\n"
+    )
+    source = PROJECT.replace('__name__ != "VirtualTimeLoop"', '__name__ == "Own"')
+    result = run_pytest(tmp_path, source)
+    assert "6 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_a_project_without_pytest_asyncio_is_left_alone(tmp_path: Path) -> None:
+    source = "import sys\ndef test_it():\n    assert 'asyncmon' not in sys.modules\n"
+    (tmp_path / "test_project.py").write_text(source)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
