@@ -1,23 +1,37 @@
 """Blocking calls, made in one place and never on the event loop's thread.
 
 Everything that touches a disk goes through here: small whole files by :func:`read_bytes` and
-:func:`write_atomic`, anything longer as a plain function handed to :func:`in_thread`.
+:func:`write_atomic`, anything longer as a plain function handed to :func:`in_thread`. What must be
+shown to survive any failing call is written through :class:`FileCalls`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import aiofiles
+import anyio
 import anyio.to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["fsync_dir", "in_thread", "make_dirs", "read_bytes", "replace_file", "write_atomic"]
+    from numpy.typing import NDArray
+
+__all__ = [
+    "FileCalls",
+    "fsync_dir",
+    "in_thread",
+    "make_dirs",
+    "read_bytes",
+    "replace_file",
+    "write_atomic",
+]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -26,9 +40,22 @@ Ts = TypeVarTuple("Ts")
 async def in_thread(fn: Callable[[*Ts], T], *args: *Ts) -> T:
     """Run a blocking function in a worker thread and return what it returns.
 
-    A cancelled caller still waits for the function: the bytes of a file are whole when this leaves.
+    A cancelled caller still waits for the function, however often it is cancelled: when this leaves,
+    nothing goes on behind the caller's back and the bytes of a file are whole.
     """
-    return await anyio.to_thread.run_sync(fn, *args)
+    work = asyncio.ensure_future(anyio.to_thread.run_sync(fn, *args))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with anyio.CancelScope(shield=True):
+            while not work.done():
+                try:
+                    await asyncio.wait([work])
+                except asyncio.CancelledError:
+                    continue  # raised below, once the thread is done
+        if not work.cancelled():
+            work.exception()  # seen: the cancellation is what the caller gets
+        raise
 
 
 async def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -72,3 +99,48 @@ def fsync_dir(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class FileCalls:
+    """The system calls with which durable files are written, one method each. Blocking, thread-safe.
+
+    A subclass can fail, shorten or kill at each of them, so that a test of what a crash leaves behind
+    runs the very code that a training run does. Every method raises :class:`OSError` as the system
+    does.
+    """
+
+    def make_dirs(self, path: Path) -> None:
+        """Create a directory and its parents where they are missing."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def open(self, path: Path, flags: int) -> int:
+        """Return a new descriptor, which child processes do not inherit."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def write(self, descriptor: int, data: bytes | NDArray[Any]) -> int:
+        """Write bytes or a contiguous array of uint8; return how many bytes were taken."""
+        return os.write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        """Make what was written, or a directory's entries, durable."""
+        os.fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        """Give a descriptor back."""
+        os.close(descriptor)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename within a directory, replacing the target, atomically."""
+        os.replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        """Return the names in a directory."""
+        return os.listdir(path)
+
+    def flock(self, descriptor: int, operation: int) -> None:
+        """Lock an open file (``fcntl.LOCK_*``); other processes see it, a crash releases it."""
+        fcntl.flock(descriptor, operation)
