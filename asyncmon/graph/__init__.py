@@ -1,0 +1,1 @@
+"""The embedded engine: a numpy dataflow graph with TF1's names."""

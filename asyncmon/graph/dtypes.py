@@ -1,0 +1,176 @@
+"""Element types. One object a type: compare them with ``is`` or ``==``. TF1: ``tf.DType`` and its instances."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "DType",
+    "as_dtype",
+    "bool",
+    "complex64",
+    "complex128",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "string",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
+
+
+class DType:
+    """The type of a tensor's elements. TF1: ``tf.DType``.
+
+    Equal to whatever :func:`as_dtype` turns into it: ``tensor.dtype == np.float32``.
+    """
+
+    __slots__ = (
+        "as_numpy_dtype",
+        "is_bool",
+        "is_complex",
+        "is_floating",
+        "is_integer",
+        "is_unsigned",
+        "name",
+    )
+
+    def __init__(self, name: str, numpy_type: type) -> None:
+        self.name = name
+        self.as_numpy_dtype: np.dtype[Any] = np.dtype(numpy_type)
+        kind = self.as_numpy_dtype.kind
+        self.is_floating = kind == "f"
+        self.is_integer = kind in "iu"
+        self.is_unsigned = kind == "u"
+        self.is_complex = kind == "c"
+        self.is_bool = kind == "b"
+
+    @property
+    def base_dtype(self) -> DType:
+        """The type itself: asyncmon has no reference types. TF1: same name."""
+        return self
+
+    @property
+    def real_dtype(self) -> DType:
+        """The type of the real part: ``float32`` of ``complex64``."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    @property
+    def size(self) -> int:
+        """Bytes an element takes."""
+        return self.as_numpy_dtype.itemsize
+
+    @property
+    def min(self) -> Any:
+        """The smallest finite value of a real type."""
+        return self._limits().min
+
+    @property
+    def max(self) -> Any:
+        """The greatest finite value of a real type."""
+        return self._limits().max
+
+    def is_compatible_with(self, other: Any) -> builtins.bool:
+        """Return true when ``other`` names this type."""
+        return as_dtype(other) is self
+
+    def _limits(self) -> Any:
+        if self.is_floating:
+            return np.finfo(self.as_numpy_dtype)
+        if self.is_integer:
+            return np.iinfo(self.as_numpy_dtype)
+        raise TypeError(f"{self!r} has no smallest and greatest value")
+
+    def __eq__(self, other: object) -> builtins.bool:
+        if self is other:
+            return True
+        if other is None:
+            return False
+        try:
+            return as_dtype(other) is self
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)
+
+    def __str__(self) -> str:
+        return f"<dtype: {self.name!r}>"
+
+    def __repr__(self) -> str:
+        return f"am.graph.{self.name}"
+
+
+float16 = DType("float16", np.float16)
+float32 = DType("float32", np.float32)
+float64 = DType("float64", np.float64)
+int8 = DType("int8", np.int8)
+int16 = DType("int16", np.int16)
+int32 = DType("int32", np.int32)
+int64 = DType("int64", np.int64)
+uint8 = DType("uint8", np.uint8)
+uint16 = DType("uint16", np.uint16)
+uint32 = DType("uint32", np.uint32)
+uint64 = DType("uint64", np.uint64)
+complex64 = DType("complex64", np.complex64)
+complex128 = DType("complex128", np.complex128)
+bool = DType("bool", np.bool_)
+string = DType("string", np.object_)  # elements are str or bytes, as they were given
+variant = DType("variant", np.object_)  # one opaque Python object, not an array
+
+_ALL = [value for value in list(globals().values()) if isinstance(value, DType)]
+_BY_NAME = {dtype.name: dtype for dtype in _ALL} | {
+    "float": float32,
+    "double": float64,
+    "half": float16,
+}
+_BY_NUMPY = {dtype.as_numpy_dtype: dtype for dtype in _ALL if dtype is not variant}
+_BY_PYTHON = {
+    builtins.float: float32,
+    builtins.int: int32,
+    builtins.bool: bool,
+    builtins.complex: complex128,
+    builtins.str: string,
+    builtins.bytes: string,
+    builtins.object: string,
+}
+
+
+def as_dtype(value: Any) -> DType:
+    """Return the type that a name, a numpy type or a Python type stands for. TF1: ``tf.as_dtype``.
+
+    Raises:
+        TypeError: there is no such type.
+    """
+    if isinstance(value, DType):
+        return value
+    found = None
+    try:
+        if isinstance(value, str):
+            found = _BY_NAME.get(value)
+        elif isinstance(value, type):
+            found = _BY_PYTHON.get(value)
+        if found is None:
+            dtype = np.dtype(value)
+            found = string if dtype.kind in "SU" else _BY_NUMPY.get(dtype)
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(
+            f"Cannot convert value {value!r} to a DType. Expected one of {', '.join(sorted(_BY_NAME))}, "
+            "or the numpy or Python type of one."
+        )
+    return found
