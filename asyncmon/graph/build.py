@@ -45,8 +45,8 @@ _NO_ATTRS: Mapping[str, Any] = {}
 def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
 
-    It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks started
-    inside. Where none was set, one is made.
+    It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks
+    started inside. Where none was set, one is made.
     """
     context = building.get()
     if context is None:
@@ -134,8 +134,8 @@ def convert_to_tensor(
     """Return a tensor with this value. TF1: same name.
 
     Args:
-        value: a tensor (returned as it is), a variable (its value), a number, string, array, or a nested
-            list of these.
+        value: a tensor (returned as it is), a variable (its value), a number, string, array, or a
+            nested list of these.
         dtype: the dtype it must have.
         name: the node's name, where one is made.
         preferred_dtype: tried first where ``dtype`` is None.
@@ -194,7 +194,7 @@ def device(device_name_or_function: Any) -> AbstractContextManager[None]:
 
 
 def set_random_seed(seed: int | None) -> None:
-    """Set the default graph's seed, from which ops without one of their own derive theirs. TF1: same name."""
+    """Set the default graph's seed, from which ops derive theirs. TF1: same name."""
     get_default_graph().seed = seed
 
 

@@ -1,4 +1,4 @@
-"""Where new nodes go: the default graph, name scope, control dependencies and device, in one context variable."""
+"""Where new nodes go: default graph, name scope, control dependencies, device; one context variable."""
 
 from __future__ import annotations
 

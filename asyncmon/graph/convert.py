@@ -1,4 +1,4 @@
-"""Python values, numpy arrays, variables and lists of tensors become tensors. TF1: ``tf.convert_to_tensor``."""
+"""Python values, arrays, variables and lists of these become tensors. TF1: ``tf.convert_to_tensor``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def is_tensor_like(value: Any) -> bool:
-    """Return true for a tensor and for what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
+    """Return true for a tensor and what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
 
 
@@ -53,7 +53,7 @@ def to_tensor(graph: Graph, value: Any, dtype: DType | None = None, name: str | 
 
 
 def to_pair(graph: Graph, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is a Python number or an array takes the other's dtype."""
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
     if is_tensor_like(x):
         first = to_tensor(graph, x)
         second = to_tensor(graph, y, None if is_tensor_like(y) else first.spec.dtype)
@@ -71,7 +71,7 @@ def const(graph: Graph, value: NDArray[Any], dtype: DType | None, name: str) -> 
 
 
 def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
-    """Return a fresh array of a value: float32 and int32 for Python numbers, an array's own dtype for arrays.
+    """Return a fresh array of a value: float32 and int32 for Python numbers, an array's own dtype.
 
     Raises:
         ValueError: None, or a ragged list.

@@ -1,4 +1,4 @@
-"""Element types. One object a type: compare them with ``is`` or ``==``. TF1: ``tf.DType`` and its instances."""
+"""Element types, one object a type: compare with ``is`` or ``==``. TF1: ``tf.DType``, its instances."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def as_dtype(value: Any) -> DType:
         found = None
     if found is None:
         raise TypeError(
-            f"Cannot convert value {value!r} to a DType. Expected one of {', '.join(sorted(_BY_NAME))}, "
-            "or the numpy or Python type of one."
+            f"Cannot convert value {value!r} to a DType. "
+            f"Expected one of {', '.join(sorted(_BY_NAME))}, or the numpy or Python type of one."
         )
     return found

@@ -1,4 +1,4 @@
-"""The graph: named nodes in the order they were built, collections, and the rules for adding to them."""
+"""The graph: named nodes in the order they were built, collections, and the rules for adding."""
 
 from __future__ import annotations
 
@@ -100,7 +100,13 @@ class Graph:
             inferred = (inferred,)
         # An input's spec handed on as it is describes the output's dtype and shape, not its value.
         op.outputs = tuple(
-            Tensor(op, i, Spec(spec.dtype, spec.shape) if spec in specs and _has_value(spec) else spec)
+            Tensor(
+                op,
+                i,
+                Spec(spec.dtype, spec.shape)
+                if _has_value(spec) and any(spec is given for given in specs)
+                else spec,
+            )
             for i, spec in enumerate(inferred)
         )
         if op_def.random:
@@ -135,7 +141,8 @@ class Graph:
         """Return the tensor of this graph that stands for one of another graph.
 
         Raises:
-            ValueError: nothing does. Only branches and loop bodies take in tensors, of their outer graph.
+            ValueError: nothing does. Only branches and loop bodies take in tensors, of their outer
+                graph.
         """
         raise ValueError(
             f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
@@ -215,7 +222,7 @@ class Graph:
 
     @contextmanager
     def control_dependencies(self, control_inputs: Sequence[Any] | None) -> Iterator[None]:
-        """Order the ops built inside after these ops and tensors; None forgets those outside. TF1: same name."""
+        """Order the ops built inside after these; None forgets those outside. TF1: same name."""
         context = self._context()
         control = () if control_inputs is None else context.control
         for item in control_inputs or ():
@@ -331,7 +338,7 @@ class Graph:
             self.add_to_collection(name, value)
 
     def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """Return a copy of a collection; with ``scope``, of the items whose name it matches (a regex)."""
+        """Return a copy of a collection; with ``scope``, a regex, of the items whose name matches."""
         items = self._collections.get(name, [])
         if scope is None:
             return list(items)

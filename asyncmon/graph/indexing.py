@@ -1,7 +1,8 @@
 """``tensor[...]``: an index expression as the attribute of one op, ``StridedSlice``.
 
-The attribute ``index`` is a tuple of ints, None (a new axis), ``...``, ``Range(start, stop, step)`` and, in
-the place of any int, ``Arg(i)``: the i-th input after the tensor, a scalar known only in the run.
+The attribute ``index`` is a tuple of ints, None (a new axis), ``...``, ``Range(start, stop, step)``
+and, in the place of any int, ``Arg(i)``: the i-th input after the tensor, a scalar known only in the
+run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 __all__ = ["Arg", "Range", "encode_index"]
@@ -145,7 +147,7 @@ def _known_slice(x: Spec, index: Sequence[Item]) -> tuple[int | None, ...] | Non
         return None
     entry = index[0]
     if isinstance(entry, Range) and not any(isinstance(part, Arg) for part in entry):
-        return known[slice(*entry)]
+        return known[slice(*_decode(entry, ()))]
     return (known[entry],) if isinstance(entry, int) else None
 
 

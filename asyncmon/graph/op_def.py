@@ -1,8 +1,8 @@
 """The op table: an op is one entry, found by its type name.
 
 An entry says how values are computed (``kernel``), what comes out as far as it is known without values
-(``infer``) and how gradients flow (``gradient``). Everything else – planning, scheduling, transactions,
-buffers – is done once, for all ops, by the plan.
+(``infer``) and how gradients flow (``gradient``). Everything else - planning, scheduling, transactions,
+buffers - is done once, for all ops, by the plan.
 
 A worked entry::
 
@@ -23,13 +23,15 @@ A worked entry::
     register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True))
 
     def matmul(a, b, transpose_a=False, transpose_b=False, name=None):
-        return create_op("MatMul", (a, b), {"transpose_a": transpose_a, "transpose_b": transpose_b}, name)
+        attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+        return create_op("MatMul", (a, b), attrs, name)
 
-Building nodes (:mod:`asyncmon.graph.build`): ``create_op(type, inputs, attrs, name) -> Tensor`` for an op
-with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
-``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are not
-tensors are converted; ``convert_pair(x, y)`` converts two operands where a Python number takes the dtype of
-the other one. Attributes are passed to ``kernel`` and ``infer`` as keywords, all of them, by name.
+Building nodes (:mod:`asyncmon.graph.build`): ``create_op(type, inputs, attrs, name) -> Tensor`` for
+an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
+``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are
+not tensors are converted; ``convert_pair(x, y)`` converts two operands where a Python number takes
+the dtype of the other one. Attributes are passed to ``kernel`` and ``infer`` as keywords, all of
+them, by name.
 
 Values. A kernel gets and returns numpy arrays; a 0-d value may come and go as a numpy scalar
 (``np.float32``), so use functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods where that
@@ -39,33 +41,35 @@ State ops. The first ``refs`` inputs are variables (pass the ``Variable``, or it
 
 * ``kernel(*ref_values, *inputs, **attrs) -> new value`` (or a tuple, one per ref): the plan stores it.
 * ``update(*ref_arrays, *inputs, **attrs) -> None`` writes the ref arrays in place. The plan calls it in
-  the apply phase, right on the state, when nobody else can see those arrays (no snapshot is alive, and the
-  new value is not used in the same run); otherwise on a copy. It must not fail and keeps no reference to
-  what it got. With ``blockwise=True`` it is called on matching flat slices of the refs and of every input
-  with the shape of the first ref, one cache-sized block after the other and on several cores, with all
-  other inputs (scalars) whole: so it must be elementwise. Write temporaries freely; blocks are small.
+  the apply phase, right on the state, when nobody else can see those arrays (no snapshot is alive,
+  and the new value is not used in the same run); otherwise on a copy. It must not fail and keeps no
+  reference to what it got. With ``blockwise=True`` it is called on matching flat slices of the refs
+  and of every input with the shape of the first ref, one cache-sized block after the other and on
+  several cores, with all other inputs (scalars) whole: so it must be elementwise. Write temporaries
+  freely; blocks are small.
 
-The (single) output of a state op is the new value of its first ref, with that ref's spec as ``infer`` says.
-An optimizer's entry, whole::
+The (single) output of a state op is the new value of its first ref, with that ref's spec as ``infer``
+says. An optimizer's entry, whole::
 
     def _momentum(var, accum, lr, grad, momentum, *, use_nesterov):
         accum *= momentum
         accum += grad
         var -= lr * (grad + momentum * accum if use_nesterov else accum)
 
-    register(OpDef("ApplyMomentum", None, like_first, refs=2, update=_momentum, blockwise=True))
+    register(OpDef("ApplyMomentum", None, _shape, refs=2, update=_momentum, blockwise=True))
 
     create_op("ApplyMomentum", (var, slot, lr, grad, momentum), {"use_nesterov": False})
 
 Random ops set ``random=True``: ``create_op`` derives the key from the graph's seed and the attribute
-``seed`` (int or None), and the kernel gets ``rng=`` (a ``numpy.random.Generator``, valid during the call)
-as a keyword, and no ``seed``. The generator's state belongs to the session: a run that fails draws nothing.
+``seed`` (int or None), and the kernel gets ``rng=`` (a ``numpy.random.Generator``, for this call only)
+as a keyword, and no ``seed``. The generator's state belongs to the session: a run that fails draws
+nothing.
 
 Operators of :class:`~asyncmon.graph.tensor.Tensor` build these types: ``AddV2 Sub Mul RealDiv FloorDiv
-FloorMod Pow MatMul Neg Abs Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalXor LogicalNot``
-(``RealDiv`` takes integers too and gives float64 for them, float32 up to 16 bits, as ``tf.truediv`` does).
-A list that contains tensors is converted with ``Pack`` (attribute ``axis``). ``StridedSlice`` is defined
-beside the operator, in :mod:`asyncmon.graph.indexing`.
+FloorMod Pow MatMul Neg Abs Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalXor
+LogicalNot`` (``RealDiv`` takes integers too and gives float64 for them, float32 up to 16 bits, as
+``tf.truediv`` does). A list that contains tensors is converted with ``Pack`` (attribute ``axis``).
+``StridedSlice`` is defined beside the operator, in :mod:`asyncmon.graph.indexing`.
 """
 
 from __future__ import annotations
@@ -116,15 +120,16 @@ class OpDef:
 
     Attributes:
         name: the op type, ``"MatMul"``.
-        kernel: ``kernel(*arrays, **attrs)`` -> array, or a tuple for several outputs; pure. None for ops
-            that the plan itself runs.
-        infer: ``infer(*specs, **attrs)`` -> Spec or a tuple of them; ValueError or TypeError with a full
-            sentence where inputs do not fit.
+        kernel: ``kernel(*arrays, **attrs)`` -> array, or a tuple for several outputs; pure. None for
+            ops that the plan itself runs.
+        infer: ``infer(*specs, **attrs)`` -> Spec or a tuple of them; ValueError or TypeError with a
+            full sentence where inputs do not fit.
         gradient: ``gradient(op, *grads)`` -> one Tensor or None per input, built of ops. A grad is None
             where nothing flows back into that output (only for ops with several outputs).
         elementwise: each output element depends on the input elements it broadcasts from. The kernel
             accepts ``out=``, which may be one of its inputs.
-        out: the kernel accepts ``out=``, an array of the output's shape and dtype that overlaps no input.
+        out: the kernel accepts ``out=``, an array of the output's shape and dtype that overlaps no
+            input.
         aliases: the output may be an input, or a view of one.
         stateful: never folded into a constant, never deduplicated.
         random: the kernel gets ``rng=``.

@@ -204,7 +204,8 @@ _PLAIN_MATMUL: Mapping[str, Any] = {"transpose_a": False, "transpose_b": False}
 class Tensor(Operators):
     """An output of an operation. TF1: ``tf.Tensor``.
 
-    Holds no value: ``await session.run(tensor)`` computes one. Equality and hash are those of the object.
+    Holds no value: ``await session.run(tensor)`` computes one. Equality and hash are those of the
+    object.
     """
 
     __slots__ = ("__weakref__", "graph", "name", "op", "spec", "value_index")

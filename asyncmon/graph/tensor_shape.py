@@ -96,7 +96,7 @@ class TensorShape(tuple[int | None, ...]):
 
 
 def as_shape(value: Any) -> tuple[int | None, ...] | None:
-    """Return a shape given as a tuple, a list, an int, a :class:`TensorShape` or None, as a plain tuple.
+    """Return a shape given as a sequence, an int, a :class:`TensorShape` or None, as a plain tuple.
 
     Raises:
         TypeError: it is none of these.
