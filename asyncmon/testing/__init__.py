@@ -11,10 +11,13 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
 """
 
 from asyncmon.testing.leftovers import assert_nothing_left_behind
+from asyncmon.testing.scripted import ScriptedCreator, ScriptedSession
 from asyncmon.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked
 
 __all__ = [
     "DeadlockError",
+    "ScriptedCreator",
+    "ScriptedSession",
     "VirtualTimeLoop",
     "assert_nothing_left_behind",
     "run",
