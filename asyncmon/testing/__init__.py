@@ -10,16 +10,22 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
             await asyncio.sleep(60)
 """
 
+from asyncmon.testing.faults import fail_at_step, fail_in
 from asyncmon.testing.leftovers import assert_nothing_left_behind
+from asyncmon.testing.recording import Recorded, RecordingHook
 from asyncmon.testing.scripted import ScriptedCreator, ScriptedSession
 from asyncmon.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked
 
 __all__ = [
     "DeadlockError",
+    "Recorded",
+    "RecordingHook",
     "ScriptedCreator",
     "ScriptedSession",
     "VirtualTimeLoop",
     "assert_nothing_left_behind",
+    "fail_at_step",
+    "fail_in",
     "run",
     "wait_all_tasks_blocked",
 ]
