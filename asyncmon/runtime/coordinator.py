@@ -1,0 +1,386 @@
+"""The owner of the tasks that run beside the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import OutOfRangeError
+from asyncmon.runtime.interrupts import Interrupts
+from asyncmon.runtime.samples import Samples
+from asyncmon.runtime.stopping import stop_tasks
+from asyncmon.runtime.timer import Ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from types import TracebackType
+
+__all__ = ["Coordinator"]
+
+logger = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """Start tasks, stop them together, and lose no error. TF1: ``tf.train.Coordinator``, over tasks.
+
+    A stop is requested once, by anyone, from any thread or signal handler, and is never taken back
+    (but by :meth:`clear_stop`). The first error reported is the primary one, which :meth:`join`
+    raises; later ones are logged and attached to it as notes. Belongs to one event loop.
+
+    Args:
+        clean_stop_exception_types: reported errors of these types stop without being raised.
+            Default: ``OutOfRangeError``. A given collection replaces the default.
+
+    Example::
+
+        coord = Coordinator()
+        coord.create_task(produce, queue)
+        ...
+        coord.request_stop()
+        await coord.join()
+    """
+
+    def __init__(self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None) -> None:
+        clean = (OutOfRangeError,) if clean_stop_exception_types is None else clean_stop_exception_types
+        self._clean_types: tuple[type[BaseException], ...] = tuple(clean)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._hasty: set[asyncio.Task[Any]] = set()
+        self._waiters: set[asyncio.Future[bool]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.interrupts = Interrupts()
+        self.samples = Samples()
+        self._reset()
+
+    def _reset(self) -> None:
+        # Written by any thread, so each is one store or one append, which the interpreter keeps whole.
+        self._stop = False
+        self._joined = False
+        self._stop_reason: str | None = None
+        self._errors: list[BaseException] = []
+        self._error: BaseException | None = None
+
+    # -- stopping -----------------------------------------------------------------------------------
+
+    def request_stop(
+        self,
+        ex: BaseException
+        | tuple[type[BaseException], BaseException, TracebackType | None]
+        | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Ask all tasks to stop, for an error or a reason. Safe in any thread and signal handler.
+
+        Args:
+            ex: an error to report, as an object or as ``sys.exc_info()``. The first one is raised by
+                :meth:`join`, unless its type is a clean one; later ones are attached to it.
+            reason: why, for :attr:`stop_reason`. The first one given stays.
+
+        Raises:
+            BaseException: ``ex``, when the coordinator is joined already and nobody would see it.
+            TypeError: ``ex`` is neither an exception nor an ``exc_info``.
+        """
+        self._request_stop(_as_exception(ex), reason, source=None)
+
+    def _request_stop(
+        self, error: BaseException | None, reason: str | None, source: str | None
+    ) -> None:
+        if error is not None:
+            if self._joined and not isinstance(error, self._clean_types):
+                raise error
+            self._report(error, source)
+        if self._stop_reason is None:
+            self._stop_reason = reason or (_describe(error, source) if error is not None else None)
+        self._stop = True
+        self._wake_loop()
+
+    def _report(self, error: BaseException, source: str | None) -> None:
+        if any(error is known for known in self._errors):
+            return
+        self._errors.append(error)
+        where = f" (from {source})" if source else ""
+        if isinstance(error, self._clean_types):
+            logger.info("Error reported to Coordinator: %s, %s%s", type(error), error, where)
+        elif self._error is None:
+            self._error = error
+            logger.info(
+                "Error reported to Coordinator: %s, %s%s", type(error), error, where, exc_info=error
+            )
+        else:
+            logger.error(
+                "Error reported to Coordinator after the first: %s, %s%s",
+                type(error), error, where, exc_info=error,
+            )  # fmt: skip
+            self._error.add_note(f"Then, before the end: {_describe(error, source)}")
+
+    def _wake_loop(self) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        # Always by way of the loop: a signal handler runs in the middle of anything.
+        with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
+            loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if not self._stop:
+            return
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(True)
+        error = self._error or next(iter(self._errors), None)
+        if error is not None:
+            self.interrupts.interrupt(error)
+
+    def clear_stop(self) -> None:
+        """Forget the stop, its reason and the errors: the coordinator can be used again."""
+        self._reset()
+
+    def should_stop(self) -> bool:
+        """Return whether a stop was requested."""
+        return self._stop
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the stop was requested, by whoever was first to say, or None."""
+        return self._stop_reason
+
+    @property
+    def joined(self) -> bool:
+        """Whether :meth:`join` has returned or raised."""
+        return self._joined
+
+    @property
+    def error(self) -> BaseException | None:
+        """The primary error: the first one reported that is not of a clean type, or None."""
+        return self._error
+
+    def raise_requested_exception(self) -> None:
+        """Raise the primary error, if there is one. It stays."""
+        if self._error is not None:
+            raise self._error
+
+    @contextlib.contextmanager
+    def stop_on_exception(self) -> Iterator[None]:
+        """Report an ``Exception`` of the block to the coordinator and go on behind the block.
+
+        A cancellation, an interrupt by keyboard or an exit is never held back. Usable with a plain
+        ``with`` in ``async`` functions and in threads.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._request_stop(error, None, _current_task_name())
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    async def wait_for_stop(self, timeout: float | None = None) -> bool:
+        """Wait until a stop is requested. Return whether it was within ``timeout`` seconds.
+
+        With 0 or less it looks once, after a turn of the event loop. Any number may wait.
+        """
+        loop = self._bind()
+        if self._stop:
+            return True
+        if timeout is not None and timeout <= 0:
+            await asyncio.sleep(0)
+            return self._stop
+        waiter: asyncio.Future[bool] = loop.create_future()
+        self._waiters.add(waiter)
+        timer = loop.call_later(timeout, _time_out, waiter) if timeout is not None else None
+        try:
+            # Asked again now that the waiter is in place: a thread may have come in between.
+            return True if self.should_stop() else await waiter
+        finally:
+            self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
+
+    def every(self, secs: float | None, *, immediately: bool = False) -> Ticks:
+        """Return an async iterator of ticks ``secs`` apart that ends when a stop is requested.
+
+        It does not drift and never overlaps itself; ticks missed by a slow body are skipped.
+
+        Args:
+            secs: between ticks, on the loop's clock. None or 0: back to back.
+            immediately: whether there is a tick at the start; else the first comes after ``secs``.
+
+        Example::
+
+            async for _ in coord.every(60):
+                await report()
+        """
+        return Ticks(self.wait_for_stop, secs, immediately=immediately)
+
+    async def sample(self, fetches: Any) -> Any:
+        """Fetch something together with the next run of the session this coordinates.
+
+        Costs the steps nothing until it is called, and the next one only its fetches.
+
+        Raises:
+            RuntimeError: the session ended before another run was complete.
+        """
+        return await self.samples.ask(fetches)
+
+    # -- tasks --------------------------------------------------------------------------------------
+
+    def create_task(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        *args: Any,
+        name: str | None = None,
+        cancel_on_stop: bool = False,
+    ) -> asyncio.Task[Any]:
+        """Run ``fn(*args)`` as a task of this coordinator. An error in it requests a stop.
+
+        Args:
+            fn: an ``async def`` function, or anything that returns an awaitable.
+            *args: its arguments.
+            name: for messages. Default: the name of ``fn``.
+            cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait for
+                ever and do not look at :meth:`should_stop`.
+
+        Raises:
+            RuntimeError: the coordinator is joined; the task would belong to nobody.
+            TypeError: a coroutine object was given instead of a function.
+        """
+        _refuse_coroutine(fn)
+        if self._joined:
+            raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
+        name = name or getattr(fn, "__qualname__", None) or repr(fn)
+        task = self._bind().create_task(self._run_task(fn, args, name), name=name)
+        self._own(task)
+        if cancel_on_stop:
+            self._hasty.add(task)
+            task.add_done_callback(self._hasty.discard)
+        return task
+
+    async def _run_task(
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str
+    ) -> Any:
+        try:
+            return await fn(*args)
+        except Exception as error:
+            self._report_late(error, name)
+
+    def register_task(self, task: asyncio.Task[Any]) -> None:
+        """Own a task that was made elsewhere: :meth:`join` waits for it, its error stops all."""
+        if not isinstance(task, asyncio.Future):
+            raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
+        self._bind()
+        self._own(task)
+        task.add_done_callback(self._on_registered_done)
+
+    def _own(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _on_registered_done(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._report_late(error, task.get_name())
+
+    def _report_late(self, error: BaseException, name: str) -> None:
+        if self._joined:  # a straggler: there is nobody left to raise it to
+            logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
+        else:
+            self._request_stop(error, None, f"task {name!r}")
+
+    async def join(
+        self,
+        tasks: Iterable[asyncio.Task[Any]] | None = None,
+        stop_grace_period_secs: float = 120,
+        ignore_live_tasks: bool = False,
+    ) -> None:
+        """Wait for the tasks to end, then raise the primary error if there is one.
+
+        Until a stop is requested this waits without limit. From then on the tasks have the grace
+        period; those that remain are cancelled; those that outlive even that are named.
+
+        Args:
+            tasks: to wait for in addition to the coordinator's own.
+            stop_grace_period_secs: counted from the stop. 0 or less: cancel at once.
+            ignore_live_tasks: log stragglers instead of raising.
+
+        Raises:
+            BaseException: the primary error, each time.
+            RuntimeError: there is no such error, but tasks ignored their cancellation.
+        """
+        self._bind()
+        extra = set(tasks or ())
+        try:
+            await self._wait_until_stop_or_idle(extra)
+            stragglers = await stop_tasks(
+                lambda: self._alive(extra), self._hasty, stop_grace_period_secs
+            )
+        except asyncio.CancelledError:
+            for task in self._alive(extra):
+                task.cancel()
+            raise
+        finally:
+            self._joined = True
+            self._tasks.clear()
+        self.raise_requested_exception()
+        if stragglers:
+            message = f"Coordinator stopped with threads still running: {' '.join(stragglers)}"
+            if not ignore_live_tasks:
+                raise RuntimeError(message)
+            logger.warning(message)
+
+    async def _wait_until_stop_or_idle(self, extra: set[asyncio.Task[Any]]) -> None:
+        loop = self._bind()
+        stop: asyncio.Future[bool] = loop.create_future()
+        self._waiters.add(stop)
+        try:
+            while not self._stop and (alive := self._alive(extra)):
+                await asyncio.wait({*alive, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiters.discard(stop)
+            stop.cancel()
+
+    def _alive(self, extra: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+        current = asyncio.current_task()
+        return {task for task in self._tasks | extra if not task.done() and task is not current}
+
+    def _bind(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError("A Coordinator belongs to one event loop; it is used in a second one.")
+        return loop
+
+
+def _time_out(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
+
+
+def _as_exception(ex: Any) -> BaseException | None:
+    if isinstance(ex, tuple) and len(ex) == 3:
+        ex = ex[1]
+    if ex is None or isinstance(ex, BaseException):
+        return ex
+    raise TypeError(f"request_stop takes an exception, a sys.exc_info() or None, got {ex!r}.")
+
+
+def _refuse_coroutine(fn: Any) -> None:
+    if inspect.iscoroutine(fn):
+        fn.close()
+        raise TypeError(
+            f"create_task takes a function and its arguments, got the coroutine {fn.__qualname__!r}. "
+            f"Write coord.create_task({fn.__name__}, ...)."
+        )
+
+
+def _describe(error: BaseException, source: str | None) -> str:
+    return f"{type(error).__name__}: {error}" + (f" in {source}" if source else "")
+
+
+def _current_task_name() -> str | None:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return None
+    return f"task {task.get_name()!r}" if task is not None else None

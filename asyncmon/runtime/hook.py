@@ -1,0 +1,181 @@
+"""The hook contract: what user code sees of a session's life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
+
+
+class SessionRunArgs(NamedTuple):
+    """What ``before_run`` asks the coming run for. TF1: ``tf.train.SessionRunArgs``.
+
+    Example::
+
+        async def before_run(self, run_context):
+            return SessionRunArgs({"loss": loss, "step": step})
+    """
+
+    fetches: Any
+    """Anything the program can fetch, in any nesting; the results come back in the same shape."""
+    feed_dict: Mapping[Any, Any] | None = None
+    """Values to feed. A key that the caller or another hook feeds too is refused before the run."""
+    options: Any = None
+    """A ``RunOptions``, merged with the caller's: maximum, logical or, or appended, by field."""
+
+
+class SessionRunValues(NamedTuple):
+    """What ``after_run`` is told about the run. TF1: ``tf.train.SessionRunValues``."""
+
+    results: Any
+    """The values of this hook's fetches, in their shape; None when it asked for nothing."""
+    options: Any
+    """The merged ``RunOptions`` of this run, never None."""
+    run_metadata: Any
+    """The ``RunMetadata`` of this run, never None; the same object for all hooks."""
+    step: int | None = None
+    """The global step after this run's commit (how many steps are complete), or None where the
+    program counts none. Always exact, unlike a fetched step tensor."""
+
+
+class SessionRunContext:
+    """The run that is under way, one object for all hooks. TF1: ``tf.train.SessionRunContext``.
+
+    Args:
+        original_args: what the caller of ``run`` passed, as :class:`SessionRunArgs`.
+        session: the raw session; running something in it triggers no hooks.
+        on_stop: called with the reason when a hook asks for a stop.
+    """
+
+    __slots__ = ("_on_stop", "_original_args", "_session", "_stop_requested")
+
+    def __init__(
+        self,
+        original_args: SessionRunArgs,
+        session: Session,
+        *,
+        on_stop: Callable[[str | None], None] | None = None,
+    ) -> None:
+        self._original_args = original_args
+        self._session = session
+        self._on_stop = on_stop
+        self._stop_requested = False
+
+    @property
+    def original_args(self) -> SessionRunArgs:
+        """Fetches, feeds and options as the caller of ``run`` passed them."""
+        return self._original_args
+
+    @property
+    def session(self) -> Session:
+        """The raw session."""
+        return self._session
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a hook asked for a stop during this run."""
+        return self._stop_requested
+
+    def request_stop(self, reason: str | None = None) -> None:
+        """Ask that the session stops after this run. One-way; further calls change nothing.
+
+        The run that is under way completes, with all its hooks. The request outlives a failure of
+        the run and a recovery.
+
+        Args:
+            reason: why, for the log and ``stop_reason``. Default: the name of the asking hook.
+        """
+        self._stop_requested = True
+        if self._on_stop is not None:
+            self._on_stop(reason)
+
+
+class SessionRunHook:
+    """Base class of hooks: override what you need, all of it ``async def``. TF1: same name.
+
+    The moments of a life, in the order of the hooks' priorities, awaited one after another::
+
+        begin                                   once, before the program is finalized
+        after_create_session   background       for each created session, again after a recovery
+        before_run, after_run                   around each run
+        end                                     once, when the session ends successfully
+        cleanup                                 once, however it ended, in reverse order
+
+    Methods that a class does not override cost nothing per step. A hook may also have
+    ``state_dict()`` and ``load_state_dict(state)``, plain functions over values that JSON or numpy
+    can hold: the hook's state then travels in the checkpoint.
+
+    An error raised by a hook leaves the call that ran it (``start``, ``run``, ``close``), unless
+    ``on_error`` says otherwise. A preemption error out of ``before_run`` or ``after_run`` makes the
+    session recover and repeat the run: what ``after_run`` does happens at least once.
+
+    Example::
+
+        class PrintLoss(SessionRunHook):
+            async def before_run(self, run_context):
+                return SessionRunArgs(loss)
+
+            async def after_run(self, run_context, run_values):
+                print(run_values.step, run_values.results)
+    """
+
+    priority: int = 0
+    """Where the hook stands in every phase: lower comes earlier, equal keeps the given order.
+    Guards use :data:`GUARD`, savers :data:`SAVER`."""
+
+    deadline: float | None = None
+    """Seconds a single call of a method (``background`` excepted) may take, or None for no limit.
+    Then it is cancelled and ``DeadlineExceededError`` raised in its place."""
+
+    on_error: Literal["raise", "log", "detach"] = "raise"
+    """What an ``Exception`` out of this hook does: leave to the caller, be logged and forgotten, or
+    be logged and remove the hook from the session."""
+
+    async def begin(self) -> None:
+        """Prepare, once, before the program is finalized: operations may still be added to it."""
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """A raw session was created, initialised or restored: at the start and at each recovery.
+
+        Args:
+            session: the raw session.
+            coord: its coordinator; tasks made with ``coord.create_task`` live as long as it does.
+        """
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Before each run. Return what to fetch and feed in addition, or None."""
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """After each run that succeeded; its writes are committed."""
+
+    async def end(self, session: Session) -> None:
+        """The session ends successfully; ``session`` is still open. Not called at other ends."""
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Run as a task beside the steps for the life of each created session, then be cancelled.
+
+        An error in it interrupts the run that is being awaited and ends the session.
+        """
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Give back what this hook holds, always and last, once; the session is closed already.
+
+        Called on every hook whose ``begin`` was called, in reverse order, shielded from
+        cancellation.
+
+        Args:
+            error: what ended the session, or None for a successful end.
+        """
+
+
+GUARD = -100
+"""The ``priority`` of hooks that judge a step before others use it, like the NaN check."""
+
+SAVER = 100
+"""The ``priority`` of hooks that persist, so that they see what all others did."""

@@ -1,0 +1,118 @@
+"""Wrong hooks are refused when they are added, by name, not at step 40,000."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MOMENTS", "check_hook", "check_hooks", "hook_name", "overrides"]
+
+MOMENTS: dict[str, tuple[str, ...]] = {
+    "begin": (),
+    "after_create_session": ("session", "coord"),
+    "before_run": ("run_context",),
+    "after_run": ("run_context", "run_values"),
+    "end": ("session",),
+    "background": ("session", "coord"),
+    "cleanup": ("error",),
+}
+"""The methods of a hook with the arguments they are called with."""
+
+_OPTIONAL = frozenset({"background", "cleanup"})
+_POLICIES = ("raise", "log", "detach")
+
+
+def hook_name(hook: object) -> str:
+    """Return how messages call a hook: its ``name`` if it has one, else its class."""
+    name = getattr(hook, "name", None)
+    return name if isinstance(name, str) else type(hook).__name__
+
+
+def overrides(hook: object, moment: str) -> bool:
+    """Return whether a hook does anything at a moment, so that nothing is called in vain."""
+    method = getattr(hook, moment, None)
+    if method is None:
+        return False
+    return getattr(method, "__func__", method) is not getattr(SessionRunHook, moment)
+
+
+def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
+    """Return hooks as a tuple in the order of their priorities, each one checked.
+
+    Raises:
+        TypeError: one is a class, lacks a method, or has a wrong one.
+        ValueError: an object is there twice, or an attribute has a wrong value.
+    """
+    checked: list[Any] = []
+    for hook in hooks or ():
+        check_hook(hook)
+        if any(hook is other for other in checked):
+            raise ValueError(
+                f"The hook {hook!r} is there twice: every method would run twice. Pass it once, or "
+                "make a second object."
+            )
+        checked.append(hook)
+    return tuple(sorted(checked, key=lambda hook: getattr(hook, "priority", 0)))
+
+
+def check_hook(hook: Any) -> None:
+    """Refuse what cannot work as a hook. Raises as :func:`check_hooks`."""
+    name = hook_name(hook)
+    if isinstance(hook, type):
+        raise TypeError(
+            f"hooks must be objects, got the class {hook.__name__!r}. Write `{hook.__name__}()`."
+        )
+    missing = [m for m in MOMENTS if m not in _OPTIONAL and not callable(getattr(hook, m, None))]
+    if missing:
+        raise TypeError(
+            f"{hook!r} is no hook, it has no method {', '.join(map(repr, missing))}. "
+            "Derive the class from asyncmon.SessionRunHook."
+        )
+    for moment, arguments in MOMENTS.items():
+        if overrides(hook, moment):
+            _check_method(name, moment, arguments, getattr(hook, moment))
+    _check_attributes(name, hook)
+
+
+def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: Any) -> None:
+    wanted = f"`async def {moment}({', '.join(('self', *arguments))})`"
+    if not inspect.iscoroutinefunction(method) and not inspect.iscoroutinefunction(
+        getattr(method, "__call__", None)  # noqa: B004 - an object with `async def __call__`
+    ):
+        what = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
+        raise TypeError(
+            f"{name}.{moment} is {what}{_where(method)}; hooks are awaited. Write {wanted}."
+        )
+    try:
+        inspect.signature(method).bind(*arguments)
+    except TypeError as error:
+        raise TypeError(
+            f"{name}.{moment} cannot be called with ({', '.join(arguments)}){_where(method)}: {error}. "
+            f"Write {wanted}."
+        ) from None
+
+
+def _check_attributes(name: str, hook: Any) -> None:
+    deadline = getattr(hook, "deadline", None)
+    if deadline is not None and not deadline > 0:
+        raise ValueError(
+            f"{name}.deadline must be a positive number of seconds or None, got {deadline!r}."
+        )
+    policy = getattr(hook, "on_error", "raise")
+    if policy not in _POLICIES:
+        raise ValueError(
+            f"{name}.on_error must be one of {', '.join(map(repr, _POLICIES))}, got {policy!r}."
+        )
+    has = [callable(getattr(hook, method, None)) for method in ("state_dict", "load_state_dict")]
+    if any(has) and not all(has):
+        raise TypeError(f"{name} has only one of state_dict and load_state_dict; its state needs both.")
+
+
+def _where(method: Any) -> str:
+    code = getattr(inspect.unwrap(getattr(method, "__func__", method)), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""

@@ -1,0 +1,67 @@
+"""End an awaited call early, from outside, without a task of its own for each call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+__all__ = ["Interrupts"]
+
+_MESSAGE = "asyncmon: this call is interrupted, its error follows"
+
+
+class Interrupts:
+    """The tasks that are inside a call which :meth:`interrupt` may end with an error.
+
+    An interruption is a cancellation that :meth:`leave` turns into the error. It counts by
+    ``Task.cancelling`` as ``asyncio.timeout`` does, so a cancellation by somebody else at the same
+    time stays one, and scopes inside and outside of the call keep working.
+
+    Example::
+
+        base = interrupts.enter(task)
+        try:
+            result = await call()
+        except BaseException as error:
+            reason = interrupts.leave(task, base, error)
+            if reason is None:
+                raise
+        else:
+            interrupts.leave(task, base)
+            return result
+        raise reason  # out here, so that the cancellation does not become its context
+    """
+
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        self._inside: dict[asyncio.Task[Any], BaseException | None] = {}
+
+    def __contains__(self, task: object) -> bool:
+        return task in self._inside
+
+    def __len__(self) -> int:
+        return len(self._inside)
+
+    def enter(self, task: asyncio.Task[Any]) -> int:
+        """Mark a task as inside. Return what :meth:`leave` needs."""
+        self._inside[task] = None
+        return task.cancelling()
+
+    def leave(
+        self, task: asyncio.Task[Any], base: int, error: BaseException | None = None
+    ) -> BaseException | None:
+        """Mark a task as outside again. Return the error to raise instead of ``error``, or None."""
+        reason = self._inside.pop(task)
+        if reason is None:
+            return None
+        alone = task.uncancel() <= base
+        return reason if alone and isinstance(error, asyncio.CancelledError) else None
+
+    def interrupt(self, error: BaseException) -> None:
+        """End every call that is waiting inside, except one of the task that calls this."""
+        current = asyncio.current_task()
+        for task, reason in self._inside.items():
+            if reason is None and task is not current:
+                self._inside[task] = error
+                task.cancel(_MESSAGE)

@@ -1,0 +1,110 @@
+"""A task that calls something at a fixed rate."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, final
+
+from asyncmon.runtime.coordinator import Coordinator
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from typing import Self
+
+__all__ = ["LooperTask"]
+
+
+class LooperTask:
+    """Call something every so many seconds until the coordinator stops. TF1: ``LooperThread``.
+
+    The first call comes at once, the others at a fixed rate on the loop's clock; a call that takes
+    longer than the interval skips the ticks it misses. A stop wakes the task at once. Override
+    :meth:`start_loop`, :meth:`run_loop` and :meth:`stop_loop`, or give a ``target``.
+
+    Args:
+        coord: the coordinator that owns the task; an error in the loop stops it.
+        timer_interval_secs: between calls. None or 0: back to back.
+        target: what to call, plain or ``async def``.
+        args: positional arguments of ``target``.
+        kwargs: keyword arguments of ``target``.
+
+    Raises:
+        ValueError: ``coord`` is no coordinator, or arguments come without a target.
+
+    Example::
+
+        LooperTask.loop(coord, 60, target=print_loss, args=(sess,))
+    """
+
+    def __init__(
+        self,
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Awaitable[Any] | Any] | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(coord, Coordinator):
+            raise ValueError(f"'coord' argument must be a Coordinator: {coord!r}")
+        if target is None and (args or kwargs):
+            raise ValueError("'args' and 'kwargs' argument require that you also pass 'target'")
+        self._coord = coord
+        self._secs = timer_interval_secs
+        self._target = target
+        self._args = tuple(args or ())
+        self._kwargs = dict(kwargs or {})
+        self._task: asyncio.Task[Any] | None = None
+
+    @classmethod
+    def loop(
+        cls,
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Awaitable[Any] | Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Make a looper and start it. TF1: ``LooperThread.loop``."""
+        looper = cls(coord, timer_interval_secs, target, args, kwargs)
+        looper.start()
+        return looper
+
+    @property
+    def task(self) -> asyncio.Task[Any] | None:
+        """The running task, or None before :meth:`start`."""
+        return self._task
+
+    @final
+    def start(self) -> None:
+        """Start the task.
+
+        Raises:
+            RuntimeError: it was started before.
+        """
+        if self._task is not None:
+            raise RuntimeError("A LooperTask can be started only once.")
+        called = self._target or self
+        name = getattr(called, "__qualname__", None) or type(called).__name__
+        self._task = self._coord.create_task(self._run, name=f"LooperTask-{name}")
+
+    async def start_loop(self) -> None:
+        """Called once, before the first call."""
+
+    async def run_loop(self) -> None:
+        """Called at each tick. The default calls the target."""
+        if self._target is not None:
+            result = self._target(*self._args, **self._kwargs)
+            if inspect.isawaitable(result):
+                await result
+
+    async def stop_loop(self) -> None:
+        """Called once after the last call, also when a call failed or the task is cancelled."""
+
+    async def _run(self) -> None:
+        try:
+            await self.start_loop()
+            async for _ in self._coord.every(self._secs, immediately=True):
+                await self.run_loop()
+        finally:
+            await self.stop_loop()

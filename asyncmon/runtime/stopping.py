@@ -1,0 +1,70 @@
+"""Grace, then force, then a report: how tasks are brought to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+__all__ = ["stop_tasks", "where_it_waits"]
+
+logger = logging.getLogger(__name__)
+
+Tasks = set[asyncio.Task[Any]]
+
+PATIENCE_SECS = 1.0
+"""After this long without a word, a line says who is being waited for."""
+
+CANCEL_ROUNDS = 5
+"""How often, a second apart, a task is cancelled before it is given up."""
+
+
+async def stop_tasks(
+    alive: Callable[[], Tasks], hasty: Collection[asyncio.Task[Any]], grace: float
+) -> list[str]:
+    """Wait for tasks, then cancel them. Return the names of those that outlive even that.
+
+    Args:
+        alive: gives the tasks that have not ended; asked again, as tasks start tasks.
+        hasty: tasks that are cancelled at once.
+        grace: seconds the others have to end by themselves.
+    """
+    for task in alive() & set(hasty):
+        task.cancel()
+    await _wait_quietly(alive, min(grace, PATIENCE_SECS))
+    if grace > PATIENCE_SECS and alive():
+        logger.info("Waiting up to %g s for tasks to stop: %s", grace, " ".join(_names(alive())))
+        await _wait_quietly(alive, grace - PATIENCE_SECS)
+    for _ in range(CANCEL_ROUNDS):
+        for task in alive():
+            task.cancel()
+        await _wait_quietly(alive, 1.0)
+    for task in alive():
+        logger.warning("Task %r ignores its cancellation: %s", task.get_name(), where_it_waits(task))
+    return _names(alive())
+
+
+async def _wait_quietly(alive: Callable[[], Tasks], secs: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + secs
+    while (tasks := alive()) and (left := deadline - loop.time()) > 0:
+        await asyncio.wait(tasks, timeout=left)
+
+
+def _names(tasks: Tasks) -> list[str]:
+    return sorted(task.get_name() for task in tasks)
+
+
+def where_it_waits(task: asyncio.Task[Any]) -> str:
+    """Say at which line a task is suspended, the innermost one."""
+    frames = task.get_stack()
+    inner = task.get_coro()
+    while (awaited := getattr(inner, "cr_await", None)) is not None:
+        inner = awaited
+    frame = getattr(inner, "cr_frame", None) or (frames[-1] if frames else None)
+    if frame is None:
+        return "it has no Python frame"
+    return f"it waits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"

@@ -1,0 +1,141 @@
+"""When something is due: by steps, asked on the step path, or by seconds, waited for in a task."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from asyncmon import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import Self
+
+__all__ = ["NeverTriggerTimer", "SecondOrStepTimer", "Ticks"]
+
+
+class SecondOrStepTimer:
+    """Decide, step by step, whether something is due. TF1: ``tf.train.SecondOrStepTimer``.
+
+    A step that goes backwards, as a restore makes it, is due again at once.
+
+    Args:
+        every_secs: due once this many seconds passed since the last trigger, on the loop's clock.
+        every_steps: due once the step is this much beyond that of the last trigger.
+
+    Raises:
+        ValueError: neither or both are given.
+
+    Example::
+
+        timer = SecondOrStepTimer(every_steps=100)
+        if timer.should_trigger_for_step(step):
+            seconds, steps = timer.update_last_triggered_step(step)
+    """
+
+    def __init__(self, every_secs: float | None = None, every_steps: int | None = None) -> None:
+        if every_secs is None and every_steps is None:
+            raise ValueError("Either every_secs or every_steps should be provided.")
+        if every_secs is not None and every_steps is not None:
+            raise ValueError("Can not provide both every_secs and every_steps.")
+        self._every_secs = every_secs
+        self._every_steps = every_steps
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the last trigger: the next step is due."""
+        self._last_step: int | None = None
+        self._last_time = 0.0
+
+    def should_trigger_for_step(self, step: int) -> bool:
+        """Return whether this step is due. The step of the last trigger never is again."""
+        last = self._last_step
+        if last is None or step < last:
+            return True
+        if step == last:
+            return False
+        if self._every_steps is not None:
+            return step >= last + self._every_steps
+        assert self._every_secs is not None, "one of the two is given"
+        return clock.monotonic() >= self._last_time + self._every_secs
+
+    def update_last_triggered_step(self, step: int) -> tuple[float, int] | tuple[None, None]:
+        """Remember a trigger. Return the seconds and steps since the one before, None at the first."""
+        now, last = clock.monotonic(), self._last_step
+        elapsed = (None, None) if last is None or step < last else (now - self._last_time, step - last)
+        self._last_step, self._last_time = step, now
+        return elapsed
+
+    def last_triggered_step(self) -> int | None:
+        """Return the step of the last trigger, or None."""
+        return self._last_step
+
+
+class NeverTriggerTimer:
+    """A timer that is never due, for options that are off. Same methods as the other."""
+
+    def reset(self) -> None:
+        """Do nothing."""
+
+    def should_trigger_for_step(self, step: int) -> bool:
+        """Return False."""
+        return False
+
+    def update_last_triggered_step(self, step: int) -> tuple[None, None]:
+        """Raise: nothing can have triggered."""
+        raise RuntimeError(f"This timer never triggers, so step {step!r} cannot have triggered it.")
+
+    def last_triggered_step(self) -> None:
+        """Return None."""
+
+
+class Ticks:
+    """Moments ``secs`` apart, until a stop: the async iterator behind ``Coordinator.every``.
+
+    Tick *n* comes *n* times ``secs`` after the start, whatever the body of the loop took: nothing
+    drifts. A tick that passes while the body is still busy is skipped, not made up for. A tick's
+    value is its *n*, so a gap in the values tells how many were skipped.
+
+    Args:
+        wait_for_stop: awaited with a timeout, true once the iteration is to end.
+        secs: between two ticks. With None, 0 or less they come back to back, each after a turn of
+            the event loop.
+        immediately: whether there is a tick 0 at once.
+    """
+
+    __slots__ = ("_immediately", "_secs", "_start", "_tick", "_wait_for_stop")
+
+    def __init__(
+        self,
+        wait_for_stop: Callable[[float], Awaitable[bool]],
+        secs: float | None,
+        *,
+        immediately: bool = False,
+    ) -> None:
+        self._wait_for_stop = wait_for_stop
+        self._secs = secs if secs is not None and secs > 0 else None
+        self._immediately = immediately
+        self._start: float | None = None
+        self._tick = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> int:
+        if self._start is None:
+            self._start = clock.monotonic()
+            if self._immediately:
+                if await self._wait_for_stop(0):
+                    raise StopAsyncIteration
+                return 0
+        if self._secs is None:
+            self._tick += 1
+            delay = 0.0
+        else:
+            elapsed = clock.monotonic() - self._start
+            # The small term: a tick that is due this very moment is on time, not missed.
+            self._tick = max(self._tick + 1, math.ceil(elapsed / self._secs - 1e-6))
+            delay = self._start + self._tick * self._secs - clock.monotonic()
+        if await self._wait_for_stop(max(delay, 0.0)):
+            raise StopAsyncIteration
+        return self._tick

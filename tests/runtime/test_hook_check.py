@@ -1,0 +1,142 @@
+"""Wrong hooks are refused when they are added, by name."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.runtime import SessionRunHook
+from asyncmon.runtime.hook_check import check_hooks, hook_name, overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Duck:
+    """HP-16: the five methods, but not a subclass."""
+
+    async def begin(self) -> None: ...
+    async def after_create_session(self, session: Any, coord: Any) -> None: ...
+    async def before_run(self, run_context: Any) -> None: ...
+    async def after_run(self, run_context: Any, run_values: Any) -> None: ...
+    async def end(self, session: Any) -> None: ...
+
+
+def test_hp_2_and_hp_16_a_bare_subclass_and_a_duck_are_hooks() -> None:
+    hooks = [SessionRunHook(), Duck()]
+    assert list(check_hooks(hooks)) == hooks
+    assert not any(overrides(hooks[0], m) for m in ("begin", "before_run", "background", "cleanup"))
+    assert overrides(hooks[1], "before_run")
+    assert not overrides(hooks[1], "cleanup")
+
+
+def test_hp_16_a_missing_method_is_named_up_front() -> None:
+    class Half:
+        async def begin(self) -> None: ...
+
+    with pytest.raises(TypeError, match="it has no method 'after_create_session', 'before_run'"):
+        check_hooks([Half()])
+
+
+def test_hp_15_the_same_object_twice_is_refused() -> None:
+    hook = SessionRunHook()
+    with pytest.raises(ValueError, match="is there twice"):
+        check_hooks([hook, SessionRunHook(), hook])
+
+
+def test_hp_17_a_generator_is_copied() -> None:
+    def generate() -> Iterator[SessionRunHook]:
+        yield SessionRunHook()
+
+    assert len(check_hooks(generate())) == 1
+    assert check_hooks(None) == ()
+
+
+def test_a_plain_method_is_refused_and_the_right_line_given() -> None:
+    class Plain(SessionRunHook):
+        def before_run(self, run_context: Any) -> None:  # type: ignore[override]  # the mistake
+            return None
+
+    wanted = (
+        r"Plain\.before_run is a plain function \(.*test_hook_check\.py:\d+\); hooks are awaited\. "
+    )
+    with pytest.raises(
+        TypeError, match=wanted + r"Write `async def before_run\(self, run_context\)`\."
+    ):
+        check_hooks([Plain()])
+
+
+def test_an_async_generator_is_refused() -> None:
+    class Generating(SessionRunHook):
+        async def background(self, session: Any, coord: Any) -> Any:
+            yield 1
+
+    with pytest.raises(TypeError, match=r"Generating\.background is an async generator"):
+        check_hooks([Generating()])
+
+
+def test_a_wrong_signature_is_refused() -> None:
+    class Wrong(SessionRunHook):
+        async def after_run(self, run_context: Any) -> None:  # type: ignore[override]  # the mistake
+            ...
+
+    with pytest.raises(
+        TypeError, match=r"Wrong\.after_run cannot be called with \(run_context, run_values\)"
+    ):
+        check_hooks([Wrong()])
+
+
+def test_other_argument_names_and_defaults_are_fine() -> None:
+    class Fine(SessionRunHook):
+        async def after_run(self, context: Any, values: Any, extra: int = 0) -> None: ...  # type: ignore[override]
+
+    check_hooks([Fine()])
+
+
+def test_what_hangs_on_the_object_is_checked_too() -> None:
+    async def end(session: Any) -> None: ...
+
+    class Callable:
+        async def __call__(self, session: Any) -> None: ...
+
+    for method in (end, functools.partial(end), Callable()):
+        hook = SessionRunHook()
+        hook.end = method  # type: ignore[method-assign]  # a hook made by hand
+        check_hooks([hook])
+        assert overrides(hook, "end")
+
+
+def test_a_class_in_place_of_an_object_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Write `SessionRunHook\(\)`"):
+        check_hooks([SessionRunHook])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("deadline", 0), ("deadline", -1.0), ("on_error", "ignore")]
+)
+def test_wrong_attributes_are_refused(name: str, value: Any) -> None:
+    hook = SessionRunHook()
+    setattr(hook, name, value)
+    with pytest.raises(ValueError, match=f"SessionRunHook.{name} must be"):
+        check_hooks([hook])
+
+
+def test_half_a_state_is_refused() -> None:
+    class Half(SessionRunHook):
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+    with pytest.raises(TypeError, match="only one of state_dict and load_state_dict"):
+        check_hooks([Half()])
+
+
+def test_priorities_order_the_hooks_stably() -> None:
+    names = []
+    for name, priority in [("saver", 100), ("a", 0), ("guard", -100), ("b", 0)]:
+        hook = SessionRunHook()
+        hook.priority = priority
+        hook.name = name  # type: ignore[attr-defined]  # a label for messages
+        names.append(hook)
+    assert [hook_name(hook) for hook in check_hooks(names)] == ["guard", "a", "b", "saver"]

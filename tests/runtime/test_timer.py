@@ -1,0 +1,117 @@
+"""Timers: by steps, by seconds, and ticks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from asyncmon.runtime import Coordinator, NeverTriggerTimer, SecondOrStepTimer
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def test_tm_1_exactly_one_of_the_two_is_given() -> None:
+    with pytest.raises(ValueError, match=r"Either every_secs or every_steps should be provided\."):
+        SecondOrStepTimer()
+    with pytest.raises(ValueError, match=r"Can not provide both every_secs and every_steps\."):
+        SecondOrStepTimer(every_secs=1, every_steps=1)
+
+
+async def test_tm_2_by_steps() -> None:
+    timer = SecondOrStepTimer(every_steps=3)
+    assert timer.should_trigger_for_step(1)
+    timer.update_last_triggered_step(1)
+    assert [s for s in range(1, 8) if timer.should_trigger_for_step(s)] == [4, 5, 6, 7]
+
+
+async def test_tm_2_by_seconds_never_for_the_same_step() -> None:
+    timer = SecondOrStepTimer(every_secs=1.0)
+    timer.update_last_triggered_step(1)
+    await asyncio.sleep(0.9)
+    assert not timer.should_trigger_for_step(2)
+    await asyncio.sleep(0.2)
+    assert not timer.should_trigger_for_step(1)
+    assert timer.should_trigger_for_step(2)
+
+
+async def test_tm_3_update_gives_what_elapsed() -> None:
+    timer = SecondOrStepTimer(every_secs=1.0)
+    assert timer.last_triggered_step() is None
+    assert timer.update_last_triggered_step(1) == (None, None)
+    await asyncio.sleep(2)
+    assert timer.update_last_triggered_step(5) == (2, 4)
+    assert timer.last_triggered_step() == 5
+    timer.reset()
+    assert timer.last_triggered_step() is None
+    assert timer.should_trigger_for_step(5)
+
+
+async def test_tm_4_a_step_that_goes_backwards_is_due() -> None:
+    timer = SecondOrStepTimer(every_steps=10)
+    timer.update_last_triggered_step(100)
+    assert timer.should_trigger_for_step(95)
+    assert timer.update_last_triggered_step(95) == (None, None)
+
+
+async def test_tm_4_zero_is_due_on_each_different_step() -> None:
+    for timer in (SecondOrStepTimer(every_steps=0), SecondOrStepTimer(every_secs=0)):
+        timer.update_last_triggered_step(1)
+        assert not timer.should_trigger_for_step(1)
+        assert timer.should_trigger_for_step(2)
+
+
+async def test_tm_5_a_timer_that_never_triggers() -> None:
+    timer = NeverTriggerTimer()
+    timer.reset()
+    assert not timer.should_trigger_for_step(1)
+    assert timer.last_triggered_step() is None
+    with pytest.raises(RuntimeError, match="never triggers"):
+        timer.update_last_triggered_step(1)
+
+
+async def _ticks(secs: float | None, busy: list[float], **options: bool) -> list[tuple[int, float]]:
+    coord, seen = Coordinator(), []
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    async for tick in coord.every(secs, **options):
+        seen.append((tick, round(loop.time() - start, 6)))
+        if not busy:
+            coord.request_stop()
+        else:
+            await asyncio.sleep(busy.pop(0))
+    return seen
+
+
+async def test_ticks_do_not_drift() -> None:
+    assert await _ticks(0.1, [0.03] * 99) == [(n, round(n * 0.1, 6)) for n in range(1, 101)]
+
+
+async def test_ax_13_ticks_missed_by_a_slow_body_are_skipped() -> None:
+    assert await _ticks(1.0, [2.5, 0.0, 1.0]) == [(1, 1.0), (4, 4.0), (5, 5.0), (6, 6.0)]
+
+
+async def test_ticks_can_begin_at_once() -> None:
+    assert await _ticks(1.0, [0.0, 0.0], immediately=True) == [(0, 0.0), (1, 1.0), (2, 2.0)]
+
+
+async def test_ticks_without_an_interval_give_others_a_turn() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    await _ticks(None, [0.0] * 10)
+    task.cancel()
+    assert turns >= 10
+
+
+async def test_a_stop_ends_the_ticks_at_once() -> None:
+    coord, loop = Coordinator(), asyncio.get_running_loop()
+    loop.call_later(0.5, coord.request_stop)
+    assert [tick async for tick in coord.every(3600)] == []
+    assert loop.time() == 0.5
