@@ -27,6 +27,7 @@ __all__ = [
     "FileCalls",
     "fsync_dir",
     "in_thread",
+    "in_thread_abandonable",
     "make_dirs",
     "read_bytes",
     "replace_file",
@@ -56,6 +57,14 @@ async def in_thread(fn: Callable[[*Ts], T], *args: *Ts) -> T:
         if not work.cancelled():
             work.exception()  # seen: the cancellation is what the caller gets
         raise
+
+
+async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Like :func:`in_thread`, but a cancelled caller leaves at once and the function goes on by itself.
+
+    For a disk that may hang. The function must be safe to run behind everybody's back.
+    """
+    return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=True)
 
 
 async def read_bytes(path: str | os.PathLike[str]) -> bytes:
@@ -120,6 +129,11 @@ class FileCalls:
     def write(self, descriptor: int, data: bytes | NDArray[Any]) -> int:
         """Write bytes or a contiguous array of uint8; return how many bytes were taken."""
         return os.write(descriptor, data)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        """Cut a file to a length and go on writing there."""
+        os.ftruncate(descriptor, length)
+        os.lseek(descriptor, length, os.SEEK_SET)
 
     def fsync(self, descriptor: int) -> None:
         """Make what was written, or a directory's entries, durable."""

@@ -1,0 +1,305 @@
+"""From the queue to the disk: the writer's task, its states, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+import warnings
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import anyio
+
+from asyncmon import clock, files
+from asyncmon.summary.entries import scalar_fields
+
+if TYPE_CHECKING:
+    from asyncmon.summary.backlog import Backlog
+    from asyncmon.summary.entries import Entry
+    from asyncmon.summary.event_file import EventFile
+
+__all__ = ["DROPPED_TAG", "Pump", "State"]
+
+logger = logging.getLogger(__name__)
+
+DROPPED_TAG = "asyncmon/dropped_events"
+"""The scalar under which a dropping policy shows what it has cost."""
+
+_RETRY_SECS = 1.0  # the least time between two tries of a disk that refused
+_LAST_SECS = 5.0  # how long a task that is cancelled from outside may write what is left
+
+
+class State(Enum):
+    """The life of a writer."""
+
+    NEW = "new"
+    """Nothing on disk. What is added waits."""
+    OPEN = "open"
+    """The task runs."""
+    CLOSING = "closing"
+    """The task writes what is left."""
+    CLOSED = "closed"
+    """The task is gone. What is added is refused with a warning."""
+
+
+class Pump:
+    """Takes entries and writes them in a task of its own, batch by batch, in a worker thread.
+
+    Args:
+        file: where they go.
+        backlog: where they wait.
+        flush_secs: the longest time an entry waits for a fuller batch.
+        report: whether a failed write is raised by the next :meth:`put` too.
+    """
+
+    def __init__(self, file: EventFile, backlog: Backlog, flush_secs: float, report: bool) -> None:
+        self.state = State.NEW
+        self._file = file
+        self._backlog = backlog
+        self._flush_secs = flush_secs
+        self._report = report
+        self._error: Exception | None = None  # of a write, that nobody has been told of
+        self._failing = False  # the last write failed
+        self._waiters: list[tuple[asyncio.Future[None], bool]] = []
+        self._dropped = 0  # as last shown
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._thread: int | None = None
+        self._arrived: asyncio.Event  # something waits
+        self._urgent: asyncio.Event  # and it should be written now
+
+    @property
+    def path(self) -> str | None:
+        """The file, once it is open."""
+        return self._file.path
+
+    def put(self, entry: Entry, told: bool = True) -> None:
+        """Add an entry; never waits. From a thread too.
+
+        Args:
+            entry: what to write.
+            told: whether the caller can be told of an earlier failure.
+
+        Raises:
+            OSError: an earlier write failed and nobody has been told; this entry was not added.
+        """
+        if self.state is not State.OPEN and not self._admit():
+            return
+        if self._error is not None and self._report and told:
+            self._raise()
+        waiting = self._backlog.put(entry)
+        if waiting == 1 or waiting >= self._backlog.bound:
+            self._wake(urgent=waiting >= self._backlog.bound and not self._failing)
+
+    async def open(self) -> None:
+        """Open the file now, and start the task."""
+        if self.state is State.CLOSED:
+            self.state = State.NEW
+        started = self.state is State.NEW
+        if started:
+            self._start()
+        try:
+            await self._written(sync=False)
+        except BaseException:
+            if started:  # nobody will close what could not be opened
+                self.state = State.CLOSED
+                await self._stop()
+                self.state = State.NEW
+            raise
+
+    async def flush(self) -> None:
+        """Wait until what was added before is on the disk."""
+        if self.state is State.NEW:
+            self._start()
+        if self.state is State.OPEN:
+            await self._written(sync=True)
+        elif self.state is State.CLOSED:
+            self._warn_closed()
+        elif self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def drain(self) -> None:
+        """Wait while more than ``max_queue`` entries wait."""
+        if self._error is not None:
+            self._raise()
+        while self.state is State.OPEN and len(self._backlog) > self._backlog.bound:
+            await self._written(sync=False)
+
+    async def close(self) -> None:
+        """Write what is left, close the file, end the task. Closes even when cancelled or failing."""
+        if self.state is State.NEW and len(self._backlog):
+            self._start()
+        if self._task is None:
+            self.state = State.CLOSED
+            return
+        self.state = State.CLOSING
+        self._wake(urgent=True)
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self.state = State.CLOSED
+            with anyio.CancelScope(shield=True):
+                await self._stop()  # which does not wait for the disk
+            raise
+        if self._error is not None:
+            self._raise()
+
+    def _admit(self) -> bool:
+        if self.state is State.NEW:
+            with contextlib.suppress(RuntimeError):  # no loop is running yet: it waits for one
+                self._start()
+            return True
+        self._warn_closed()
+        return False
+
+    def _warn_closed(self) -> None:
+        depth, frame = 1, sys._getframe()
+        while frame.f_back is not None and frame.f_globals["__name__"].startswith("asyncmon.summary."):
+            depth, frame = depth + 1, frame.f_back
+        warnings.warn(
+            "Attempting to use a closed FileWriter. The operation will be a noop unless the FileWriter "
+            "is explicitly reopened.",
+            UserWarning,
+            stacklevel=depth,  # the line outside of this room that called
+        )
+
+    def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._file = self._file.usable()
+        self._backlog.busy = False
+        self._arrived, self._urgent = asyncio.Event(), asyncio.Event()
+        self.state = State.OPEN
+        self._task = self._loop.create_task(self._serve(), name=f"FileWriter {self._file.directory!r}")
+        if len(self._backlog) or self._file.unwritten:
+            self._arrived.set()
+
+    def _wake(self, urgent: bool) -> None:
+        if self._thread != threading.get_ident():
+            self._loop.call_soon_threadsafe(self._set, urgent)
+        else:
+            self._set(urgent)
+
+    def _set(self, urgent: bool) -> None:
+        self._arrived.set()
+        if urgent:
+            self._urgent.set()
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        assert error is not None
+        raise error
+
+    async def _written(self, sync: bool) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append((waiter, sync))
+        self._wake(urgent=True)
+        await waiter
+
+    async def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                await self._wait_for_work()
+                await self._write_batch()
+                if self.state is State.CLOSING and not self._waiters:
+                    break
+            await files.in_thread_abandonable(self._file.close)
+        except asyncio.CancelledError:
+            if self.state is State.OPEN and not self._backlog.busy:  # the loop is being shut down
+                await self._write_last()
+            self._file.abandon()
+            raise
+        finally:
+            self._ended()
+
+    async def _wait_for_work(self) -> None:
+        if self.state is State.OPEN and not self._waiters:
+            await self._arrived.wait()
+            delay = max(self._flush_secs, _RETRY_SECS) if self._failing else self._flush_secs
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._urgent.wait()
+        self._arrived.clear()
+        self._urgent.clear()
+
+    async def _write_batch(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        entries = self._backlog.take()
+        self._show_dropped(entries)
+        sync = self.state is State.CLOSING or any(sync for _, sync in waiters)
+        self._backlog.busy = True
+        try:
+            await files.in_thread_abandonable(self._file.write, entries, sync, clock.wall())
+        except Exception as error:
+            self._failed(error, waiters)
+        except BaseException:
+            for waiter, _ in waiters:
+                waiter.cancel()
+            raise
+        else:
+            self._succeeded(waiters)
+        self._backlog.busy = False  # stays true where the thread was abandoned, for it still writes
+
+    def _failed(self, error: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
+        if not self._failing:
+            logger.error("%s. The events are kept and tried again.", error)
+        self._failing = True
+        self._arrived.set()  # tried again after a while, even if nothing is added
+        self._error = error
+        for waiter, _ in waiters:
+            if not waiter.done():
+                waiter.set_exception(error)
+                self._error = None  # told
+
+    def _succeeded(self, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
+        if self._failing:
+            logger.info("Events are written to %r again; none is lost.", self._file.path)
+        self._failing = False
+        self._error = None
+        for waiter, _ in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _show_dropped(self, entries: list[Entry]) -> None:
+        dropped = self._backlog.dropped
+        if dropped == self._dropped:
+            return
+        if self._dropped == 0:
+            logger.warning(
+                "The disk of %r is behind, and events are dropped. %r counts them.",
+                self._file.directory,
+                DROPPED_TAG,
+            )
+        self._dropped = dropped
+        step = entries[-1][1] if entries else 0
+        entries.append((clock.wall(), step, DROPPED_TAG, float(dropped), scalar_fields))
+
+    async def _write_last(self) -> None:
+        try:
+            async with asyncio.timeout(_LAST_SECS):
+                await files.in_thread_abandonable(
+                    self._file.write, self._backlog.take(), False, clock.wall()
+                )
+        except OSError as error:
+            logger.error("%s", error)
+
+    def _ended(self) -> None:
+        lost = len(self._backlog) + self._file.unwritten
+        if lost:
+            logger.error("%d events for %r were not written.", lost, self._file.directory)
+            if self._error is not None:
+                self._error.add_note(f"{lost} events were not written.")
+        for waiter, _ in self._waiters:
+            waiter.cancel()
+        self._waiters = []
+        self._task = None
+        # A loop that ends without close() leaves a writer that may be used in the next loop.
+        self.state = State.NEW if self.state is State.OPEN else State.CLOSED

@@ -1,0 +1,157 @@
+"""The protobuf wire format: as much of it as event files need, and no protobuf package.
+
+Each function returns the bytes of one field; joined, they are a message. :func:`fields` takes one
+apart. Messages that are only ever written (graphs, hyperparameters, step statistics) are put together
+with these; those that are read too are declared as :class:`~asyncmon.summary.message.Message`.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = [
+    "DELIMITED",
+    "FIXED32",
+    "FIXED64",
+    "VARINT",
+    "WireError",
+    "boolean",
+    "delimited",
+    "double",
+    "fields",
+    "float32",
+    "floating",
+    "integer",
+    "packed_doubles",
+    "read_varint",
+    "string",
+    "to_doubles",
+    "varint",
+]
+
+VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
+"""Wire types."""
+
+_SINGLE_BYTES = [bytes([n]) for n in range(128)]
+
+
+class WireError(ValueError):
+    """Bytes that are not a message: a field is cut off, or of a kind that does not exist."""
+
+
+def varint(number: int) -> bytes:
+    """Return the base-128 form of an int64; a negative one takes ten bytes."""
+    if 0 <= number < 128:
+        return _SINGLE_BYTES[number]
+    if not -(1 << 63) <= number < 1 << 64:
+        raise ValueError(f"{number!r} does not fit into 64 bits.")
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def delimited(number: int, data: bytes) -> bytes:
+    """Return a field of bytes: ``bytes``, a nested message, a packed list."""
+    return varint(number << 3 | DELIMITED) + varint(len(data)) + data
+
+
+def string(number: int, text: str) -> bytes:
+    """Return a field of text."""
+    return delimited(number, text.encode())
+
+
+def integer(number: int, value: int) -> bytes:
+    """Return a field of an integer or an enum."""
+    return varint(number << 3 | VARINT) + varint(int(value))
+
+
+def boolean(number: int, value: bool) -> bytes:
+    """Return a field of a truth value."""
+    return integer(number, 1 if value else 0)
+
+
+def double(number: int, value: float) -> bytes:
+    """Return a field of a float64."""
+    return varint(number << 3 | FIXED64) + struct.pack("<d", value)
+
+
+def floating(number: int, value: float) -> bytes:
+    """Return a field of a float32; what is too great for one is infinite."""
+    return varint(number << 3 | FIXED32) + float32(value)
+
+
+def float32(value: float) -> bytes:
+    """Return the four bytes of a float32; what is too great for one is infinite."""
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+
+
+def packed_doubles(number: int, values: Iterable[float]) -> bytes:
+    """Return a packed field of float64 numbers."""
+    return delimited(number, to_doubles(values).tobytes())
+
+
+def to_doubles(values: Iterable[float] | bytes) -> array[float]:
+    """Return numbers, or the bytes of some, as an array whose own bytes are the wire's."""
+    numbers = array("d", values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Yield ``(field number, wire type, value)``; the value is an int or, unless a varint, raw bytes.
+
+    Raises:
+        WireError: the bytes end within a field, or are no message at all.
+    """
+    view = memoryview(data)
+    position, end = 0, len(view)
+    while position < end:
+        key, position = read_varint(view, position)
+        number, wire_type = key >> 3, key & 7
+        if not 0 < number < 1 << 29:
+            raise WireError(f"Field number {number} at byte {position} does not exist.")
+        if wire_type == VARINT:
+            value, position = read_varint(view, position)
+            yield number, wire_type, value
+            continue
+        if wire_type == DELIMITED:
+            size, position = read_varint(view, position)
+        elif wire_type in (FIXED64, FIXED32):
+            size = 8 if wire_type == FIXED64 else 4
+        else:
+            raise WireError(f"Field {number} at byte {position} has the unknown wire type {wire_type}.")
+        if size > end - position:
+            raise WireError(f"Field {number} needs {size} bytes at byte {position} of {end}.")
+        yield number, wire_type, view[position : position + size]
+        position += size
+
+
+def read_varint(view: memoryview, position: int) -> tuple[int, int]:
+    """Return the number (unsigned, 64 bits) at a position, and the position after it."""
+    result = shift = 0
+    try:
+        while True:
+            byte = view[position]
+            position += 1
+            result |= (byte & 127) << shift
+            if byte < 128:
+                return result & ((1 << 64) - 1), position
+            shift += 7
+            if shift > 63:
+                raise WireError(f"A varint at byte {position} is longer than ten bytes.")
+    except IndexError:
+        raise WireError(f"The bytes end within a varint, at byte {position}.") from None

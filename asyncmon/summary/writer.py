@@ -1,0 +1,332 @@
+"""The writer of event files, for one directory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
+
+import numpy as np
+
+from asyncmon import clock
+from asyncmon.files import FileCalls
+from asyncmon.summary.backlog import Backlog, Policy
+from asyncmon.summary.entries import SUMMARY_FIELD, as_is, scalar_fields, summary_tags
+from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.events import Event, SessionLog, Summary, TaggedRunMetadata
+from asyncmon.summary.graph_def import GraphLike, encode_graph
+from asyncmon.summary.pump import Pump, State
+from asyncmon.summary.wire import delimited
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from asyncmon.summary.entries import Encode, Entry
+
+__all__ = ["FileWriter"]
+
+_GRAPH, _SESSION_LOG, _RUN_METADATA, _META_GRAPH = 4, 7, 8, 9  # field numbers of Event
+_CALLS = FileCalls()
+
+
+class FileWriter:
+    """Writes events into one file of a directory, for TensorBoard. TF1: ``tf.summary.FileWriter``.
+
+    ``add_*`` are plain calls: they put an event into a queue and never touch the disk. A task of the
+    writer takes them from there, as soon as ``max_queue`` wait or one has waited ``flush_secs``, and
+    writes whole records in a worker thread; what is written survives the death of the process.
+
+    Construction only remembers. The file is made by ``async with``, by ``await open()`` or soon after
+    the first event; what is added before an event loop runs waits for one. ``close`` writes what is
+    left; a loop that ends without it is given a moment to do so.
+
+    If the disk refuses, nothing is lost: the events are kept and tried again, the file is repaired if a
+    record was cut, and the error is logged. It is raised by the next ``flush``, ``drain`` or ``close``
+    and, with policy ``"block"``, by the next ``add_*`` (whose event is not taken then); once it was
+    raised the writer goes on, and a next failure is raised again.
+
+    Args:
+        logdir: the directory; made if it is missing.
+        graph: a graph to begin the file with, as :meth:`add_graph` takes it.
+        max_queue: how many events wait at most before they are written, and, while the disk is
+            busy, before ``policy`` decides.
+        flush_secs: how many seconds an event waits at most before it is written.
+        graph_def: a serialized ``GraphDef`` to begin the file with, instead of ``graph``.
+        filename_suffix: the end of the file's name.
+        policy: what to do with events when the disk is behind. ``"block"`` keeps them all, and
+            ``await writer.drain()`` waits until no more than ``max_queue`` wait; ``"drop_oldest"``
+            drops the oldest values; ``"coalesce"`` keeps the newest of each tag. :attr:`dropped`
+            counts, and the scalar ``asyncmon/dropped_events`` shows, what was lost. Session logs and
+            graphs are always kept.
+        calls: the system calls the file is written with.
+
+    Raises:
+        TypeError, ValueError: an argument that cannot be. The directory is looked at when it is opened.
+
+    Example::
+
+        async with FileWriter("logs/run1") as writer:
+            for step in range(1000):
+                writer.add_scalar("loss", 1 / (step + 1), step)
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        graph: Any = None,
+        max_queue: int = 10,
+        flush_secs: float = 2.0,
+        graph_def: bytes | None = None,
+        filename_suffix: str | None = None,
+        *,
+        policy: Policy = "block",
+        calls: FileCalls = _CALLS,
+    ) -> None:
+        if graph is not None and graph_def is not None:
+            raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
+        if flush_secs < 0:
+            raise ValueError(f"flush_secs={flush_secs!r} was passed; expected 0 or more seconds.")
+        self._logdir = os.fspath(logdir)
+        if not self._logdir:
+            raise ValueError(f"logdir={logdir!r} was passed; expected the path of a directory.")
+        file = EventFile(os.path.abspath(self._logdir), filename_suffix or "", calls)
+        self._backlog = Backlog(policy, max_queue)
+        self._pump = Pump(file, self._backlog, flush_secs, report=policy == "block")
+        self._run_tags: set[str] = set()
+        self._graph: tuple[Any, int] | None = None  # the last one, and how many nodes it had
+        self._started = False
+        self._last_step = -1  # the greatest one since the last START
+        for given in (graph, graph_def):
+            if given is not None:
+                self._backlog.put(self._graph_entry(given, None))
+
+    @property
+    def dropped(self) -> int:
+        """How many events a dropping policy has cost so far."""
+        return self._backlog.dropped
+
+    @property
+    def closed(self) -> bool:
+        """True after :meth:`close`, until :meth:`reopen`."""
+        return self._pump.state in (State.CLOSING, State.CLOSED)
+
+    @property
+    def path(self) -> str | None:
+        """The event file, once it is open."""
+        return self._pump.path
+
+    def get_logdir(self) -> str:
+        """Return the directory, as it was given. TF1: same name."""
+        return self._logdir
+
+    def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
+        """Add one number, a Python or numpy scalar; stored as float32."""
+        self._pump.put((clock.wall(), self._step(global_step), tag, _number(tag, value), scalar_fields))
+
+    def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
+        """Add a :class:`Summary`, or the bytes that running a summary op returned. TF1: same name.
+
+        Raises:
+            TypeError: something else was passed, for example a str.
+            ValueError: the bytes are no summary.
+        """
+        data = _summary_bytes(summary)
+        tags = summary_tags(data)
+        if tags:
+            self._put(tags, delimited(SUMMARY_FIELD, data), global_step)
+
+    def add_event(self, event: Event) -> None:
+        """Add an event as it is, with its own time and step. TF1: same name."""
+        if not isinstance(event, Event):
+            raise TypeError(f"An Event was expected, not {type(event).__name__}: {event!r}.")
+        what = replace(event, wall_time=0.0, step=0).SerializeToString()
+        self._pump.put((event.wall_time, self._step(event.step), None, what, as_is))
+        self._note(event.session_log, event.step)
+
+    def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
+        """Add the begin or the end of a session, or a checkpoint. TF1: same name."""
+        if not isinstance(session_log, SessionLog):
+            raise TypeError(f"A SessionLog was expected, not {type(session_log).__name__}.")
+        self._put(None, delimited(_SESSION_LOG, session_log.SerializeToString()), global_step)
+        self._note(session_log, global_step)
+
+    def start(self, global_step: int | None = None) -> None:
+        """Say that a session begins, having done ``global_step`` steps. Any number of callers may.
+
+        Writes ``START``, with the step that comes next, once; and once more when the session begins
+        anew at an earlier step than was written since, after a recovery: TensorBoard then forgets what
+        the lost steps wrote.
+        """
+        first = 0 if global_step is None else int(global_step) + 1
+        if not self._started or (global_step is not None and self._last_step >= first):
+            self.add_session_log(SessionLog(status=SessionLog.START), first)
+
+    def add_graph(self, graph: Any, global_step: int | None = None) -> None:
+        """Add a graph, for TensorBoard's graph page; the same one only once. TF1: same name.
+
+        Args:
+            graph: an object with ``get_operations()`` (see :mod:`asyncmon.summary.graph_def`), taken as
+                it is now and encoded in the writer's thread; or a serialized ``GraphDef``.
+            global_step: the step the event belongs to.
+
+        Raises:
+            TypeError: it is neither.
+        """
+        entry = self._graph_entry(graph, global_step)
+        key = None if isinstance(graph, bytes) else (_reference(graph), len(entry[3]))
+        if key is None or key != self._graph:
+            self._pump.put(entry)
+            self._graph = key
+
+    def add_meta_graph(self, meta_graph_def: bytes, global_step: int | None = None) -> None:
+        """Add a serialized ``MetaGraphDef``. TF1: same name."""
+        if not isinstance(meta_graph_def, bytes):
+            raise TypeError(f"meta_graph_def must be bytes, not {type(meta_graph_def).__name__}.")
+        self._put(None, delimited(_META_GRAPH, meta_graph_def), global_step)
+
+    def add_run_metadata(self, run_metadata: bytes, tag: str, global_step: int | None = None) -> None:
+        """Add what a traced step took. TF1: same name.
+
+        Args:
+            run_metadata: a serialized ``RunMetadata``.
+            tag: under which TensorBoard's graph page offers it.
+            global_step: the traced step.
+
+        Raises:
+            ValueError: the tag was used already.
+        """
+        if tag in self._run_tags:
+            raise ValueError("The provided tag was already used for this event type")
+        event = TaggedRunMetadata(tag=tag, run_metadata=run_metadata)
+        self._put(None, delimited(_RUN_METADATA, event.SerializeToString()), global_step)
+        self._run_tags.add(tag)
+
+    async def open(self) -> None:
+        """Make the directory and the file now. A second call does nothing.
+
+        Raises:
+            OSError: the directory or the file cannot be made; the message names it.
+        """
+        await self._pump.open()
+
+    async def flush(self) -> None:
+        """Wait until everything added so far is on the disk (fsync).
+
+        Raises:
+            OSError: the disk refused; the events are kept, and tried again.
+        """
+        await self._pump.flush()
+
+    async def drain(self) -> None:
+        """Wait until no more than ``max_queue`` events wait. Returns at once when that is so.
+
+        Raises:
+            OSError: the disk refused; the events are kept, and tried again.
+        """
+        await self._pump.drain()
+
+    async def close(self) -> None:
+        """Write what is left, ``STOP`` if a session was started, and close the file.
+
+        Closes even when it fails or is cancelled: a cancelled close leaves the disk to its thread and
+        does not wait. A second call does nothing; later ``add_*`` do nothing and warn.
+
+        Raises:
+            OSError: the disk refused; a note says how many events were lost.
+        """
+        if self._started and not self.closed:
+            stop = delimited(_SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
+            self._pump.put((clock.wall(), 0, None, stop, as_is), told=False)
+        self._started, self._graph = False, None
+        self._run_tags.clear()
+        await self._pump.close()
+
+    async def reopen(self) -> None:
+        """Begin a new file after :meth:`close`; an open writer goes on. TF1: same name."""
+        await self._pump.open()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def _put(
+        self, tags: Hashable | None, payload: Any, global_step: int | None, encode: Encode = as_is
+    ) -> None:
+        self._pump.put((clock.wall(), self._step(global_step), tags, payload, encode))
+
+    def _step(self, global_step: int | None) -> int:
+        if global_step is None:
+            return 0
+        step = int(global_step)
+        if step > self._last_step:
+            self._last_step = step
+        return step
+
+    def _note(self, session_log: SessionLog, step: int | None) -> None:
+        if session_log.status == SessionLog.START:
+            self._started = True
+            self._last_step = (step or 0) - 1
+        elif session_log.status == SessionLog.STOP:
+            self._started = False
+
+    def _graph_entry(self, graph: Any, global_step: int | None) -> Entry:
+        if isinstance(graph, bytes):
+            return (clock.wall(), self._step(global_step), None, delimited(_GRAPH, graph), as_is)
+        if not isinstance(graph, GraphLike):
+            raise TypeError(
+                "The passed graph must be an instance of `Graph` or the deprecated `GraphDef` (bytes), "
+                f"not {type(graph).__name__}."
+            )
+        operations = list(graph.get_operations())  # those added later are not of this event
+        return (clock.wall(), self._step(global_step), None, operations, _encode_graph)
+
+    def __repr__(self) -> str:
+        return f"<FileWriter {self._logdir!r}, {self._pump.state.value}>"
+
+
+def _encode_graph(tags: object, operations: list[Any]) -> bytes:
+    return delimited(_GRAPH, encode_graph(operations))
+
+
+def _reference(graph: Any) -> Any:
+    try:
+        return ref(graph)
+    except TypeError:  # cannot be referred to weakly
+        return graph
+
+
+def _number(tag: str, value: Any) -> float:
+    if type(tag) is not str or not tag:
+        raise TypeError(f"tag={tag!r} was passed; expected a name.")
+    if type(value) is float:
+        return value
+    shape = getattr(value, "shape", ())
+    if tuple(shape) != ():
+        raise ValueError(
+            f"The scalar {tag!r} was given a value of shape {tuple(shape)}; expected one number."
+        )
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError("it is text")
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"The scalar {tag!r} was given {value!r}, which is no number: {error}."
+        ) from None
+
+
+def _summary_bytes(summary: Any) -> bytes:
+    if isinstance(summary, Summary):
+        return summary.SerializeToString()
+    if isinstance(summary, bytes):
+        return summary
+    if isinstance(summary, np.ndarray) and summary.ndim == 0:  # a scalar of strings
+        return _summary_bytes(summary.item())
+    raise TypeError(
+        f"A Summary, or the bytes that a summary op returned, was expected, not "
+        f"{type(summary).__name__}: {summary!r}."
+    )
