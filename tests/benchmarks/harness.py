@@ -1,0 +1,95 @@
+"""What the benchmarks share: interleaved timing, peers in other Pythons, one kind of table.
+
+Each benchmark is a script, run by name (``python tests/benchmarks/engine.py``). Machines are noisy, so a
+figure is a ratio against a peer measured in the same run: contestants take turns, round by round, and
+the median of the rounds counts. A peer that needs other packages (TensorFlow) runs in its own
+interpreter, named by the environment variable ``ASYNCMON_PEER_PYTHON``; without one its column is empty.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: what was measured, the figure it must reach, and whether it does."""
+
+    work: str
+    measured: str
+    target: str
+    met: bool | None = None
+    """None where the peer is not installed."""
+
+
+def seconds(fn: Callable[[], object], repeats: int) -> float:
+    """Return seconds per call of ``fn``, over ``repeats`` calls in a row."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        fn()
+    return (time.perf_counter() - start) / repeats
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warmup: int = 2
+) -> dict[str, float]:
+    """Call each contestant once a round; return the median of what each returned.
+
+    A contestant returns its own measurement in seconds. The collector runs between, not within.
+    """
+    found: dict[str, list[float]] = {name: [] for name in contestants}
+    for number in range(warmup + rounds):
+        for name, measure in contestants.items():
+            gc.collect()
+            gc.disable()
+            try:
+                value = measure()
+            finally:
+                gc.enable()
+            if number >= warmup:
+                found[name].append(value)
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def peer(script: str, *args: str, timeout: float = 300) -> dict[str, Any] | None:
+    """Run a script in the peer's interpreter and return the JSON object it prints last, or None."""
+    python = os.environ.get("ASYNCMON_PEER_PYTHON")
+    if not python:
+        return None
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        [python, "-c", script, *args],
+        capture_output=True, text=True, timeout=timeout, env=environment, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        print(f"the peer failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+        return None
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def show(title: str, rows: Sequence[Row]) -> bool:
+    """Print a table; return whether every figure that could be measured is met."""
+    widths = [max(map(len, column)) for column in zip(*map(_cells, rows), strict=True)]
+    print(f"\n{title}")
+    for row in rows:
+        print(
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(_cells(row), widths, strict=True))
+        )
+    return all(row.met is not False for row in rows)
+
+
+def _cells(row: Row) -> tuple[str, str, str, str]:
+    verdict = {True: "met", False: "NOT MET", None: "no peer"}[row.met]
+    return row.work, row.measured, f"({row.target})", verdict
