@@ -12,7 +12,7 @@ import fcntl
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import aiofiles
 import anyio
@@ -20,8 +20,6 @@ import anyio.to_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 __all__ = [
     "FileCalls",
@@ -126,8 +124,8 @@ class FileCalls:
         """Return a new descriptor, which child processes do not inherit."""
         return os.open(path, flags | os.O_CLOEXEC, 0o666)
 
-    def write(self, descriptor: int, data: bytes | NDArray[Any]) -> int:
-        """Write bytes or a contiguous array of uint8; return how many bytes were taken."""
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        """Write bytes; return how many of them were taken."""
         return os.write(descriptor, data)
 
     def truncate(self, descriptor: int, length: int) -> None:

@@ -1,0 +1,44 @@
+"""Checkpoints that are never torn, never lost, and cost a step nothing.
+
+A :class:`Saver` writes snapshots of a session while steps go on, and restores them; the functions look
+after a directory of checkpoints from outside. The room knows nothing of graphs: it saves whatever has
+``snapshot()`` and ``load(values)``.
+
+::
+
+    saver = Saver(max_to_keep=3)
+    handle = saver.start_save(session, "runs/model.ckpt", global_step=100)  # the snapshot is taken now
+    ...                                                                     # steps go on
+    path = await handle                                                     # "runs/model.ckpt-100"
+    path = await saver.restore_latest(session, "runs")                      # the newest that verifies
+
+How the files look, byte for byte, is said in :mod:`~asyncmon.checkpoint.manifest`
+(``model.ckpt-100.json``, committed last), :mod:`~asyncmon.checkpoint.layout`
+(``model.ckpt-100.safetensors``) and :mod:`~asyncmon.checkpoint.state` (``checkpoint``).
+"""
+
+from asyncmon.checkpoint.handle import SaveHandle
+from asyncmon.checkpoint.latest import latest_checkpoint
+from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.retention import KeepBest
+from asyncmon.checkpoint.saver import Saver
+from asyncmon.checkpoint.sessions import SaveableSession
+from asyncmon.checkpoint.state import (
+    CheckpointState,
+    get_checkpoint_state,
+    update_checkpoint_state,
+)
+from asyncmon.checkpoint.travellers import Passenger
+
+__all__ = [
+    "CheckpointReader",
+    "CheckpointState",
+    "KeepBest",
+    "Passenger",
+    "SaveHandle",
+    "SaveableSession",
+    "Saver",
+    "get_checkpoint_state",
+    "latest_checkpoint",
+    "update_checkpoint_state",
+]

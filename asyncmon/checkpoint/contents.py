@@ -1,0 +1,198 @@
+"""The entries of one committed checkpoint, read and verified."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from asyncmon.checkpoint.dtypes import Array, decode, numpy_dtype
+from asyncmon.checkpoint.manifest import Manifest
+from asyncmon.checkpoint.texts import decode_text
+from asyncmon.checkpoint.travellers import ARRAY_PREFIX, unpack
+from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from asyncmon.checkpoint.store import DataFile, Store
+
+__all__ = ["Contents", "Facts", "ManifestContents"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a checkpoint says of itself before any of its arrays is read."""
+
+    file_names: tuple[str, ...]
+    nbytes: int
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, np.dtype[Any]]
+    step: int | None = None
+    wall_time: float | None = None
+    program: Any = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Contents(Protocol):
+    """What :class:`~asyncmon.checkpoint.reader.CheckpointReader` reads, whatever the format."""
+
+    facts: Facts
+
+    async def read(self, names: Collection[str]) -> dict[str, Array]:
+        """Return verified arrays, read-only. Raises DataLossError naming every damaged one."""
+
+    async def travellers(self) -> dict[str, Any]:
+        """Return the states of passengers, by name."""
+
+    async def verify(self) -> None:
+        """Read everything. Raises DataLossError naming everything that is damaged."""
+
+    async def close(self) -> None:
+        """Let go of the files. Arrays that were read stay valid."""
+
+
+class ManifestContents:
+    """The entries of a checkpoint in asyncmon's own format."""
+
+    def __init__(self, path: str, basename: str, manifest: Manifest, files: list[DataFile]) -> None:
+        self._path = path
+        self._manifest = manifest
+        self._files = files
+        shapes: dict[str, tuple[int, ...]] = {}
+        dtypes: dict[str, np.dtype[Any]] = {}
+        for name, entry in manifest.tensors.items():
+            if not name.startswith(ARRAY_PREFIX):
+                shapes[name], dtypes[name] = entry.shape, numpy_dtype(entry.element)
+        for name, text in manifest.texts.items():
+            if not name.startswith(ARRAY_PREFIX):
+                shapes[name], dtypes[name] = text.shape, np.dtype(text.dtype)
+        self.facts = Facts(
+            file_names=(f"{basename}.json", *(file.name for file in manifest.files)),
+            nbytes=manifest.nbytes,
+            shapes=shapes,
+            dtypes=dtypes,
+            step=manifest.step,
+            wall_time=manifest.wall_time,
+            program=manifest.program,
+            metrics=manifest.metrics,
+        )
+
+    @classmethod
+    async def open(cls, store: Store, basename: str, path: str) -> ManifestContents:
+        """Open a checkpoint and all of its files.
+
+        Raises:
+            NotFoundError: it has no manifest, so there is no such checkpoint.
+            DataLossError: the manifest is damaged, or a file is missing or of another size.
+        """
+        name = f"{basename}.json"
+        data = await _read(store, name, path)
+        while True:
+            manifest = await in_thread(Manifest.decode, data, path)
+            try:
+                return cls(path, basename, manifest, await _open_files(store, manifest, path))
+            except FileNotFoundError as error:
+                # Saved again, or deleted, since we read its manifest? Then the manifest is another.
+                again = await _read(store, name, path)
+                if again == data:
+                    raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
+                data = again
+
+    async def read(self, names: Collection[str]) -> dict[str, Array]:
+        found, problems = await self._collect(names)
+        self._raise(problems)
+        return found
+
+    async def travellers(self) -> dict[str, Any]:
+        entries = [*self._manifest.tensors, *self._manifest.texts]
+        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
+        return {name: unpack(state, arrays) for name, state in self._manifest.travellers.items()}
+
+    async def verify(self) -> None:
+        everything = [*self._manifest.tensors, *self._manifest.texts]
+        _, problems = await self._collect(everything)
+        self._raise(problems)
+
+    async def close(self) -> None:
+        for file in self._files:
+            await file.close()
+
+    async def _collect(self, names: Collection[str]) -> tuple[dict[str, Array], list[str]]:
+        problems: list[str] = []
+        found: dict[str, Array] = {}
+        tensors = self._manifest.tensors
+        for name in names:
+            if name in self._manifest.texts:
+                try:
+                    found[name] = decode_text(self._manifest.texts[name])
+                except (KeyError, TypeError, ValueError) as error:
+                    problems.append(f"{name!r}: {error}")
+        reads = []
+        for number in range(len(self._files)):
+            wanted = [name for name in names if name in tensors and tensors[name].file == number]
+            if wanted:
+                reads.append(self._read_file(number, wanted, found, problems))
+        await asyncio.gather(*reads)
+        return found, problems
+
+    async def _read_file(
+        self, number: int, names: list[str], found: dict[str, Array], problems: list[str]
+    ) -> None:
+        entries = [self._manifest.tensors[name] for name in names]
+        file = self._manifest.files[number]
+        ranges = [(0, self._header_bytes(number)), *(entry.data_offsets for entry in entries)]
+        try:
+            header, *pieces = await self._files[number].read(ranges)
+        except OSError as error:
+            problems.append(f"{file.name!r} cannot be read: {error}")
+            return
+        if header.crc32c != file.header_crc32c:
+            problems.append(
+                f"the header of {file.name!r}: checksum {header.crc32c}, expected {file.header_crc32c}"
+            )
+        for name, entry, piece in zip(names, entries, pieces, strict=True):
+            if piece.crc32c != entry.crc32c:
+                problems.append(
+                    f"{name!r} in {file.name!r}: checksum {piece.crc32c}, expected {entry.crc32c}"
+                )
+                continue
+            found[name] = decode(piece.data, entry.element, entry.shape)
+
+    def _header_bytes(self, number: int) -> int:
+        return min(
+            entry.data_offsets[0] for entry in self._manifest.tensors.values() if entry.file == number
+        )
+
+    def _raise(self, problems: list[str]) -> None:
+        if problems:
+            listed = "; ".join(problems)
+            raise DataLossError(f"Checkpoint {self._path!r} is damaged: {listed}.")
+
+
+async def _read(store: Store, name: str, path: str) -> bytes:
+    try:
+        return await store.read(name)
+    except FileNotFoundError as error:
+        raise NotFoundError(f"There is no checkpoint {path!r}: {name!r} does not exist.") from error
+
+
+async def _open_files(store: Store, manifest: Manifest, path: str) -> list[DataFile]:
+    files: list[DataFile] = []
+    try:
+        for expected in manifest.files:
+            file = await store.open(expected.name)
+            files.append(file)
+            if file.size != expected.bytes:
+                raise DataLossError(
+                    f"Checkpoint {path!r} is damaged: {expected.name!r} has {file.size} bytes,"
+                    f" expected {expected.bytes}."
+                )
+    except BaseException:
+        for file in files:
+            await file.close()
+        raise
+    return files

@@ -1,0 +1,134 @@
+"""From a request and a snapshot to what is written."""
+
+from __future__ import annotations
+
+import operator
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon import clock
+from asyncmon.checkpoint.dtypes import Array, element_of, is_text
+from asyncmon.checkpoint.manifest import Manifest, TextEntry
+from asyncmon.checkpoint.selection import name_of
+from asyncmon.checkpoint.sessions import release
+from asyncmon.checkpoint.store import Draft
+from asyncmon.checkpoint.texts import encode_text
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Mapping
+
+__all__ = ["Request", "checkpoint_path", "make_draft"]
+
+_SHARDS = 4
+_RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
+
+
+@dataclass(slots=True)
+class Request:
+    """One save, as everything was at the call."""
+
+    prefix: str
+    global_step: Any
+    snapshot: asyncio.Future[Mapping[str, Any]]
+    travellers: Mapping[str, Any]
+    arrays: Mapping[str, Array]
+    metrics: Mapping[str, float]
+    program: Any
+    latest_filename: str
+    write_state: bool
+    wall_time: float = field(default_factory=clock.wall)
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def known_step(self) -> int | None:
+        """The step that was given as a number."""
+        try:
+            return None if self.global_step is None else operator.index(self.global_step)
+        except TypeError:
+            return None
+
+    def step(self, snapshot: Mapping[str, Any]) -> int | None:
+        """Return the step to be appended to the prefix: a number, or a variable's value.
+
+        Raises:
+            ValueError: what was given for the step is no variable of the session.
+        """
+        if self.global_step is None or self.known_step is not None:
+            return self.known_step
+        name = name_of(self.global_step)
+        if name not in snapshot:
+            raise ValueError(
+                "global_step must be an integer or a variable of the session, got"
+                f" {self.global_step!r}; the session has no state {name!r}."
+            )
+        return int(snapshot[name])
+
+    def manifest(self, snapshot: Mapping[str, Any]) -> Manifest:
+        """Return the manifest, as far as it is known before anything is written."""
+        step = getattr(snapshot, "step", None)
+        return Manifest(
+            step=self.step(snapshot) if step is None else int(step),
+            wall_time=self.wall_time,
+            program=self.program,
+            travellers=self.travellers,
+            metrics=self.metrics,
+        )
+
+    def discard(self) -> None:
+        """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
+        self.snapshot.add_done_callback(_let_go)
+
+
+def _let_go(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
+    if not snapshot.cancelled() and snapshot.exception() is None:
+        release(snapshot.result())
+
+
+def checkpoint_path(prefix: str, step: int | None, pad: bool) -> str:
+    """Return a checkpoint's prefix: with the step, padded to 8 digits or not, or without one."""
+    if step is None:
+        return prefix
+    return f"{prefix}-{step:08d}" if pad else f"{prefix}-{step}"
+
+
+def make_draft(
+    values: Mapping[str, Any], manifest: Manifest, basename: str, shard_bytes: int, sharded: bool
+) -> Draft:
+    """Return a checkpoint of these values. Blocking for a large number of strings only.
+
+    Args:
+        values: names to arrays of any type that a checkpoint can hold.
+        manifest: all that is not about the values.
+        basename: ``<prefix>-<step>``.
+        shard_bytes: the size that a tensor file should not exceed.
+        sharded: whether to make several files even of a state that would fit one.
+
+    Raises:
+        TypeError: a value cannot be saved; all that cannot are named.
+    """
+    arrays: dict[str, Array] = {}
+    texts: dict[str, TextEntry] = {}
+    problems: list[str] = []
+    for name, value in values.items():
+        array = np.asarray(value)
+        try:
+            if name == _RESERVED:
+                raise TypeError("the file format keeps this name for itself")
+            if is_text(array.dtype):
+                texts[name] = encode_text(array)
+            elif element_of(array.dtype) is None:
+                raise TypeError(f"a checkpoint has no elements of type {array.dtype}")
+            else:
+                arrays[name] = array
+        except TypeError as error:
+            problems.append(f"{name!r}: {error}")
+    if problems:
+        raise TypeError(f"The state cannot be saved; {'; '.join(problems)}.")
+    if sharded:
+        total = sum(array.nbytes for array in arrays.values())
+        shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
+    return Draft(basename, arrays, replace(manifest, texts=texts), shard_bytes)

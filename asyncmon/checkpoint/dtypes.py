@@ -1,0 +1,154 @@
+"""Element types: what an array's elements are called in a file and how their bytes lie.
+
+=================  ==============================  =====================================
+name (manifest)    in the tensor file              numpy
+=================  ==============================  =====================================
+bool               ``BOOL``                        ``bool``
+int8 ... uint64    ``I8`` ... ``U64``              the same name
+float16 ... 64     ``F16`` ``F32`` ``F64``         the same name
+bfloat16           ``BF16``                        ``ml_dtypes.bfloat16``, see below
+float8_e4m3fn      ``F8_E4M3``                     ``ml_dtypes.float8_e4m3fn``
+float8_e5m2        ``F8_E5M2``                     ``ml_dtypes.float8_e5m2``
+complex64          ``C64``                         ``complex64``
+complex128         ``F64``, one more axis of 2     ``complex128``
+=================  ==============================  =====================================
+
+Numbers lie in little-endian order whatever the array's own order is. numpy has no bfloat16 of its own:
+where the package ``ml_dtypes`` is installed its type is used, elsewhere a bfloat16 entry is read as
+float32, which holds every bfloat16 exactly.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Element", "byte_chunks", "decode", "element_named", "element_of", "is_text", "numpy_dtype"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """The type of an entry's elements: its name, its safetensors tag and the bytes of one element."""
+
+    name: str
+    tag: str
+    size: int
+
+    def file_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that the tensor file declares for an entry of this shape."""
+        return (*shape, 2) if self.name == "complex128" else shape
+
+
+_ELEMENTS = {
+    name: Element(name, tag, size)
+    for name, tag, size in [
+        ("bool", "BOOL", 1),
+        ("int8", "I8", 1),
+        ("uint8", "U8", 1),
+        ("int16", "I16", 2),
+        ("uint16", "U16", 2),
+        ("int32", "I32", 4),
+        ("uint32", "U32", 4),
+        ("int64", "I64", 8),
+        ("uint64", "U64", 8),
+        ("float16", "F16", 2),
+        ("bfloat16", "BF16", 2),
+        ("float32", "F32", 4),
+        ("float64", "F64", 8),
+        ("float8_e4m3fn", "F8_E4M3", 1),
+        ("float8_e5m2", "F8_E5M2", 1),
+        ("complex64", "C64", 8),
+        ("complex128", "F64", 16),
+    ]
+}
+_FOREIGN = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+
+
+def element_named(name: str) -> Element:
+    """Return the element type of this name.
+
+    Raises:
+        KeyError: there is none.
+    """
+    return _ELEMENTS[name]
+
+
+def element_of(dtype: np.dtype[Any]) -> Element | None:
+    """Return the element type of a numpy dtype of either byte order, or None where files have none."""
+    return _ELEMENTS.get(dtype.name)
+
+
+def is_text(dtype: np.dtype[Any]) -> bool:
+    """Return true for dtypes whose elements are strings: object, ``str_`` and ``bytes_``."""
+    return dtype.kind in "OUS"
+
+
+def byte_chunks(array: Array, size: int) -> Iterator[NDArray[np.uint8]]:
+    """Yield an array's bytes in C order, little-endian, in pieces of at most ``size`` bytes.
+
+    A contiguous array is never copied; of any other one, about ``size`` bytes at a time are.
+    """
+    dtype = array.dtype.newbyteorder("<")
+    if array.size == 0:
+        return
+    if array.dtype == dtype and array.flags.c_contiguous:
+        flat = array.reshape(-1).view(np.uint8)
+        for start in range(0, flat.nbytes, size):
+            yield flat[start : start + size]
+    elif array.ndim == 0 or array.nbytes <= size:
+        yield np.array(array, dtype, order="C").reshape(-1).view(np.uint8)
+    else:
+        rows = max(1, size // (array.nbytes // len(array)))
+        for start in range(0, len(array), rows):
+            block = array[start] if rows == 1 else array[start : start + rows]
+            yield from byte_chunks(block, size)
+
+
+def decode(data: Array, element: Element, shape: tuple[int, ...]) -> Array:
+    """Return bytes (an array of uint8) as an array of an element type, without copying where possible.
+
+    Raises:
+        ImportError: a float8 entry, and ``ml_dtypes`` is not installed.
+    """
+    if element.name == "bfloat16" and _foreign_dtypes() is None:
+        wide = np.zeros((data.size // 2, 2), "<u2")
+        wide[:, 1] = data.view("<u2")
+        return wide.view("<f4").reshape(shape)
+    return data.view(numpy_dtype(element)).reshape(shape)
+
+
+def numpy_dtype(element: Element) -> np.dtype[Any]:
+    """Return the dtype of arrays that :func:`decode` returns.
+
+    Raises:
+        ImportError: a float8 entry, and ``ml_dtypes`` is not installed.
+    """
+    if element.name not in _FOREIGN:
+        return np.dtype(element.name).newbyteorder("<")
+    foreign = _foreign_dtypes()
+    if foreign is not None:
+        return foreign[element.name]
+    if element.name == "bfloat16":
+        return np.dtype("<f4")
+    raise ImportError(
+        f"Reading {element.name} needs the package ml-dtypes, which is not installed: pip install"
+        " ml-dtypes"
+    )
+
+
+@cache
+def _foreign_dtypes() -> dict[str, np.dtype[Any]] | None:
+    if importlib.util.find_spec("ml_dtypes") is None:
+        return None
+    ml_dtypes = importlib.import_module("ml_dtypes")
+    return {name: np.dtype(getattr(ml_dtypes, name)) for name in _FOREIGN}

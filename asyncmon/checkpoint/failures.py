@@ -1,0 +1,81 @@
+"""System errors in the words of :mod:`asyncmon.errors`, with what was found where."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from asyncmon.errors import (
+    FailedPreconditionError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnknownError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["op_errors"]
+
+_CLASSES: dict[int, type[OpError]] = {
+    errno.EACCES: PermissionDeniedError,
+    errno.EPERM: PermissionDeniedError,
+    errno.EROFS: PermissionDeniedError,
+    errno.ENOENT: NotFoundError,
+    errno.ENOTDIR: FailedPreconditionError,
+    errno.EISDIR: FailedPreconditionError,
+    errno.EEXIST: FailedPreconditionError,
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.EDQUOT: ResourceExhaustedError,
+    errno.EMFILE: ResourceExhaustedError,
+    errno.ENFILE: ResourceExhaustedError,
+    errno.ENOMEM: ResourceExhaustedError,
+}
+
+
+@contextlib.contextmanager
+def op_errors(what: str, directory: Path) -> Iterator[None]:
+    """Raise system errors of the block as :class:`OpError`, saying what was attempted and found.
+
+    Args:
+        what: the attempt, as in "Checkpoint 'a/model.ckpt-10' was not saved".
+        directory: where it was made.
+    """
+    try:
+        yield
+    except OSError as error:
+        cls = _CLASSES.get(error.errno or 0, UnknownError)
+        name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+        at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
+        raise cls(
+            f"{what}: {error.strerror or error} ({name}){at}. It needs a directory in which this"
+            f" process can create, rename and delete files; {describe(directory)}."
+        ) from error
+
+
+def describe(path: Path) -> str:
+    """Return what is at a path, for an error message."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        parent = next((p for p in path.parents if p.exists()), None)
+        reason = os.strerror(error.errno) if error.errno is not None else str(error)
+        return f"{str(path)!r} cannot be looked at ({reason}; there is {str(parent)!r})"
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{str(path)!r} is not a directory but a file of {found.st_size} bytes"
+    free = ""
+    with contextlib.suppress(OSError):
+        room = os.statvfs(path)
+        free = f", {room.f_bavail * room.f_frsize:,} bytes free"
+        if room.f_flag & os.ST_RDONLY:
+            free += ", on a read-only file system"
+    return (
+        f"{str(path)!r} is a directory of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
+        f"{free}; this process is user {os.geteuid()}"
+    )

@@ -1,0 +1,128 @@
+"""Tensor files, ``<prefix>-<step>.safetensors``: which array goes where, byte for byte.
+
+A tensor file is a plain `safetensors <https://github.com/huggingface/safetensors>`_ file:
+
+* bytes 0 to 7: N, the length of the header, unsigned, little-endian;
+* N bytes: the header, a JSON object, name -> ``{"dtype", "shape", "data_offsets"}``, with offsets that
+  count from the end of the header; spaces after it make ``8 + N`` a multiple of 64. The member
+  ``__metadata__`` says ``{"format": "asyncmon.checkpoint", "checkpoint": <prefix>-<step>}``;
+* the arrays, C order, little-endian, one after another without gaps. Those with larger elements come
+  first, so that each begins at a multiple of its element's size.
+
+A state of more than ``shard_bytes`` bytes is spread over several files, each array whole in one of
+them:
+``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the checkpoint is
+saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``; the manifest is what
+says which files belong to a checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+
+from asyncmon.checkpoint.dtypes import Array, element_of
+from asyncmon.checkpoint.manifest import FORMAT, TensorEntry, TensorFile
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["Part", "file_names", "plan"]
+
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The content of one tensor file: its first bytes, then its arrays in order."""
+
+    header: bytes
+    arrays: Mapping[str, Array]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the file."""
+        return len(self.header) + sum(array.nbytes for array in self.arrays.values())
+
+    def describe(self, name: str) -> TensorFile:
+        """Return what the manifest says of the file, once it has a name."""
+        return TensorFile(name, self.nbytes, f"{google_crc32c.value(self.header):08x}")
+
+    def entries(self, file: int, checksums: Mapping[str, int]) -> dict[str, TensorEntry]:
+        """Return what the manifest says of the arrays, once their checksums are known."""
+        entries = {}
+        start = len(self.header)
+        for name, array in self.arrays.items():
+            end = start + array.nbytes
+            entries[name] = TensorEntry(
+                dtype=array.dtype.name,
+                shape=array.shape,
+                file=file,
+                data_offsets=(start, end),
+                crc32c=f"{checksums[name]:08x}",
+            )
+            start = end
+        return entries
+
+
+def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[Part]:
+    """Return the tensor files for these arrays, none where there are no arrays.
+
+    Args:
+        arrays: names to arrays of types that :mod:`.dtypes` has.
+        basename: ``<prefix>-<step>``.
+        shard_bytes: the size that a file should not exceed, where its arrays allow.
+    """
+    return [Part(_header(shard, basename), shard) for shard in _shards(arrays, shard_bytes)]
+
+
+def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
+    """Return the names of a checkpoint's tensor files, none of which is taken."""
+    taken = set(taken)
+    for attempt in range(len(taken) + 1):
+        stem = basename if attempt == 0 else f"{basename}.{attempt}"
+        names = [f"{stem}-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
+        if count == 1:
+            names = [f"{stem}.safetensors"]
+        if taken.isdisjoint(names):
+            break
+    return names
+
+
+def _shards(arrays: Mapping[str, Array], shard_bytes: int) -> list[dict[str, Array]]:
+    shards: list[dict[str, Array]] = []
+    room = 0
+    for name in sorted(arrays, key=lambda name: -_element_size(arrays[name])):
+        nbytes = arrays[name].nbytes
+        if not shards or nbytes > room:
+            shards.append({})
+            room = shard_bytes
+        shards[-1][name] = arrays[name]
+        room -= nbytes
+    return shards
+
+
+def _header(arrays: Mapping[str, Array], basename: str) -> bytes:
+    members: dict[str, Any] = {"__metadata__": {"format": FORMAT, "checkpoint": basename}}
+    start = 0
+    for name, array in arrays.items():
+        element = element_of(array.dtype)
+        assert element is not None, "the saver has refused other types by name"
+        end = start + array.nbytes
+        members[name] = {
+            "dtype": element.tag,
+            "shape": element.file_shape(array.shape),
+            "data_offsets": [start, end],
+        }
+        start = end
+    text = json.dumps(members, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % _ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _element_size(array: Array) -> int:
+    element = element_of(array.dtype)
+    return element.size if element is not None else 1

@@ -1,0 +1,295 @@
+"""Checkpoints in a local directory: how they get there whole, and leave it whole.
+
+A save writes every file beside its place, under a name that begins with ``.asyncmon-`` and a token, and
+flushes it to the disk; then the manifest likewise; only then are the tensor files renamed into their
+places, and last the manifest, which is the commit. Then the directory is flushed. The manifest beside
+its place is thus also the journal of a commit: whoever finds one knows which tensor files were on their
+way and deletes those that no committed manifest names. A deletion goes the same way back: the manifest
+is renamed to such a journal first.
+
+What is relied on: a rename within a directory is atomic, and what was flushed (file and directory) is
+there after a crash of the machine. POSIX local file systems promise both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+
+from asyncmon.checkpoint import layout
+from asyncmon.checkpoint.dtypes import byte_chunks
+from asyncmon.checkpoint.failures import op_errors
+from asyncmon.checkpoint.lock import LOCK_NAME, DirectoryLock
+from asyncmon.checkpoint.manifest import Manifest, TensorFile
+from asyncmon.checkpoint.mapped import MappedFile
+from asyncmon.checkpoint.store import BESIDE, Draft
+from asyncmon.checkpoint.threads import StopFlag, each_in_thread
+from asyncmon.errors import DataLossError, OpError
+from asyncmon.files import FileCalls, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["LocalStore"]
+
+_CHUNK = 1 << 20
+
+logger = logging.getLogger(__name__)
+
+
+class LocalStore:
+    """A directory of this machine as a :class:`~asyncmon.checkpoint.store.Store`."""
+
+    def __init__(self, directory: str, calls: FileCalls) -> None:
+        self.directory = directory
+        self._path = Path(directory)
+        self._calls = calls
+        self._lock: DirectoryLock | None = None
+
+    async def claim(self) -> None:
+        await in_thread(self._claim)
+
+    def release_nowait(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    async def names(self) -> list[str]:
+        return await in_thread(self._names)
+
+    async def mtime(self, name: str) -> float:
+        return (await in_thread(os.stat, self._path / name)).st_mtime
+
+    async def read(self, name: str) -> bytes:
+        return await in_thread((self._path / name).read_bytes)
+
+    async def replace(self, name: str, data: bytes) -> None:
+        await in_thread(self._replace, name, data)
+
+    async def write(self, draft: Draft) -> Manifest:
+        with op_errors(f"Checkpoint {str(self._path / draft.basename)!r} was not saved", self._path):
+            token = secrets.token_hex(4)
+            try:
+                parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
+                writes = [
+                    partial(self._write_part, part, self._beside(token, str(number)), draft.stop)
+                    for number, part in enumerate(parts)
+                ]
+                checksums = await each_in_thread(writes, draft.stop)
+                return await in_thread(self._commit, draft, token, parts, checksums)
+            except BaseException:
+                await in_thread(self._discard, token)
+                raise
+
+    async def open(self, name: str) -> MappedFile:
+        return await in_thread(MappedFile, self._path / name)
+
+    async def remove(self, basename: str) -> bool:
+        return await in_thread(self._remove, basename)
+
+    async def fingerprint(self, names: Sequence[str]) -> Any:
+        return await in_thread(self._fingerprint, names)
+
+    # Everything below blocks, and runs in worker threads.
+
+    def _claim(self) -> None:
+        with op_errors(f"Checkpoints cannot be saved into {self.directory!r}", self._path):
+            self._calls.make_dirs(self._path)
+            lock = DirectoryLock.of(self._path, self._calls)
+            first = lock.acquire()
+            if self._lock is not None:
+                self._lock.release()  # ours from before: the share is a new one now
+            self._lock = lock
+            if first:
+                self._clean_up()
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(self._calls.listdir(self._path))
+        except FileNotFoundError:
+            return []
+
+    def _beside(self, token: str, name: str) -> Path:
+        return self._path / f"{BESIDE}{token}-{name}"
+
+    def _write_part(self, part: layout.Part, path: Path, stop: StopFlag) -> dict[str, int]:
+        checksums = {}
+        with self._new_file(path) as descriptor:
+            self._write_all(descriptor, part.header)
+            for name, array in part.arrays.items():
+                checksum = 0
+                for chunk in byte_chunks(array, _CHUNK):
+                    stop.check("The save")
+                    checksum = google_crc32c.extend(checksum, chunk)
+                    self._write_all(descriptor, chunk.data)
+                checksums[name] = checksum
+        return checksums
+
+    @contextlib.contextmanager
+    def _new_file(self, path: Path) -> Iterator[int]:
+        descriptor = self._calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            yield descriptor
+            self._calls.fsync(descriptor)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._calls.close(descriptor)
+            raise
+        self._calls.close(descriptor)  # may report a write error too
+
+    def _write_all(self, descriptor: int, data: bytes | memoryview) -> None:
+        written = self._calls.write(descriptor, data)
+        while written < len(data):
+            more = self._calls.write(descriptor, data[written:])
+            if more == 0:
+                raise OSError(f"the file takes no more than {written} of {len(data)} bytes")
+            written += more
+
+    def _commit(
+        self, draft: Draft, token: str, parts: list[layout.Part], checksums: list[dict[str, int]]
+    ) -> Manifest:
+        with self._turn():  # another saver of this process may be about to take the same names
+            name = f"{draft.basename}.json"
+            old = self._manifest(name)
+            names = layout.file_names(draft.basename, len(parts), self._calls.listdir(self._path))
+            manifest = draft.complete(parts, checksums, names, old)
+            with self._new_file(self._beside(token, name)) as descriptor:
+                self._write_all(descriptor, manifest.encode())
+            placed: list[str] = []
+            try:
+                for number, file in enumerate(names):
+                    self._calls.replace(self._beside(token, str(number)), self._path / file)
+                    placed.append(file)
+                self._sync_directory()
+                self._calls.replace(self._beside(token, name), self._path / name)
+                placed.insert(0, name)
+                self._sync_directory()
+            except BaseException:
+                self._take_back(placed, name, old)
+                raise
+            self._unlink_unread(manifest.replaces)
+            return manifest
+
+    def _turn(self) -> contextlib.AbstractContextManager[Any]:
+        return DirectoryLock.of(self._path, self._calls).turn
+
+    def _take_back(self, placed: list[str], name: str, old: Manifest | None) -> None:
+        """Undo what a commit did before it failed: first the manifest, then the files it names."""
+        with contextlib.suppress(OSError, OpError):
+            if old is not None and placed[:1] == [name]:
+                self._replace(name, old.encode())
+                del placed[0]
+            for file in placed:
+                self._calls.unlink(self._path / file)
+
+    def _discard(self, token: str) -> None:
+        with contextlib.suppress(OSError):
+            for name in self._calls.listdir(self._path):
+                if name.startswith(f"{BESIDE}{token}-"):
+                    with contextlib.suppress(OSError):
+                        self._calls.unlink(self._path / name)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        with op_errors(f"{str(self._path / name)!r} was not written", self._path):
+            token = secrets.token_hex(4)
+            try:
+                with self._new_file(self._beside(token, name)) as descriptor:
+                    self._write_all(descriptor, data)
+                self._calls.replace(self._beside(token, name), self._path / name)
+                self._sync_directory()
+            except BaseException:
+                self._discard(token)
+                raise
+
+    def _sync_directory(self) -> None:
+        descriptor = self._calls.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._calls.fsync(descriptor)
+        finally:
+            self._calls.close(descriptor)
+
+    def _manifest(self, name: str) -> Manifest | None:
+        try:
+            return Manifest.decode((self._path / name).read_bytes(), str(self._path / name))
+        except (OSError, DataLossError):
+            return None
+
+    def _files(self, name: str) -> Sequence[TensorFile]:
+        manifest = self._manifest(name)
+        return () if manifest is None else manifest.files
+
+    def _remove(self, basename: str) -> bool:
+        name = f"{basename}.json"
+        with self._turn():
+            files = [file.name for file in self._files(name)]
+            if any(self._is_read(file) for file in files):
+                return False
+            journal = self._beside(secrets.token_hex(4), name)
+            with contextlib.suppress(FileNotFoundError):
+                self._calls.replace(self._path / name, journal)
+            for path in (*(self._path / file for file in files), journal):
+                with contextlib.suppress(FileNotFoundError):
+                    self._calls.unlink(path)
+            return True
+
+    def _unlink_unread(self, names: Sequence[str]) -> list[str]:
+        """Delete files, and return the names of those that are left."""
+        left = []
+        for name in names:
+            try:
+                if self._is_read(name):
+                    left.append(name)
+                else:
+                    self._calls.unlink(self._path / name)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                logger.warning("Ignoring: %s", error)
+                left.append(name)
+        return left
+
+    def _is_read(self, name: str) -> bool:
+        """Return true when a reader, in whatever process, holds its shared lock on a file."""
+        try:
+            descriptor = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks: an unlinked file stays readable where it is open
+            return False
+        finally:
+            os.close(descriptor)
+        return False
+
+    def _clean_up(self) -> None:
+        """Delete what saves and deletions left that did not come to their end."""
+        names = self._calls.listdir(self._path)
+        journals = [name for name in names if name.startswith(BESIDE) and name.endswith(".json")]
+        manifests = [name for name in names if name.endswith(".json") and name not in journals]
+        committed = [manifest for name in manifests if (manifest := self._manifest(name)) is not None]
+        in_use = {file.name for manifest in committed for file in manifest.files}
+        replaced = {name for manifest in committed for name in manifest.replaces}
+        self._unlink_unread([name for name in names if name in replaced - in_use])
+        for journal in journals:
+            begun = {file.name for file in self._files(journal)} - in_use
+            if self._unlink_unread([name for name in names if name in begun]):
+                names.remove(journal)  # a reader still has one of its files: the next start sees to it
+        self._unlink_unread([name for name in names if name.startswith(BESIDE) and name != LOCK_NAME])
+
+    def _fingerprint(self, names: Sequence[str]) -> Any:
+        try:
+            found = [os.stat(self._path / name) for name in names]
+        except OSError:
+            return None
+        return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found)

@@ -1,0 +1,194 @@
+"""The manifest of a checkpoint, ``<prefix>-<step>.json``: what it holds, and where; committed last.
+
+A checkpoint exists when its manifest does. The file is one line of UTF-8 JSON, an object that begins
+with exactly these bytes (``01234567`` stands for eight lower-case hexadecimal digits)::
+
+    {"crc32c": "01234567", "format": "asyncmon.checkpoint", "version": 1, ...}
+
+``crc32c`` is the CRC-32C (Castagnoli) of every byte after the comma that follows it, so that a change
+of any byte of the file shows. The other members:
+
+=============  ======================================================================================
+``step``       the global step of the state, or null
+``wall_time``  when it was taken, in seconds since 1970
+``program``    what the program says about itself; free
+``files``      ``[{"name", "bytes", "header_crc32c"}, ...]``: the tensor files (:mod:`.layout`), beside
+               the manifest, with their size and the checksum of everything before their data
+``tensors``    name -> ``{"dtype", "shape", "file", "data_offsets", "crc32c"}``: ``file`` counts in
+               ``files``; the entry's bytes are those from ``data_offsets[0]`` up to, not including,
+               ``data_offsets[1]`` *of the file* (not of its data part, as safetensors' own header has
+               it); ``crc32c`` is theirs. For ``dtype`` see :mod:`.dtypes`
+``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
+               ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
+               where it was bytes
+``travellers`` name -> state, as :mod:`.travellers` encodes it: hooks, data positions, generators
+``metrics``    name -> number, by which the best checkpoints are kept
+``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
+=============  ======================================================================================
+
+To read a checkpoint without asyncmon: ``json.load`` the manifest, ``safetensors.numpy.load_file`` each
+of its files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+
+from asyncmon.checkpoint.dtypes import Element, element_named
+from asyncmon.errors import DataLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FORMAT", "VERSION", "Manifest", "TensorEntry", "TensorFile", "TextEntry"]
+
+FORMAT = "asyncmon.checkpoint"
+VERSION = 1
+
+_OPENING = b'{"crc32c": "'
+_CLOSING = b'", '
+_BODY = len(_OPENING) + 8 + len(_CLOSING)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """A tensor file of a checkpoint, by its name in the checkpoint's directory."""
+
+    name: str
+    bytes: int
+    header_crc32c: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """Where an array lies: ``data_offsets`` count from the start of file number ``file``."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: int
+    data_offsets: tuple[int, int]
+    crc32c: str
+
+    @property
+    def element(self) -> Element:
+        """The type of the elements."""
+        return element_named(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the array takes."""
+        return self.data_offsets[1] - self.data_offsets[0]
+
+
+@dataclass(frozen=True, slots=True)
+class TextEntry:
+    """An array of strings, kept in the manifest itself."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a checkpoint holds. See the module for what each member means."""
+
+    step: int | None = None
+    wall_time: float = 0.0
+    program: Any = None
+    files: tuple[TensorFile, ...] = ()
+    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
+    texts: Mapping[str, TextEntry] = field(default_factory=dict)
+    travellers: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    replaces: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensor files."""
+        return sum(file.bytes for file in self.files)
+
+    def encode(self) -> bytes:
+        """Return the bytes of the manifest file."""
+        members = {
+            "format": FORMAT,
+            "version": VERSION,
+            "step": self.step,
+            "wall_time": self.wall_time,
+            "program": self.program,
+            "files": [asdict(file) for file in self.files],
+            "tensors": {name: asdict(entry) for name, entry in self.tensors.items()},
+            "texts": {name: asdict(entry) for name, entry in self.texts.items()},
+            "travellers": self.travellers,
+            "metrics": self.metrics,
+            "replaces": self.replaces,
+        }
+        body = json.dumps(members, allow_nan=False)[1:].encode() + b"\n"
+        return b"%b%08x%b%b" % (_OPENING, google_crc32c.value(body), _CLOSING, body)
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> Manifest:
+        """Return the manifest that these bytes of a file are.
+
+        Raises:
+            DataLossError: they are not what :meth:`encode` wrote.
+        """
+        body = data[_BODY:]
+        expected = b"%b%08x%b" % (_OPENING, google_crc32c.value(body), _CLOSING)
+        if data[:_BODY] != expected:
+            raise DataLossError(
+                f"The manifest {path!r} is damaged: it begins with {data[:_BODY]!r} where its"
+                f" {len(data)} bytes call for {expected!r}."
+            )
+        try:
+            return cls._from_members(json.loads(b"{" + body))
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise DataLossError(
+                f"The manifest {path!r} is not one of format {FORMAT!r} version {VERSION}: {error!r}."
+            ) from error
+
+    @classmethod
+    def _from_members(cls, members: dict[str, Any]) -> Manifest:
+        if (members["format"], members["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"it says {members['format']!r} version {members['version']!r}")
+        files = tuple(TensorFile(**file) for file in members["files"])
+        if any("/" in file.name or file.name in {"", ".", ".."} for file in files):
+            raise ValueError("a file is not in the manifest's own directory")
+        return cls(
+            step=members["step"],
+            wall_time=float(members["wall_time"]),
+            program=members["program"],
+            files=files,
+            tensors={name: _tensor(entry, files) for name, entry in members["tensors"].items()},
+            texts={name: _text(entry) for name, entry in members["texts"].items()},
+            travellers=dict(members["travellers"]),
+            metrics=dict(members["metrics"]),
+            replaces=tuple(members["replaces"]),
+        )
+
+
+def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntry:
+    start, end = member["data_offsets"]
+    entry = TensorEntry(
+        dtype=member["dtype"],
+        shape=tuple(int(length) for length in member["shape"]),
+        file=member["file"],
+        data_offsets=(int(start), int(end)),
+        crc32c=member["crc32c"],
+    )
+    count = 1
+    for length in entry.shape:
+        count *= length
+    if min(entry.shape, default=0) < 0 or count * entry.element.size != entry.nbytes:
+        raise ValueError(f"{entry} does not have the bytes that its shape takes")
+    if not 0 <= entry.file < len(files) or not 0 <= start <= end <= files[entry.file].bytes:
+        raise ValueError(f"{entry} does not lie within its file")
+    return entry
+
+
+def _text(member: dict[str, Any]) -> TextEntry:
+    return TextEntry(str(member["dtype"]), tuple(member["shape"]), tuple(member["values"]))

@@ -1,0 +1,86 @@
+"""A tensor file of this machine, mapped into memory."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import numpy as np
+
+from asyncmon.checkpoint.store import Piece
+from asyncmon.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+__all__ = ["MappedFile"]
+
+_CHUNK = 1 << 20
+
+
+class MappedFile:
+    """A file that is read without being copied: arrays are views of the page cache.
+
+    A shared ``flock`` keeps every retention (of this process or another) from deleting it while it is
+    open. What was read stays valid after :meth:`close`, for as long as an array refers to it.
+
+    Raises:
+        FileNotFoundError: it is not there, or is just being deleted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._share()
+            self.size = os.fstat(self._descriptor).st_size
+            self._bytes = np.empty(0, np.uint8)
+            if self.size:
+                memory = mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ)
+                self._bytes = np.frombuffer(memory, np.uint8)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
+        return await in_thread(lambda: [self._piece(start, end) for start, end in ranges])
+
+    async def close(self) -> None:
+        self.close_nowait()
+
+    def close_nowait(self) -> None:
+        """Do what :meth:`close` does, from anywhere."""
+        descriptor, self._descriptor = self._descriptor, -1
+        self._bytes = np.empty(0, np.uint8)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close_nowait()
+
+    def _share(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
+        except OSError:
+            return  # no locks here: what is open stays readable all the same
+
+    def _piece(self, start: int, end: int) -> Piece:
+        # The checksum is taken of a copy, piece by piece: reading lets go of the interpreter while it
+        # waits for the disk, where touching a page that is not there yet would hold all threads.
+        scratch = np.empty(min(_CHUNK, max(end - start, 1)), np.uint8)
+        checksum = 0
+        position = start
+        while position < end:
+            count = os.preadv(self._descriptor, [scratch[: end - position].data], position)
+            if count == 0:
+                break  # the file was cut off; the checksum tells
+            checksum = google_crc32c.extend(checksum, scratch[:count])
+            position += count
+        return Piece(self._bytes[start:end], f"{checksum:08x}")

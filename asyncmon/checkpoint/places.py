@@ -1,0 +1,56 @@
+"""Where checkpoints lie: paths and URLs, and the store behind each."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from asyncmon.checkpoint.local import LocalStore
+from asyncmon.files import FileCalls
+
+if TYPE_CHECKING:
+    from asyncmon.checkpoint.store import Store
+
+__all__ = ["OS_CALLS", "is_url", "join", "open_store", "relative", "split"]
+
+OS_CALLS = FileCalls()
+"""The system's own calls; tests pass others."""
+
+
+def is_url(path: str) -> bool:
+    """Return true for places in an object store, ``scheme://...``."""
+    return "://" in path
+
+
+def open_store(directory: str, calls: FileCalls = OS_CALLS) -> Store:
+    """Return the store of a directory or URL. Nothing is read or made yet."""
+    return LocalStore(directory, calls)
+
+
+def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the directory and the base name of a checkpoint's prefix."""
+    prefix = os.fspath(prefix)
+    if is_url(prefix):
+        directory, _, basename = prefix.rpartition("/")
+        return directory, basename
+    directory, basename = os.path.split(prefix)
+    return directory or ".", basename
+
+
+def join(directory: str, path: str) -> str:
+    """Return the path of a state file's entry: relative ones are in its directory."""
+    if is_url(path) or os.path.isabs(path):
+        return path
+    if is_url(directory):
+        return f"{directory.rstrip('/')}/{path}"
+    return os.path.join(directory, path)
+
+
+def relative(directory: str, path: str) -> str:
+    """Return a path as a state file in this directory has it, so that the directory can be moved."""
+    if is_url(path):
+        inside = path.removeprefix(f"{directory.rstrip('/')}/")
+        return inside if "://" not in inside else path
+    if os.path.isabs(directory) and not os.path.isabs(path):
+        return path
+    return os.path.relpath(path, directory)

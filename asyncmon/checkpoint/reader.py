@@ -1,0 +1,130 @@
+"""Reading a checkpoint's entries by name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self
+
+from asyncmon.checkpoint import places
+from asyncmon.checkpoint.contents import Contents, Facts, ManifestContents
+from asyncmon.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    import numpy as np
+
+    from asyncmon.checkpoint.dtypes import Array
+    from asyncmon.files import FileCalls
+
+__all__ = ["CheckpointReader"]
+
+
+class CheckpointReader:
+    """An open checkpoint. TF1: ``tf.train.NewCheckpointReader``, with the same method names.
+
+    Entries are memory-mapped where the place allows, and verified against their checksums when they
+    are read. While the reader is open, no retention deletes the checkpoint's files; arrays stay valid
+    after it is closed.
+
+    Example::
+
+        async with await load_checkpoint("runs/digits") as reader:
+            shapes = reader.get_variable_to_shape_map()
+            kernel = await reader.get_tensor("dense/kernel")
+    """
+
+    def __init__(self, path: str, contents: Contents) -> None:
+        self.path = path
+        self._contents = contents
+
+    @classmethod
+    async def open(
+        cls, path: str | os.PathLike[str], calls: FileCalls = places.OS_CALLS
+    ) -> CheckpointReader:
+        """Open the checkpoint of this prefix, ``dir/model.ckpt-10``.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            DataLossError: its manifest is damaged, or a file is missing or of another size.
+        """
+        path = os.fspath(path)
+        directory, basename = places.split(path)
+        store = places.open_store(directory, calls)
+        return cls(path, await ManifestContents.open(store, basename, path))
+
+    @property
+    def facts(self) -> Facts:
+        """What the checkpoint says of itself: step, wall time, size, files, program, metrics."""
+        return self._contents.facts
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """Return names to shapes. TF1: same name."""
+        return {name: list(shape) for name, shape in self.facts.shapes.items()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, np.dtype[Any]]:
+        """Return names to numpy dtypes. TF1: same name, there with TensorFlow's types."""
+        return dict(self.facts.dtypes)
+
+    def has_tensor(self, name: str) -> bool:
+        """Return whether there is an entry of this name. TF1: same name."""
+        return name in self.facts.shapes
+
+    async def get_tensor(self, name: str) -> Array:
+        """Return one entry, read-only. TF1: same name, there blocking.
+
+        Raises:
+            NotFoundError: there is no entry of this name.
+            DataLossError: its bytes do not match their checksum.
+        """
+        return (await self.get_tensors([name]))[name]
+
+    async def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Array]:
+        """Return several entries, or all of them, as :meth:`get_tensor` does.
+
+        Everything missing or damaged is named in one error.
+        """
+        wanted = list(self.facts.shapes) if names is None else list(names)
+        self._require(wanted)
+        return await self._contents.read(wanted)
+
+    async def travellers(self) -> dict[str, Any]:
+        """Return the states of the passengers that were saved, by name."""
+        return await self._contents.travellers()
+
+    async def verify(self) -> None:
+        """Read all of the checkpoint and check it against its checksums.
+
+        Raises:
+            DataLossError: naming everything that does not match.
+        """
+        await self._contents.verify()
+
+    def debug_string(self) -> str:
+        """Return one line for each entry: name, dtype and shape. TF1: same name."""
+        return "\n".join(
+            f"{name} ({self.facts.dtypes[name].name}) {list(shape)}"
+            for name, shape in sorted(self.facts.shapes.items())
+        )
+
+    async def close(self) -> None:
+        """Let go of the files. Arrays that were read stay valid. A second call does nothing."""
+        await self._contents.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def _require(self, names: Collection[str]) -> None:
+        missing = sorted(name for name in names if name not in self.facts.shapes)
+        if missing:
+            listed = ", ".join(map(repr, missing))
+            raise NotFoundError(
+                f"Checkpoint {self.path!r} has no entry {listed}; it has: {self._listing()}."
+            )
+
+    def _listing(self) -> str:
+        names = sorted(self.facts.shapes)
+        return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")

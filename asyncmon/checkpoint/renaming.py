@@ -1,0 +1,30 @@
+"""Names in a checkpoint to names in a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["entry_for"]
+
+
+def entry_for(name: str, rename: Mapping[str, str]) -> str | None:
+    """Return the name in the checkpoint of what a session calls ``name``; None where nothing maps it.
+
+    Args:
+        name: the name in the session.
+        rename: names in the checkpoint to names in the session. Those that end with ``/`` are scopes,
+            and ``"/"`` alone is the outermost; a full name goes before a scope, and a longer scope
+            before a shorter one.
+    """
+    for entry, target in rename.items():
+        if target == name and not target.endswith("/"):
+            return entry
+    scopes = [(entry, target) for entry, target in rename.items() if target.endswith("/")]
+    for entry, target in sorted(scopes, key=lambda pair: -len(pair[1])):
+        scope = "" if target == "/" else target
+        if name.startswith(scope):
+            return ("" if entry == "/" else entry) + name[len(scope) :]
+    return None

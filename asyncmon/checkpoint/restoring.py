@@ -1,0 +1,163 @@
+"""From a checkpoint into a session: everything is compared by name before anything is changed."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.checkpoint.dtypes import Array, is_text
+from asyncmon.checkpoint.latest import candidates
+from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.renaming import entry_for
+from asyncmon.checkpoint.sessions import state_spec
+from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
+
+if TYPE_CHECKING:
+    from asyncmon.checkpoint.passage import Passengers
+    from asyncmon.checkpoint.selection import Selection
+    from asyncmon.files import FileCalls
+
+__all__ = ["Restorer", "Target", "load_entries"]
+
+logger = logging.getLogger(__name__)
+
+Target = Mapping[str, tuple[str, Any]]
+"""Entry name -> name in the session, and what is there (``shape`` and ``dtype``)."""
+
+RESERVED = "__"
+"""State that begins with this is the engine's own (random generators): restored where it was saved."""
+
+
+class Restorer:
+    """The restoring half of a saver."""
+
+    def __init__(
+        self, selection: Selection, passengers: Passengers, *, reshape: bool, calls: FileCalls
+    ) -> None:
+        self.restored_path: str | None = None
+        self._selection = selection
+        self._passengers = passengers
+        self._reshape = reshape
+        self._calls = calls
+
+    async def restore(
+        self, raw: Any, path: str, ignore_missing: bool, rename: Mapping[str, str]
+    ) -> None:
+        """Load one checkpoint. See :meth:`Saver.restore`."""
+        try:
+            reader = await CheckpointReader.open(path, self._calls)
+        except NotFoundError as error:
+            raise ValueError(f"The passed save_path is not a valid checkpoint: {path}") from error
+        await self._load(raw, reader, ignore_missing, rename)
+
+    async def restore_latest(
+        self,
+        raw: Any,
+        directory: str,
+        latest_filename: str | None,
+        ignore_missing: bool,
+        rename: Mapping[str, str],
+    ) -> str | None:
+        """Load the newest checkpoint that verifies. See :meth:`Saver.restore_latest`."""
+        async for path in candidates(directory, latest_filename):
+            try:
+                reader = await CheckpointReader.open(path, self._calls)
+            except NotFoundError:
+                logger.error("Couldn't match files for checkpoint %s", path)
+                continue
+            except (DataLossError, OSError) as error:
+                logger.warning("Skipping checkpoint %s: %s", path, error)
+                continue
+            try:
+                await self._load(raw, reader, ignore_missing, rename)
+            except DataLossError as error:
+                logger.warning("Skipping checkpoint %s: %s", path, error)
+            else:
+                return path
+        return None
+
+    async def _load(
+        self, raw: Any, reader: CheckpointReader, ignore_missing: bool, rename: Mapping[str, str]
+    ) -> None:
+        async with reader:
+            logger.info("Restoring parameters from %s", reader.path)
+            travellers = await reader.travellers()
+            state = {name: (name, spec) for name, spec in (await state_spec(raw)).items()}
+            targets = {
+                entry_for(name, rename) or name: target
+                for name, target in self._selection.to_checkpoint(state).items()
+            }
+            await load_entries(
+                raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
+            )
+        self._passengers.hand_out(travellers)
+        self.restored_path = reader.path
+
+
+async def load_entries(
+    raw: Any, reader: CheckpointReader, targets: Target, *, ignore_missing: bool, reshape: bool
+) -> None:
+    """Load entries of a checkpoint into a session, all of them or none.
+
+    Raises:
+        NotFoundError: entries are missing, and ``ignore_missing`` is false.
+        InvalidArgumentError: entries have other shapes or dtypes.
+        DataLossError: bytes do not match their checksums.
+    """
+    shapes = reader.get_variable_to_shape_map()
+    dtypes = reader.get_variable_to_dtype_map()
+    missing: list[str] = []
+    problems: list[str] = []
+    found: dict[str, str] = {}
+    for entry, (name, spec) in targets.items():
+        if entry not in shapes:
+            if not ignore_missing and not name.startswith(RESERVED):
+                missing.append(f"{entry!r} is not in the checkpoint")
+            continue
+        found[entry] = name
+        problem = _mismatch(shapes[entry], dtypes[entry], spec, reshape=reshape)
+        if problem is not None:
+            problems.append(f"{entry!r} {problem}")
+    if missing or problems:
+        raise _mismatch_error(reader.path, missing, problems)
+    arrays = await reader.get_tensors(found)
+    await raw.load({name: _shaped(arrays[entry], targets[entry][1]) for entry, name in found.items()})
+
+
+def _shaped(array: Array, spec: Any) -> Array:
+    if spec.shape is None or None in spec.shape:
+        return array
+    return array.reshape(spec.shape)
+
+
+def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: bool) -> str | None:
+    wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))
+    if dtype.newbyteorder("=") != wanted.newbyteorder("=") and not (is_text(dtype) and is_text(wanted)):
+        return f"has dtype {dtype.name} in the checkpoint, but the session needs {wanted.name}"
+    if spec.shape is None:
+        return None
+    free = list(spec.shape)
+    same = len(free) == len(shape) and all(
+        known is None or known == length for known, length in zip(free, shape, strict=True)
+    )
+    if same or (reshape and None not in free and math.prod(free) == math.prod(shape)):
+        return None
+    return f"has shape {shape} in the checkpoint, but the session needs {free}"
+
+
+def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpError:
+    what = "a mismatch between the current program and the one that was saved"
+    cls: type[OpError] = InvalidArgumentError
+    if missing:
+        what = "a Variable name or other graph key that is missing from the checkpoint"
+        cls = NotFoundError
+    listed = "\n  ".join([*missing, *problems])
+    return cls(
+        f"Restoring from checkpoint failed. This is most likely due to {what}. Nothing was changed. In"
+        f" {path!r}:\n  {listed}\nPass ignore_missing=True to leave what is missing as it is, or"
+        f" rename={{...}} where names have changed."
+    )

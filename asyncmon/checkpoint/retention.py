@@ -1,0 +1,109 @@
+"""Which checkpoints a saver keeps. Pure decisions; the saver deletes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Decision", "KeepBest", "Kept", "Retention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint that a saver knows: its prefix, its time in seconds since 1970, its metrics."""
+
+    path: str
+    time: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBest:
+    """Keep the best ``k`` checkpoints by a metric, besides the newest ones.
+
+    The metric is given to each save: ``saver.save(..., metrics={"accuracy": 0.97})``. A checkpoint
+    saved without it, or with NaN, is never among the best.
+
+    Example::
+
+        Saver(max_to_keep=3, keep_best=KeepBest("accuracy", k=2, mode="max"))
+    """
+
+    metric: str
+    k: int = 1
+    mode: Literal["min", "max"] = "min"
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"KeepBest keeps a positive number of checkpoints, got k={self.k!r}.")
+        if self.mode not in {"min", "max"}:
+            raise ValueError(f"KeepBest's mode is 'min' or 'max', got {self.mode!r}.")
+
+    def best(self, kept: Sequence[Kept]) -> list[Kept]:
+        """Return the best of these checkpoints; of equal ones the newer is better."""
+        sign = 1 if self.mode == "min" else -1
+        scored = [
+            (sign * one.metrics[self.metric], -number, one)
+            for number, one in enumerate(kept)
+            if not math.isnan(one.metrics.get(self.metric, math.nan))
+        ]
+        return [one for *_, one in sorted(scored, key=lambda score: score[:2])[: self.k]]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The newest ``max_to_keep``, the best, and one of every so many hours for good.
+
+    Args:
+        max_to_keep: how many of the newest to keep; None or 0 keeps all.
+        every_hours: a checkpoint that leaves the newest ones is kept for good, and no longer listed,
+            where it was saved after the mark; the mark then moves on by so many hours.
+        mark: where the mark stands, in seconds since 1970.
+        best: which others to keep, by a metric.
+    """
+
+    max_to_keep: int | None
+    every_hours: float
+    mark: float
+    best: KeepBest | None = None
+
+    @property
+    def last_preserved(self) -> float:
+        """The mark before this one, as a state file has it."""
+        return self.mark - self.every_hours * 3600
+
+    def marked(self, last_preserved: float) -> Retention:
+        """Return this retention with the mark of an earlier run."""
+        return replace(self, mark=last_preserved + self.every_hours * 3600)
+
+    def decide(self, kept: Sequence[Kept]) -> Decision:
+        """Return what becomes of these checkpoints, oldest first. The newest one always stays."""
+        if not self.max_to_keep:
+            return Decision(list(kept), [], self)
+        stay = [*kept[-self.max_to_keep :], *(self.best.best(kept) if self.best is not None else [])]
+        excess = []
+        mark = self.mark
+        for one in kept:
+            if one in stay:
+                continue
+            if one.time > mark:
+                mark += self.every_hours * 3600
+            else:
+                excess.append(one)
+        return Decision([one for one in kept if one in stay], excess, replace(self, mark=mark))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Which checkpoints stay listed, which are to be deleted, and the retention from here on.
+
+    Those that are kept for good are in neither list.
+    """
+
+    listed: list[Kept]
+    excess: list[Kept]
+    after: Retention

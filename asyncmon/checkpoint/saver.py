@@ -1,0 +1,395 @@
+"""The saver: a session's state to checkpoints and back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+from asyncmon import clock
+from asyncmon.checkpoint import places
+from asyncmon.checkpoint.drafts import Request, checkpoint_path, make_draft
+from asyncmon.checkpoint.handle import SaveHandle
+from asyncmon.checkpoint.ledger import Ledger
+from asyncmon.checkpoint.passage import Passengers
+from asyncmon.checkpoint.restoring import Restorer
+from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
+from asyncmon.checkpoint.saving import Job, SaveQueue
+from asyncmon.checkpoint.selection import Selection
+from asyncmon.checkpoint.sessions import describe, raw_session
+from asyncmon.checkpoint.state import STATE_NAME
+from asyncmon.files import FileCalls, in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from asyncmon.checkpoint.store import Store
+    from asyncmon.checkpoint.travellers import Passenger
+
+__all__ = ["Saver"]
+
+WhenBusy = Literal["coalesce", "skip", "wait"]
+
+
+class Saver:
+    """Saves and restores the state of a session. TF1: ``tf.train.Saver``.
+
+    A session is anything with ``snapshot()`` and ``load(values)``, or a monitored session around one.
+    A checkpoint is a snapshot: the state between two steps, together with the states of the saver's
+    passengers (:meth:`add_passenger`). Steps go on while it is written.
+
+    The saver of the first save into a directory locks other processes out of it, deletes what
+    incomplete saves left there, and continues the list of checkpoints that the state file has.
+
+    Args:
+        var_list: what to save: variables or their names, or a dict from names in the checkpoint to
+            them; None for all of the session's state.
+        reshape: restore entries of another shape with the same number of elements.
+        sharded: write several tensor files side by side however small the state is.
+        max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
+        keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours for good.
+        name: for log lines and errors.
+        allow_empty: let a save of no variables return None where it would be refused.
+        pad_step_number: pad the step in file names with zeros to 8 digits.
+        when_busy: what :meth:`start_save` does while an earlier save is under way. ``"coalesce"``: it
+            waits for its turn, and takes the place of one that waits already. ``"skip"``: it is not
+            done. ``"wait"``: it waits for its turn behind all earlier ones.
+        keep_best: keep the best checkpoints by a metric, besides the newest.
+        shard_bytes: spread a larger state over several files of about this size.
+        calls: the system calls to write with; tests of crashes pass others.
+
+    Example::
+
+        saver = Saver(max_to_keep=3)
+        path = await saver.save(session, "runs/digits/model.ckpt", global_step=session.global_step)
+        handle = saver.start_save(session, "runs/digits/model.ckpt", global_step=20)  # returns at once
+        await saver.drain()
+        await saver.restore(session, path)
+        await saver.close()
+    """
+
+    def __init__(
+        self,
+        var_list: Iterable[Any] | Mapping[str, Any] | None = None,
+        reshape: bool = False,
+        sharded: bool = False,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        name: str | None = None,
+        *,
+        allow_empty: bool = False,
+        pad_step_number: bool = False,
+        when_busy: WhenBusy = "coalesce",
+        keep_best: KeepBest | None = None,
+        shard_bytes: int = 1 << 31,
+        calls: FileCalls = places.OS_CALLS,
+    ) -> None:
+        if when_busy not in {"coalesce", "skip", "wait"}:
+            raise ValueError(f"when_busy is 'coalesce', 'skip' or 'wait', got {when_busy!r}.")
+        if max_to_keep is not None and max_to_keep < 0:
+            raise ValueError(
+                f"max_to_keep is a number of checkpoints, or None for all, got {max_to_keep!r}."
+            )
+        if shard_bytes < 1:
+            raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
+        self.name = name or "saver"
+        self._selection = Selection(var_list)
+        self._allow_empty = allow_empty
+        if self._selection.is_empty and not allow_empty:
+            raise ValueError("No variables to save")
+        self._sharded = sharded
+        self._pad_step_number = pad_step_number
+        self._when_busy = when_busy
+        self._shard_bytes = shard_bytes
+        self._calls = calls
+        mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
+        self._ledger = Ledger(
+            Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best), calls
+        )
+        self._passengers = Passengers()
+        self._queue = SaveQueue()
+        self._stores: dict[str, Store] = {}
+        self._restorer = Restorer(self._selection, self._passengers, reshape=reshape, calls=calls)
+        weakref.finalize(self, _release_all, self._stores)
+
+    # --- saving
+
+    async def save(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        *,
+        write_state: bool = True,
+        metrics: Mapping[str, float] | None = None,
+    ) -> str | None:
+        """Save, and return the checkpoint's prefix when it is committed and durable.
+
+        The snapshot is ordered at the call; saves under way come first. When this is cancelled, the
+        save is, and nothing of it is left.
+
+        Args:
+            sess: the session.
+            save_path: the prefix, ``dir/model.ckpt``; missing directories are made. URLs of object
+                stores (``s3://bucket/dir/model.ckpt``) need the extra ``cloud``.
+            global_step: appended to the prefix: a number, or the variable that has it.
+            latest_filename: the name of the state file, ``checkpoint`` by default.
+            write_state: whether to update the state file and to delete old checkpoints.
+            metrics: kept in the manifest, and what ``keep_best`` goes by.
+
+        Returns:
+            The prefix; None where there was nothing to save and ``allow_empty`` is true.
+
+        Raises:
+            ValueError: there is nothing to save, or a name collides with that of the state file.
+            TypeError: ``sess`` is no session, or a value is of a type that a checkpoint cannot hold.
+            PermissionDeniedError: the directory cannot be written.
+            ResourceExhaustedError: the disk is full.
+            FailedPreconditionError: another process saves into the directory.
+        """
+        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
+        job.handle.awaited = True
+        self._queue.submit(job)
+        try:
+            return await job.handle
+        except asyncio.CancelledError:
+            await self._queue.cancel(job)
+            raise
+
+    def start_save(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        *,
+        write_state: bool = True,
+        metrics: Mapping[str, float] | None = None,
+    ) -> SaveHandle:
+        """Order a snapshot and return at once; the checkpoint is written while steps go on.
+
+        Arguments and errors are those of :meth:`save`; errors of the writing are raised by awaiting
+        the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`. At most
+        two snapshots live at a time with ``when_busy="coalesce"``: of the save under way, and of the
+        newest one that waits.
+        """
+        if self._when_busy == "skip" and self._queue.busy:
+            handle = SaveHandle(None, None)
+            handle.settle(None)
+            return handle
+        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
+        job.replaceable = self._when_busy == "coalesce"
+        self._queue.submit(job, coalesce=job.replaceable)
+        return job.handle
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is under way or waits for its turn."""
+        return self._queue.busy
+
+    def raise_if_failed(self) -> None:
+        """Raise, once, the error of a save that failed while nobody awaited it. Cheap."""
+        self._queue.raise_if_failed()
+
+    async def drain(self) -> None:
+        """Wait for all saves under way, then :meth:`raise_if_failed`. Cancelling it cancels no save."""
+        await self._queue.drain()
+
+    async def claim(self, directory: str | os.PathLike[str]) -> None:
+        """Do at once what the first save into a directory does first.
+
+        Makes the directory, locks other processes out, deletes what incomplete saves left there.
+
+        Raises:
+            FailedPreconditionError: another process saves into the directory.
+            PermissionDeniedError: the directory cannot be made or written.
+        """
+        await self._store(os.fspath(directory)).claim()
+
+    async def close(self) -> None:
+        """:meth:`drain`, then let other processes save here. A later save claims its directory anew."""
+        try:
+            await self._queue.drain()
+        finally:
+            _release_all(self._stores)
+            self._stores.clear()
+
+    # --- passengers
+
+    def add_passenger(self, name: str, obj: Passenger) -> None:
+        """Let an object's state travel in every checkpoint, and get it back at every restore.
+
+        Args:
+            name: what the state is called in the checkpoint.
+            obj: has ``state_dict()``, called when a save is ordered, and ``load_state_dict(state)``,
+                called when the session was restored. A state is made of dicts, lists, tuples, strings,
+                bytes, numbers, booleans, None and numpy arrays. An object added after a restore gets
+                its state at once.
+
+        Raises:
+            TypeError: the object lacks one of the methods.
+            ValueError: another object has this name.
+        """
+        self._passengers.add(name, obj)
+
+    def remove_passenger(self, name: str) -> None:
+        """Let an object travel no longer. One that does not is ignored."""
+        self._passengers.remove(name)
+
+    # --- the list of checkpoints
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """The prefixes of the checkpoints that are kept, oldest first. TF1: same name."""
+        return [one.path for one in self._ledger.kept]
+
+    def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
+        """Replace the list; these checkpoints are never deleted. TF1: same name."""
+        self.set_last_checkpoints_with_time([(path, float("inf")) for path in last_checkpoints])
+
+    def set_last_checkpoints_with_time(self, last_checkpoints: Sequence[tuple[str, float]]) -> None:
+        """Replace the list by (prefix, seconds since 1970). TF1: same name."""
+        self._ledger.kept = [Kept(path, when) for path, when in last_checkpoints]
+
+    async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Replace the list by those of these checkpoints that exist. TF1: same name."""
+        await self._ledger.recover(checkpoint_paths)
+
+    # --- restoring
+
+    async def restore(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str] | None,
+        *,
+        ignore_missing: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> None:
+        """Load a checkpoint into the session and its passengers: all of it, or nothing. TF1: same name.
+
+        Everything is read, verified and compared with what the session has before anything is changed.
+        Entries that the session (or ``var_list``) does not have are left out. Random generator states
+        are restored where the checkpoint has them.
+
+        Args:
+            sess: the session; it need not be initialised.
+            save_path: the prefix of a checkpoint; one that TensorFlow wrote may be given too.
+            ignore_missing: leave variables as they are that are not in the checkpoint.
+            rename: names in the checkpoint to names in the session; names that end with ``/`` are
+                scopes, ``"/"`` is the outermost one. Others have the same name in both.
+
+        Raises:
+            ValueError: there is no such checkpoint.
+            NotFoundError: the checkpoint lacks variables; all are named.
+            InvalidArgumentError: shapes or dtypes differ; all are named.
+            DataLossError: bytes do not match their checksums.
+        """
+        if save_path is None:
+            raise ValueError("Can't load save_path when it is None.")
+        await self._restorer.restore(
+            raw_session(sess), os.fspath(save_path), ignore_missing, rename or {}
+        )
+
+    async def restore_latest(
+        self,
+        sess: Any,
+        checkpoint_dir: str | os.PathLike[str],
+        latest_filename: str | None = None,
+        *,
+        ignore_missing: bool = False,
+        rename: Mapping[str, str] | None = None,
+    ) -> str | None:
+        """Restore the newest checkpoint of a directory that verifies, reading it once.
+
+        Those that are missing or damaged are skipped, each with a log line that says why.
+
+        Returns:
+            Its prefix; None where there is none, and nothing was changed.
+        """
+        return await self._restorer.restore_latest(
+            raw_session(sess), os.fspath(checkpoint_dir), latest_filename, ignore_missing, rename or {}
+        )
+
+    @property
+    def restored_path(self) -> str | None:
+        """The prefix of the checkpoint that was restored last, or None."""
+        return self._restorer.restored_path
+
+    # --- inside
+
+    def _job(
+        self,
+        sess: Any,
+        save_path: str | os.PathLike[str],
+        global_step: Any,
+        latest_filename: str | None,
+        write_state: bool,
+        metrics: Mapping[str, float] | None,
+    ) -> Job:
+        prefix = os.fspath(save_path)
+        basename = places.split(prefix)[1]
+        latest = latest_filename or STATE_NAME
+        if os.path.split(latest)[0]:
+            raise ValueError(f"'latest_filename' must not contain path components, got {latest!r}")
+        if not basename:
+            raise ValueError(
+                f"save_path is a prefix such as 'dir/model.ckpt', not the directory {prefix!r}."
+            )
+        if global_step is None and basename == latest:
+            raise ValueError(f"'latest_filename' collides with 'save_path': '{latest}' and '{prefix}'")
+        raw = raw_session(sess)
+        travellers, arrays = self._passengers.pack()
+        request = Request(
+            prefix=prefix,
+            global_step=global_step,
+            snapshot=asyncio.ensure_future(raw.snapshot()),
+            travellers=travellers,
+            arrays=arrays,
+            metrics=dict(metrics or {}),
+            program=describe(raw),
+            latest_filename=latest,
+            write_state=write_state,
+        )
+        step = request.known_step
+        path = checkpoint_path(prefix, step, self._pad_step_number)
+        handle = SaveHandle(path if (step is None) == (global_step is None) else None, step)
+        return Job(handle, lambda: self._write(request, handle), request.discard)
+
+    async def _write(self, request: Request, handle: SaveHandle) -> str | None:
+        snapshot = await request.snapshot
+        state = self._selection.to_checkpoint(snapshot)
+        if not state and not self._allow_empty:
+            raise ValueError("No variables to save")
+        if not state:
+            return None
+        handle.step = request.step(snapshot)
+        path = handle.path = checkpoint_path(request.prefix, handle.step, self._pad_step_number)
+        directory, basename = places.split(path)
+        store = self._store(directory)
+        await store.claim()
+        await self._ledger.continue_list(store, request.latest_filename)
+        values = {**state, **request.arrays}
+        draft = await in_thread(
+            make_draft, values, request.manifest(snapshot), basename, self._shard_bytes, self._sharded
+        )
+        manifest = await store.write(draft)
+        request.discard()  # the arrays are on the disk: the session may write them in place again
+        if request.write_state:
+            await self._ledger.record(store, path, manifest, request.latest_filename)
+        handle.step = manifest.step
+        handle.nbytes = manifest.nbytes
+        handle.seconds = time.perf_counter() - request.began
+        return path
+
+    def _store(self, directory: str) -> Store:
+        if directory not in self._stores:
+            self._stores[directory] = places.open_store(directory, self._calls)
+        return self._stores[directory]
+
+
+def _release_all(stores: dict[str, Store]) -> None:
+    for store in stores.values():
+        store.release_nowait()

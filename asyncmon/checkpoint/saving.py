@@ -1,0 +1,120 @@
+"""Saves one after another: what waits, what is under way, what failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from asyncmon.errors import CancelledError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.checkpoint.handle import SaveHandle
+
+__all__ = ["Job", "SaveQueue"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Job:
+    """A save: how it is done, and what is to be let go of where it is not."""
+
+    handle: SaveHandle
+    work: Callable[[], Awaitable[str | None]]
+    discard: Callable[[], None]
+    replaceable: bool = False
+    started: bool = False
+    dropped: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class SaveQueue:
+    """The saves of one saver, in the order in which they were asked for, one at a time."""
+
+    def __init__(self) -> None:
+        self._tail: Job | None = None
+        self._replaceable: Job | None = None
+        self._failed: list[SaveHandle] = []
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is under way or waits for its turn."""
+        return self._tail is not None and self._tail.task is not None and not self._tail.task.done()
+
+    def submit(self, job: Job, *, coalesce: bool = False) -> None:
+        """Let a job have its turn after all earlier ones.
+
+        Args:
+            job: the job.
+            coalesce: take the place of a replaceable job that waits for its turn, if there is one.
+        """
+        waiting = self._replaceable
+        if coalesce and waiting is not None and not waiting.started and not waiting.dropped:
+            waiting.dropped = True
+            waiting.discard()
+            waiting.handle.supersede(job.handle)
+        before = self._tail.task if self._tail is not None and self.busy else None
+        self._tail = job
+        if job.replaceable:
+            self._replaceable = job
+        job.task = asyncio.create_task(self._run(job, before), name=f"save {job.handle.path}")
+
+    async def cancel(self, job: Job) -> None:
+        """Cancel a job; return when nothing of it goes on."""
+        assert job.task is not None
+        if not job.started and not job.dropped:
+            job.dropped = True
+            job.discard()
+            job.handle.fail(CancelledError(f"Saving {job.handle.path!r} was cancelled."))
+            return
+        job.task.cancel()
+        while not job.task.done():
+            try:
+                await asyncio.wait([job.task])
+            except asyncio.CancelledError:  # the caller is being cancelled anyway, and raises it
+                continue
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way, then raise the error of a save that failed unseen."""
+        while self.busy:
+            assert self._tail is not None
+            assert self._tail.task is not None
+            await asyncio.wait([self._tail.task])
+        self.raise_if_failed()
+
+    def raise_if_failed(self) -> None:
+        """Raise, once, the error of a save that failed while nobody awaited it."""
+        if not self._failed:
+            return
+        errors = [handle.error for handle in self._failed if handle.error and not handle.awaited]
+        self._failed.clear()
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(f"A later save failed too: {other!r}")
+            raise errors[0]
+
+    async def _run(self, job: Job, before: asyncio.Task[None] | None) -> None:
+        try:
+            if before is not None:
+                await asyncio.wait([before])
+            if job.dropped:
+                return
+            job.started = True
+            path = await job.work()
+        except BaseException as error:
+            if job.dropped:
+                raise
+            job.discard()
+            if not isinstance(error, Exception):
+                job.handle.fail(CancelledError(f"Saving {job.handle.path!r} was cancelled."))
+                raise
+            job.handle.fail(error)
+            if not job.handle.awaited:
+                logger.error("Saving checkpoint %s failed: %s", job.handle.path, error)
+                self._failed.append(job.handle)
+        else:
+            job.handle.settle(path)

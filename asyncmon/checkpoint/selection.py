@@ -1,0 +1,88 @@
+"""Which variables a saver covers, and what they are called in its checkpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from asyncmon.errors import NotFoundError
+
+__all__ = ["Selection", "name_of"]
+
+T = TypeVar("T")
+
+
+def name_of(variable: Any) -> str:
+    """Return the name of a variable in a snapshot: itself, ``.op.name`` or ``.name`` without ``:0``.
+
+    Raises:
+        TypeError: it has none.
+    """
+    name = variable
+    if not isinstance(variable, str):
+        name = getattr(getattr(variable, "op", None), "name", None) or getattr(variable, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(
+            f"{variable!r} of type {type(variable).__name__} is no variable: give an object with a"
+            " name, or the name itself."
+        )
+    return name.removesuffix(":0")
+
+
+class Selection:
+    """A saver's ``var_list``: names in checkpoints to names in the session, or simply everything.
+
+    Args:
+        var_list: None for all of a session's state; a list of variables or names; or a dict from names
+            in the checkpoint to variables or names.
+
+    Raises:
+        ValueError: a variable is in it twice.
+        TypeError: something in it is no variable.
+    """
+
+    def __init__(self, var_list: Iterable[Any] | Mapping[str, Any] | None) -> None:
+        self._names: dict[str, str] | None = None
+        if isinstance(var_list, Mapping):
+            self._names = {key: name_of(variable) for key, variable in var_list.items()}
+            for name in _twice(self._names.values()):
+                raise ValueError(f"The same saveable will be restored with two names: {name}")
+        elif var_list is not None:
+            if isinstance(var_list, str):
+                raise TypeError(f"var_list must be a list or a dict, not the string {var_list!r}.")
+            names = [name_of(variable) for variable in var_list]
+            for name in _twice(names):
+                raise ValueError(f"At least two variables have the same name: {name}")
+            self._names = dict(zip(names, names, strict=True))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it was made to hold nothing."""
+        return self._names is not None and not self._names
+
+    def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
+        """Return the covered part of a session's state, by its names in the checkpoint.
+
+        Raises:
+            NotFoundError: the session has no such variable.
+        """
+        if self._names is None:
+            return dict(state)
+        missing = sorted(name for name in self._names.values() if name not in state)
+        if missing:
+            raise NotFoundError(
+                f"The saver's var_list names {', '.join(map(repr, missing))}, which the session does"
+                f" not have; it has: {', '.join(map(repr, sorted(state)[:20]))}."
+            )
+        return {key: state[name] for key, name in self._names.items()}
+
+    def to_session(self, values: Mapping[str, T]) -> dict[str, T]:
+        """Return values of a checkpoint by their names in the session."""
+        if self._names is None:
+            return dict(values)
+        return {self._names[key]: value for key, value in values.items()}
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]

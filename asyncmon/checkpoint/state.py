@@ -1,0 +1,184 @@
+"""The state file of a directory, ``checkpoint``: which checkpoints there are and which is the newest.
+
+It is a JSON object with the members of :class:`CheckpointState`; paths are relative to the directory,
+so that it can be moved, and the newest checkpoint is the last of ``all_model_checkpoint_paths``. A
+state file that TensorFlow wrote (a text protocol buffer with the same members) is read too.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import math
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.checkpoint import places
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.checkpoint.store import Store
+
+__all__ = [
+    "STATE_NAME",
+    "CheckpointState",
+    "get_checkpoint_state",
+    "read_state",
+    "update_checkpoint_state",
+    "write_state",
+]
+
+STATE_NAME = "checkpoint"
+
+logger = logging.getLogger(__name__)
+
+_TEXT_PROTO = re.compile(r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$')
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What a state file says. TF1: ``tf.train.CheckpointState``.
+
+    Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
+    ``keep_checkpoint_every_n_hours``.
+    """
+
+    model_checkpoint_path: str
+    all_model_checkpoint_paths: tuple[str, ...] = ()
+    all_model_checkpoint_timestamps: tuple[float, ...] = ()
+    last_preserved_timestamp: float | None = None
+
+
+async def get_checkpoint_state(
+    checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
+) -> CheckpointState | None:
+    """Return what a directory's state file says, with its paths made absolute by the directory.
+
+    TF1: same name. A file that cannot be understood is ignored with a warning.
+
+    Raises:
+        ValueError: the state names no checkpoint.
+    """
+    store = places.open_store(os.fspath(checkpoint_dir))
+    return await read_state(store, latest_filename or STATE_NAME)
+
+
+async def update_checkpoint_state(
+    save_dir: str | os.PathLike[str],
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> None:
+    """Replace a directory's state file. TF1: same name.
+
+    Raises:
+        RuntimeError: the checkpoint has the path of the state file itself.
+        ValueError: there are not as many times as paths.
+    """
+    path = os.fspath(model_checkpoint_path)
+    paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
+    if paths and paths[-1] != path:
+        logger.info("%s is not in all_model_checkpoint_paths. Manually adding it.", path)
+    if not paths or paths[-1] != path:
+        paths.append(path)
+    times = tuple(all_model_checkpoint_timestamps or ())
+    if times and len(times) != len(paths):
+        raise ValueError(
+            "Checkpoint timestamps, if provided, must match checkpoint paths (got paths"
+            f" {paths} and timestamps {list(times)})."
+        )
+    state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
+    await write_state(places.open_store(os.fspath(save_dir)), state, latest_filename or STATE_NAME)
+
+
+async def read_state(store: Store, name: str) -> CheckpointState | None:
+    """Return what a state file says, or None where there is none or it cannot be understood."""
+    path = places.join(store.directory, name)
+    try:
+        data = await store.read(name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        logger.warning("%s: Checkpoint ignored", error)
+        return None
+    try:
+        state = _parse(data)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        logger.warning("%s: %r: Checkpoint ignored", path, error)
+        return None
+    if not state.model_checkpoint_path:
+        raise ValueError(f"Invalid checkpoint state loaded from {store.directory}")
+    return replace(
+        state,
+        model_checkpoint_path=places.join(store.directory, state.model_checkpoint_path),
+        all_model_checkpoint_paths=tuple(
+            places.join(store.directory, path) for path in state.all_model_checkpoint_paths
+        ),
+    )
+
+
+async def write_state(store: Store, state: CheckpointState, name: str) -> None:
+    """Replace a state file, with paths made relative to its directory.
+
+    Raises:
+        RuntimeError: the checkpoint has the path of the state file itself.
+    """
+    directory = store.directory
+    newest = places.relative(directory, state.model_checkpoint_path)
+    if newest == name:
+        raise RuntimeError(
+            f"Save path '{state.model_checkpoint_path}' conflicts with path used for checkpoint state. "
+            " Please use a different save path."
+        )
+    times = [None if math.isinf(time) else time for time in state.all_model_checkpoint_timestamps]
+    members = {
+        "model_checkpoint_path": newest,
+        "all_model_checkpoint_paths": [
+            places.relative(directory, path) for path in state.all_model_checkpoint_paths
+        ],
+        "all_model_checkpoint_timestamps": times,
+        "last_preserved_timestamp": state.last_preserved_timestamp,
+    }
+    await store.replace(name, json.dumps(members, indent=1).encode() + b"\n")
+
+
+def _parse(data: bytes) -> CheckpointState:
+    text = data.decode()
+    members = json.loads(text) if text.lstrip().startswith("{") else _parse_text_proto(text)
+    times = members.get("all_model_checkpoint_timestamps") or ()
+    preserved = members.get("last_preserved_timestamp")
+    return CheckpointState(
+        model_checkpoint_path=_text(members.get("model_checkpoint_path", "")),
+        all_model_checkpoint_paths=tuple(map(_text, members.get("all_model_checkpoint_paths", ()))),
+        all_model_checkpoint_timestamps=tuple(
+            math.inf if time is None else float(time) for time in times
+        ),
+        last_preserved_timestamp=None if preserved is None else float(preserved),
+    )
+
+
+def _text(member: Any) -> str:
+    if not isinstance(member, str):
+        raise TypeError(f"{member!r} is no path")
+    return member
+
+
+def _parse_text_proto(text: str) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        match = _TEXT_PROTO.match(line)
+        if match is None:
+            raise ValueError(f"{line!r} is neither JSON nor a text protocol buffer")
+        name, quoted, number = match.groups()
+        value = number if quoted is None else ast.literal_eval(f'b"{quoted}"').decode()
+        if name.startswith("all_"):
+            members.setdefault(name, []).append(value)
+        else:
+            members[name] = value
+    return members

@@ -1,0 +1,118 @@
+"""What travels in a checkpoint beside the variables: states of hooks, data sources and generators.
+
+A passenger is an object with ``state_dict()`` and ``load_state_dict(state)``. A state is made of dicts,
+lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars, nested as one
+likes. In the manifest it is JSON in which everything that JSON lacks is an object with one member:
+
+=====================================  =========================================================
+``{"__tuple__": [...]}``               a tuple
+``{"__items__": [[key, value], ...]}`` a dict with keys that are no strings, or begin with ``__``
+``{"__bytes__": "base64"}``            bytes
+``{"__float__": "nan"}``               ``nan``, ``inf`` or ``-inf``
+``{"__complex__": [re, im]}``          a complex number
+``{"__array__": "name"}``              an array: the entry of that name in the tensor files, which
+                                       begins with ``__traveller__/``
+``{"__scalar__": "name"}``             a numpy scalar, kept likewise
+=====================================  =========================================================
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from asyncmon.checkpoint.dtypes import Array
+
+__all__ = ["ARRAY_PREFIX", "Passenger", "pack", "unpack"]
+
+ARRAY_PREFIX = "__traveller__/"
+
+
+@runtime_checkable
+class Passenger(Protocol):
+    """Something whose state is saved with every checkpoint and loaded by a restore."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Return the state. Called when a save is ordered, between two steps; must not block."""
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take a state that :meth:`state_dict` returned."""
+
+
+def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
+    """Return a passenger's state as JSON, and the arrays it refers to, copied.
+
+    Raises:
+        TypeError: something in it cannot travel; the error says where and what it is.
+    """
+    arrays: dict[str, Array] = {}
+    return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
+
+
+def unpack(packed: Any, arrays: Mapping[str, Array]) -> Any:
+    """Return the state that :func:`pack` was given; its arrays are fresh and writable."""
+    if isinstance(packed, list):
+        return [unpack(item, arrays) for item in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if len(packed) == 1:
+        kind, content = next(iter(packed.items()))
+        match kind:
+            case "__tuple__":
+                return tuple(unpack(item, arrays) for item in content)
+            case "__items__":
+                return {unpack(key, arrays): unpack(value, arrays) for key, value in content}
+            case "__bytes__":
+                return base64.b64decode(content)
+            case "__float__":
+                return float(content)
+            case "__complex__":
+                return complex(unpack(content[0], arrays), unpack(content[1], arrays))
+            case "__array__":
+                return np.array(arrays[content])
+            case "__scalar__":
+                return arrays[content][()]
+    return {key: unpack(value, arrays) for key, value in packed.items()}
+
+
+def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
+    match value:
+        case np.ndarray() | np.generic():
+            while where in arrays:  # {"a": {"b": x}, "a/b": y}
+                where += "'"
+            arrays[where] = np.array(value)
+            return {"__array__" if isinstance(value, np.ndarray) else "__scalar__": where}
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"__float__": str(value)}
+        case complex():
+            return {"__complex__": [_pack(value.real, where, arrays), _pack(value.imag, where, arrays)]}
+        case bytes():
+            return {"__bytes__": base64.b64encode(value).decode()}
+        case tuple():
+            return {"__tuple__": _pack_each(value, where, arrays)}
+        case list():
+            return _pack_each(value, where, arrays)
+        case Mapping():
+            if all(isinstance(key, str) and not key.startswith("__") for key in value):
+                return {key: _pack(item, f"{where}/{key}", arrays) for key, item in value.items()}
+            items = [
+                [_pack(key, f"{where}/{number}.key", arrays), _pack(item, f"{where}/{number}", arrays)]
+                for number, (key, item) in enumerate(value.items())
+            ]
+            return {"__items__": items}
+    raise TypeError(
+        f"The state of a passenger has a {type(value).__name__} at"
+        f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state is made of dicts, lists,"
+        " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
+    )
+
+
+def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
+    return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
