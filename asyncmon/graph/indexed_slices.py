@@ -1,0 +1,136 @@
+"""A gradient of which only some rows are not zero. TF1: ``tf.IndexedSlices``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.build import create_op
+from asyncmon.graph.op_def import OpDef, Spec, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph.arrays import Array
+    from asyncmon.graph.dtypes import DType
+    from asyncmon.graph.graph import Graph
+    from asyncmon.graph.tensor import Operation, Tensor
+
+
+__all__ = ["IndexedSlices", "add_up", "to_dense"]
+
+
+class IndexedSlices:
+    """Rows of a big tensor: ``dense[indices[i]] += values[i]``, and zeros elsewhere. TF1: same name.
+
+    Stands for its dense tensor wherever a tensor is expected.
+
+    Args:
+        values: the rows, a tensor of shape ``[n, ...]``.
+        indices: which rows they are, an integer tensor of shape ``[n]``; a row may come twice.
+        dense_shape: the shape of the whole, an integer vector.
+    """
+
+    def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor) -> None:
+        self.values = values
+        self.indices = indices
+        self.dense_shape = dense_shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.values.dtype
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the values."""
+        return self.values.graph
+
+    @property
+    def name(self) -> str:
+        """The name of the values."""
+        return self.values.name
+
+    @property
+    def op(self) -> Operation:
+        """The operation that computes the values."""
+        return self.values.op
+
+    def _as_tensor(self) -> Tensor:
+        return create_op("UnsortedSegmentSum", (self.values, self.indices, self.dense_shape[0]))
+
+    def __repr__(self) -> str:
+        return (
+            f"IndexedSlices(indices={self.indices!r}, values={self.values!r}, "
+            f"dense_shape={self.dense_shape!r})"
+        )
+
+
+def to_dense(grad: Any) -> Any:
+    """Return slices as a tensor; anything else as it is."""
+    return grad._as_tensor() if isinstance(grad, IndexedSlices) else grad
+
+
+def add_up(grads: Sequence[Any]) -> Any:
+    """Return the sum of gradients of one tensor: slices, if all of them are."""
+    if len(grads) == 1:
+        return grads[0]
+    if all(isinstance(grad, IndexedSlices) for grad in grads):
+        values = create_op("ConcatV2", [grad.values for grad in grads], {"axis": 0})
+        indices = create_op("ConcatV2", [grad.indices for grad in grads], {"axis": 0})
+        return IndexedSlices(values, indices, grads[0].dense_shape)
+    dense = [to_dense(grad) for grad in grads]
+    return create_op("AddV2", dense) if len(dense) == 2 else create_op("AddN", dense)
+
+
+def sum_rows(values: Array, indices: Array, count: Any) -> Any:
+    """Add up the rows of each index; rows of a negative index are dropped."""
+    result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
+    rows = np.reshape(values, (-1, *result.shape[1:]))
+    flat = np.reshape(indices, -1)
+    if flat.size and flat.min() < 0:
+        rows, flat = rows[flat >= 0], flat[flat >= 0]
+    scatter_add(result, flat, rows)
+    return result
+
+
+def scatter_add(target: Array, indices: Array, rows: Array) -> None:
+    """Add each row at its index, in place; equal indices add up."""
+    if not indices.size:
+        return
+    if target.ndim == 1 and target.dtype.kind == "f":
+        target += np.bincount(indices, rows, target.size).astype(target.dtype, copy=False)
+        return
+    order = np.argsort(indices, kind="stable")
+    picked = indices[order]
+    starts = np.flatnonzero(np.concatenate(([True], picked[1:] != picked[:-1])))
+    target[picked[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
+
+
+def _segment_spec(values: Spec, indices: Spec, count: Spec) -> Spec:
+    rules.check_dtype(values.dtype, rules.NUMBERS, "data")
+    (rows,) = count.known_dims() or (None,)
+    if values.shape is None or indices.shape is None:
+        return Spec(values.dtype, None)
+    rules.merge(values.shape[: len(indices.shape)], indices.shape)
+    return Spec(values.dtype, (rows, *values.shape[len(indices.shape) :]))
+
+
+def _segment_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _, indices, _ = op.inputs
+    return [create_op("GatherV2", (grad, indices), {"axis": 0, "batch_dims": 0}), None, None]
+
+
+register(OpDef("UnsortedSegmentSum", sum_rows, _segment_spec, _segment_gradient))
+
+
+def unsorted_segment_sum(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Tensor:
+    """Return the sum of the rows of each segment; negative ids are dropped.
+
+    TF1: ``tf.unsorted_segment_sum``.
+    """
+    return create_op("UnsortedSegmentSum", (data, segment_ids, num_segments), None, name)

@@ -1,0 +1,334 @@
+"""Losses: each cross entropy is one op that gives the loss and what its gradient needs in one pass."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph import dtypes
+from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.broadcasting import unbroadcast
+from asyncmon.graph.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.op_def import OpDef, Spec, register
+
+if TYPE_CHECKING:
+    from asyncmon.graph.arrays import Array
+    from asyncmon.graph.tensor import Operation, Tensor
+
+    Gradients = list[Tensor | None]
+
+__all__ = [
+    "l2_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "sparse_softmax_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]
+
+
+def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+    """Refuse positional arguments: the two tensors are too easily swapped."""
+    if sentinel is not None:
+        raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
+    if labels is None or logits is None:
+        raise ValueError("Both labels and logits must be provided.")
+
+
+# --- the softmax cross entropies ------------------------------------------------------------------
+
+
+def _shifted(logits: Array) -> tuple[Any, Any, Any]:
+    """Return logits less their maximum, and the exponentials of that and their sums."""
+    shifted = np.subtract(logits, np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf))
+    exps = np.exp(shifted)
+    return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
+
+
+def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    shifted, exps, total = _shifted(logits)
+    losses = np.multiply(labels, np.subtract(np.log(total), shifted))
+    backprop = np.divide(exps, total, out=exps)
+    return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
+
+
+def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+    rules.check_same_dtype("SoftmaxCrossEntropyWithLogits", logits, labels, ("features", "labels"))
+    rules.check_dtype(logits.dtype, rules.FLOATS, "features")
+    for spec in (logits, labels):
+        rules.with_rank_at_least(spec.shape, 1)
+    shape = rules.broadcast(logits.shape, labels.shape)
+    return Spec(logits.dtype, None if shape is None else shape[:-1]), Spec(logits.dtype, shape)
+
+
+def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:
+    logits, labels = op.inputs
+    grad_logits = _through_backprop(op, grad_back)
+    grad_labels = None
+    if grad is not None:
+        flow = create_op("ScaleRows", (op.outputs[1], grad))
+        grad_logits = flow if grad_logits is None else flow + grad_logits
+        grad_labels = create_op("ScaleRows", (-create_op("LogSoftmax", (logits,), {"axis": -1}), grad))
+        grad_labels = unbroadcast(grad_labels, labels, logits)
+    if grad_logits is not None:
+        grad_logits = unbroadcast(grad_logits, logits, labels)
+    return [grad_logits, grad_labels]
+
+
+def _through_backprop(op: Operation, grad: Tensor | None) -> Tensor | None:
+    """The second derivative: what flows back through ``softmax(logits) - labels``."""
+    if grad is None:
+        return None
+    share = create_op("Softmax", (op.inputs[0],), {"axis": -1})
+    mean = create_op("Sum", (grad * share,), {"axis": (-1,), "keepdims": True})
+    return (grad - mean) * share
+
+
+def _scale_rows(rows: Array, by: Array, out: Array | None = None) -> Any:
+    return np.multiply(rows, np.expand_dims(by, -1), out=out)
+
+
+def _scale_rows_gradient(op: Operation, grad: Tensor) -> Gradients:
+    rows, by = op.inputs
+    return [
+        create_op("ScaleRows", (grad, by)),
+        create_op("Sum", (grad * rows,), {"axis": (-1,), "keepdims": False}),
+    ]
+
+
+register(
+    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_spec, _softmax_xent_gradient)
+)
+register(
+    OpDef(
+        "ScaleRows",
+        _scale_rows,
+        lambda rows, by: Spec(rows.dtype, rows.shape),
+        _scale_rows_gradient,
+        out=True,
+    )
+)
+
+
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
+    """Return the cross entropy of each row of probabilities and logits. TF1: same name.
+
+    Args:
+        labels: probabilities, each row adding up to 1; gradients flow into them.
+        logits: of the same dtype and shape, unscaled log probabilities.
+        axis: the dimension of the classes; by default the last.
+        name: the node's name.
+        dim: old name of ``axis``.
+    """
+    target, x = convert_to_tensor(labels), convert_to_tensor(logits)
+    at = -1 if axis is None and dim is None else (axis if dim is None else dim)
+    if at not in (None, -1):
+        target, x = _axis_last(target, at), _axis_last(x, at)
+    name = name or "softmax_cross_entropy_with_logits"
+    return create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0]
+
+
+def _axis_last(x: Tensor, axis: int) -> Tensor:
+    rank = len(x.shape)
+    at = rules.normalize_axis(axis, rank)
+    perm = (*(i for i in range(rank) if i != at), at)
+    return x if at == rank - 1 else create_op("Transpose", (x,), {"perm": perm})
+
+
+def softmax_cross_entropy_with_logits(
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+    axis: int | None = None,
+) -> Tensor:
+    """As :func:`softmax_cross_entropy_with_logits_v2`, with no gradient into the labels.
+
+    TF1: same name.
+
+    Raises:
+        ValueError: positional arguments, or labels or logits missing.
+    """
+    _need_names("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    fixed = create_op("StopGradient", (convert_to_tensor(labels),))
+    return softmax_cross_entropy_with_logits_v2(fixed, logits, dim if axis is None else axis, name)
+
+
+@lru_cache(maxsize=64)
+def _row_numbers(count: int) -> Array:
+    return np.arange(count)
+
+
+def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    classes = logits.shape[-1]
+    flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
+    unsigned = picks.view(f"u{picks.itemsize}")  # so that a negative label is a large one
+    if picks.size and np.maximum.reduce(unsigned) >= classes:
+        wrong = picks[unsigned >= classes][0]
+        raise InvalidArgumentError(
+            f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
+            f"Label values: {' '.join(map(str, picks[:32]))}"
+        )
+    shifted, exps, total = _shifted(flat)
+    rows = _row_numbers(len(picks))
+    losses = np.subtract(np.log(total[:, 0]), shifted[rows, picks])
+    backprop = np.divide(exps, total, out=exps)
+    backprop[rows, picks] -= 1
+    return losses.reshape(labels.shape), backprop.reshape(logits.shape)
+
+
+def _sparse_softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+    rules.check_dtype(logits.dtype, rules.FLOATS, "features")
+    rules.check_dtype(labels.dtype, (dtypes.int32, dtypes.int64), "labels")
+    if logits.shape is None:
+        return Spec(logits.dtype, labels.shape), Spec(logits.dtype, None)
+    rules.with_rank_at_least(logits.shape, 1)
+    rows = rules.merge(logits.shape[:-1], labels.shape) or ()
+    return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
+
+
+def _sparse_softmax_xent_gradient(
+    op: Operation, grad: Tensor | None, grad_back: Tensor | None
+) -> Gradients:
+    flow = _through_backprop(op, grad_back)
+    if grad is not None:
+        scaled = create_op("ScaleRows", (op.outputs[1], grad))
+        flow = scaled if flow is None else scaled + flow
+    return [flow, None]
+
+
+register(
+    OpDef(
+        "SparseSoftmaxCrossEntropyWithLogits",
+        _sparse_softmax_xent,
+        _sparse_softmax_xent_spec,
+        _sparse_softmax_xent_gradient,
+    )
+)
+
+
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Return the cross entropy of each row of logits and the class it belongs to. TF1: same name.
+
+    Args:
+        _sentinel: refuses positional arguments.
+        labels: classes in [0, classes), int32 or int64, of the shape of ``logits`` less its last
+            dimension.
+        logits: unscaled log probabilities, one per class along the last dimension.
+        name: the node's name.
+
+    Raises:
+        ValueError: positional arguments, labels or logits missing, or ranks that do not fit.
+    """
+    _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    target, x = convert_to_tensor(labels), convert_to_tensor(logits)
+    ranks = target.spec.shape, x.spec.shape
+    if ranks[1] == ():
+        raise ValueError(f"Logits cannot be scalars - received shape {x.shape}.")
+    if ranks[0] is not None and ranks[1] is not None and len(ranks[0]) != len(ranks[1]) - 1:
+        raise ValueError(
+            f"Rank mismatch: Rank of labels (received {len(ranks[0])}) should equal rank of logits "
+            f"minus 1 (received {len(ranks[1])})."
+        )
+    name = name or "SparseSoftmaxCrossEntropyWithLogits"
+    return create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0]
+
+
+# --- the sigmoid cross entropies ------------------------------------------------------------------
+
+
+def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any:
+    tail = np.log1p(np.exp(-np.abs(logits)))
+    return np.add(np.maximum(logits, 0) - np.multiply(logits, labels), tail, out=out)
+
+
+def _sigmoid_xent_spec(logits: Spec, labels: Spec) -> Spec:
+    rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
+    rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
+    try:
+        return Spec(logits.dtype, rules.merge(logits.shape, labels.shape))
+    except ValueError:
+        raise ValueError(
+            f"logits and labels must have the same shape ({rules.text(logits.shape)} vs "
+            f"{rules.text(labels.shape)})"
+        ) from None
+
+
+def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
+    logits, labels = op.inputs
+    return [grad * (create_op("Sigmoid", (logits,)) - labels), -(grad * logits)]
+
+
+register(
+    OpDef(
+        "SigmoidCrossEntropyWithLogits",
+        _sigmoid_xent,
+        _sigmoid_xent_spec,
+        _sigmoid_xent_gradient,
+        elementwise=True,
+    )
+)
+
+
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Return the cross entropy of independent probabilities and logits, element by element.
+
+    TF1: same name.
+
+    Raises:
+        ValueError: positional arguments, labels or logits missing, or shapes that differ.
+    """
+    _need_names("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
+    x = convert_to_tensor(logits)
+    target = convert_to_tensor(labels, None if hasattr(labels, "op") else x.dtype)
+    return create_op("SigmoidCrossEntropyWithLogits", (x, target), None, name or "logistic_loss")
+
+
+def weighted_cross_entropy_with_logits(
+    labels: Any = None,
+    logits: Any = None,
+    pos_weight: Any = None,
+    name: str | None = None,
+    targets: Any = None,
+) -> Tensor:
+    """As :func:`sigmoid_cross_entropy_with_logits`, positive labels counting ``pos_weight`` times.
+
+    TF1: same name.
+    """
+    target = convert_to_tensor(labels if targets is None else targets)
+    x = convert_to_tensor(logits)
+    rules.merge(target.spec.shape, x.spec.shape)
+    weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
+    tail = create_op("Softplus", (-create_op("Abs", (x,)),)) + create_op("Relu", (-x,))
+    return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
+
+
+# --- l2 -------------------------------------------------------------------------------------------
+
+
+def _l2_loss(t: Array) -> Any:
+    flat = np.reshape(t, -1)
+    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
+
+
+def _l2_spec(t: Spec) -> Spec:
+    rules.check_dtype(t.dtype, rules.FLOATS, "t")
+    return Spec(t.dtype, ())
+
+
+register(OpDef("L2Loss", _l2_loss, _l2_spec, lambda op, grad: [op.inputs[0] * grad]))
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
+    return create_op("L2Loss", (t,), None, name)

@@ -1,0 +1,23 @@
+"""Optimizers, learning rate decay and moving averages. TF1: ``tf.train``.
+
+::
+
+    rate = train.exponential_decay(0.1, step, 1000, 0.96)
+    train_op = train.AdamOptimizer(rate).minimize(loss, global_step=step)
+"""
+
+from asyncmon.graph.train.adagrad import AdagradOptimizer
+from asyncmon.graph.train.adam import AdamOptimizer, AdamWOptimizer
+from asyncmon.graph.train.gradient_descent import GradientDescentOptimizer, MomentumOptimizer
+from asyncmon.graph.train.optimizer import Optimizer
+from asyncmon.graph.train.rmsprop import RMSPropOptimizer
+
+__all__ = [
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "AdamWOptimizer",
+    "GradientDescentOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSPropOptimizer",
+]

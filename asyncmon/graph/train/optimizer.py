@@ -1,0 +1,278 @@
+"""What all optimizers share: gradients of a loss, slots beside variables, the op that applies it all.
+
+TF1: ``tf.train.Optimizer``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from asyncmon.graph.array_ops import cast
+from asyncmon.graph.basic_ops import group
+from asyncmon.graph.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.convert import is_tensor_like
+from asyncmon.graph.dtypes import float32
+from asyncmon.graph.gradients import gradients
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.indexed_slices import IndexedSlices
+from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.train.slots import make_slot, unique_rows
+from asyncmon.graph.variables import Variable, trainable_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from asyncmon.graph.tensor import Operation, Tensor
+
+    GradsAndVars = Sequence[tuple[Any, Variable]]
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer(ABC):
+    """Changes variables by the gradients of a loss. TF1: ``tf.train.Optimizer``.
+
+    Subclasses give the state an update needs (``_create_slots``), the values all updates of a step
+    share (``_prepare``) and the op that updates one variable (``_apply_dense``, ``_apply_sparse``).
+    """
+
+    GATE_NONE: ClassVar[int] = 0
+    GATE_OP: ClassVar[int] = 1
+    GATE_GRAPH: ClassVar[int] = 2
+
+    def __init__(self, use_locking: bool, name: str) -> None:
+        if not name:
+            raise ValueError("Must specify the optimizer name")
+        self._use_locking = use_locking
+        self._name = name
+        self._slots: dict[str, dict[str, Variable]] = {}
+        self._non_slots: dict[str, Variable] = {}
+        self._numbers: dict[Tensor, float] = {}
+
+    def get_name(self) -> str:
+        """Return the name the optimizer was given."""
+        return self._name
+
+    # The three steps.
+
+    def minimize(
+        self,
+        loss: Any,
+        global_step: Any = None,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        name: str | None = None,
+        grad_loss: Any = None,
+    ) -> Operation:
+        """Return an operation that takes a step that lowers a loss. TF1: same name.
+
+        Args:
+            loss: a tensor, or a function without arguments that returns one.
+            global_step: a variable that each step adds 1 to.
+            var_list: the variables to change; by default the trainable ones.
+            gate_gradients: one of ``GATE_NONE``, ``GATE_OP``, ``GATE_GRAPH``; all mean the same here,
+                for a run's writes always come after its reads.
+            aggregation_method: as for :func:`gradients`.
+            colocate_gradients_with_ops: as for :func:`gradients`.
+            name: of the operation.
+            grad_loss: the gradient of what the loss is part of.
+
+        Raises:
+            ValueError: the loss depends on none of the variables.
+        """
+        pairs = self.compute_gradients(
+            loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
+        )
+        if all(grad is None for grad, _ in pairs):
+            raise ValueError(
+                "No gradients provided for any variable, check your graph for ops that do not support "
+                f"gradients, between variables {[str(v) for _, v in pairs]} and loss {loss}."
+            )
+        return self.apply_gradients(pairs, global_step, name)
+
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Iterable[Variable] | None = None,
+        gate_gradients: int = GATE_OP,
+        aggregation_method: int | None = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Variable]]:
+        """Return pairs of a gradient, or None, and its variable. Arguments as :meth:`minimize`.
+
+        TF1: same name.
+        """
+        if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
+            raise ValueError(
+                "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
+                f"Optimizer.GATE_GRAPH.  Not {gate_gradients}"
+            )
+        value = convert_to_tensor(loss() if callable(loss) else loss)
+        self._check_dtypes([value])
+        variables = list(trainable_variables() if var_list is None else var_list)
+        if not variables:
+            raise ValueError("No variables to optimize.")
+        for variable in variables:
+            if not isinstance(variable, Variable):
+                raise TypeError(f"Argument is not a tf.Variable: {variable!r}")
+        grads = gradients(
+            value,
+            variables,
+            grad_loss,
+            colocate_gradients_with_ops=colocate_gradients_with_ops,
+            aggregation_method=aggregation_method,
+        )
+        self._check_dtypes([v for g, v in zip(grads, variables, strict=True) if g is not None])
+        return list(zip(grads, variables, strict=True))
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Variable]],
+        global_step: Any = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Return an operation that changes variables by gradients. TF1: same name.
+
+        Args:
+            grads_and_vars: what :meth:`compute_gradients` returned, possibly with gradients changed.
+            global_step: a variable that the operation adds 1 to.
+            name: of the operation; the optimizer's name by default.
+
+        Raises:
+            ValueError: no variable, or no gradient.
+            TypeError: a gradient that is none.
+        """
+        pairs = list(grads_and_vars)
+        if not pairs:
+            raise ValueError("No variables provided.")
+        for grad, variable in pairs:
+            if grad is not None and not is_tensor_like(grad):
+                raise TypeError(f"Gradient must be a Tensor, IndexedSlices, or None: {grad!r}")
+            if not isinstance(variable, Variable):
+                raise TypeError(f"Variable must be a tf.Variable: {variable!r}")
+        variables = [variable for grad, variable in pairs if grad is not None]
+        if not variables:
+            raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
+        self._create_slots(variables)
+        with name_scope(name, self._name) as scope:
+            self._prepare()
+            updates = []
+            for grad, variable in pairs:
+                if grad is not None:
+                    with name_scope("update_" + variable.op.name):
+                        updates.append(self._update(grad, variable))
+            if global_step is None:
+                train_op = self._finish(updates, scope)
+            else:
+                with control_dependencies([self._finish(updates, "update")]):
+                    train_op = assign_add(global_step, 1, name=scope).op
+        train_ops = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
+        if train_op not in train_ops:
+            train_ops.append(train_op)
+        return train_op
+
+    def _update(self, grad: Any, variable: Variable) -> Operation:
+        if not isinstance(grad, IndexedSlices):
+            return self._apply_dense(convert_to_tensor(grad), variable).op
+        values, indices = self._rows(grad)
+        rows = variable.shape[0] if variable.shape.ndims else None
+        indices = create_op("CheckIndices", (indices,), {"size": rows})
+        return self._apply_sparse(values, indices, variable).op
+
+    def _rows(self, grad: IndexedSlices) -> tuple[Tensor, Tensor]:
+        """Return the rows of a sparse gradient, each once."""
+        return unique_rows(grad.values, grad.indices)
+
+    # State.
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """Return what the optimizer keeps beside a variable, such as "momentum". TF1: same name."""
+        return self._slots.get(name, {}).get(var.op.name)
+
+    def get_slot_names(self) -> list[str]:
+        """Return the names of the slots, sorted. TF1: same name."""
+        return sorted(self._slots)
+
+    def variables(self) -> list[Variable]:
+        """Return all variables the optimizer made. TF1: same name."""
+        made = list(self._non_slots.values())
+        made += [slot for slots in self._slots.values() for slot in slots.values()]
+        return sorted(made, key=lambda variable: variable.name)
+
+    def _slot(self, variable: Variable, name: str, value: float = 0.0) -> Variable:
+        """Return a slot of the variable's shape, made full of ``value`` at the first call."""
+        slots = self._slots.setdefault(name, {})
+        if variable.op.name not in slots:
+            slots[variable.op.name] = make_slot(variable, value, self._name)
+        return slots[variable.op.name]
+
+    def _non_slot(self, name: str, initial_value: Any) -> Variable:
+        """Return a variable of the optimizer itself, made at the first call."""
+        if name not in self._non_slots:
+            self._non_slots[name] = Variable(initial_value, name=name, trainable=False)
+        return self._non_slots[name]
+
+    # What a subclass gives.
+
+    def _create_slots(self, var_list: Sequence[Variable]) -> None:  # noqa: B027  # not all have any
+        """Make the slots of these variables."""
+
+    def _prepare(self) -> None:  # noqa: B027  # not all share any
+        """Make the tensors that the updates of one step share."""
+
+    @abstractmethod
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Tensor:
+        """Return the op that updates a variable by a gradient of its shape."""
+
+    @abstractmethod
+    def _apply_sparse(self, grad: Tensor, indices: Tensor, var: Variable) -> Tensor:
+        """Return the op that updates the rows ``indices`` of a variable, each of which comes once."""
+
+    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
+        """Return the op that is done when all updates are."""
+        return group(*update_ops, name=name_scope)
+
+    # Helpers.
+
+    @staticmethod
+    def _value(value: Any) -> Any:
+        """Return a hyperparameter that may be given as a function without arguments."""
+        return value() if callable(value) else value
+
+    def _hyper(self, value: Any, name: str) -> Tensor:
+        """Return a hyperparameter as a tensor; a number is float32 here, see :meth:`_for`."""
+        number = self._value(value)
+        if is_tensor_like(number):
+            return convert_to_tensor(number)
+        tensor = convert_to_tensor(number, float32, name=name)
+        self._numbers[tensor] = number
+        return tensor
+
+    def _for(self, var: Variable, *hypers: Tensor) -> list[Tensor]:
+        """Return hyperparameters in the dtype of a variable, numbers without a detour by float32."""
+        return [
+            hyper
+            if hyper.dtype is var.dtype
+            else cast(hyper, var.dtype)
+            if hyper not in self._numbers
+            else convert_to_tensor(self._numbers[hyper], var.dtype)
+            for hyper in hypers
+        ]
+
+    def _check_dtypes(self, tensors: Iterable[Any]) -> None:
+        for tensor in tensors:
+            if not tensor.dtype.is_floating:
+                raise ValueError(
+                    f"Invalid type {tensor.dtype!r} for {tensor.name}, expected: float16, "
+                    "float32 or float64."
+                )

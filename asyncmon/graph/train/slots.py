@@ -1,0 +1,75 @@
+"""Variables that belong to another variable, named after it: ``w/Adam``, ``w/Adam_1``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.basic_ops import constant
+from asyncmon.graph.build import control_dependencies, create_ops
+from asyncmon.graph.creation_ops import fill
+from asyncmon.graph.indexed_slices import sum_rows
+from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.variable_scope import get_variable_scope
+from asyncmon.graph.variables import Variable
+
+if TYPE_CHECKING:
+    from asyncmon.graph.arrays import Array
+    from asyncmon.graph.tensor import Tensor
+
+__all__ = ["make_slot", "unique_rows"]
+
+
+def make_slot(primary: Variable, initial_value: Any, name: str, dtype: Any = None) -> Variable:
+    """Return a new variable beside ``primary``, called ``primary/name``, made unique.
+
+    Args:
+        primary: the variable (or, for moving averages, tensor) it belongs to.
+        initial_value: a number that fills the shape of ``primary``, or a tensor.
+        name: the last part of the name.
+        dtype: where ``initial_value`` is a number; that of ``primary`` by default.
+    """
+    graph = primary.graph
+    outer = get_variable_scope().name
+    full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
+    with graph.name_scope(None), control_dependencies(None):
+        if isinstance(initial_value, int | float):
+            shape = [d for d in primary.shape if d is not None]
+            if len(shape) != len(primary.shape):
+                raise ValueError(
+                    f"A slot needs a fully known shape, {primary.name} has {primary.shape}."
+                )
+            kind = primary.dtype if dtype is None else dtype
+            initial_value = partial(_full, shape, initial_value, kind)
+        return Variable(initial_value, trainable=False, name=full_name)
+
+
+def _full(shape: list[int], value: float, dtype: Any) -> Tensor:
+    return fill(shape, constant(value, dtype))
+
+
+def _unique_rows(values: Array, indices: Array) -> tuple[Array, Array]:
+    flat = np.reshape(indices, -1)
+    kept, position = np.unique(flat, return_inverse=True)
+    if len(kept) == len(flat):
+        return np.reshape(values, (len(flat), *values.shape[np.ndim(indices) :])), flat
+    return sum_rows(values, position.reshape(np.shape(indices)), len(kept)), kept
+
+
+def _unique_rows_spec(values: Spec, indices: Spec) -> tuple[Spec, Spec]:
+    if values.shape is None or indices.shape is None:
+        return Spec(values.dtype, None), Spec(indices.dtype, (None,))
+    rules.merge(values.shape[: len(indices.shape)], indices.shape)
+    return Spec(values.dtype, (None, *values.shape[len(indices.shape) :])), Spec(indices.dtype, (None,))
+
+
+register(OpDef("UniqueRows", _unique_rows, _unique_rows_spec, aliases=True))
+
+
+def unique_rows(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows of a sparse gradient with those of equal indices added up, and their indices."""
+    rows, kept = create_ops("UniqueRows", (values, indices))
+    return rows, kept
