@@ -1,0 +1,39 @@
+"""Input: anything that can be iterated, with backpressure, resumable at the exact element.
+
+A tour in one screen::
+
+    import asyncmon as am
+
+    # Sources: arrays (the fast path), sequences, plain iterables (read in a thread), asynchronous ones.
+    data = am.data.from_arrays({"x": images, "y": labels})
+    data = am.data.from_iterable(lambda: open("lines.txt"))      # a function: read anew in every pass
+    data = am.data.from_iterable(async_messages())               # back-pressure reaches the sender
+
+    # Steps. Each returns a new dataset; nothing runs yet.
+    data = (
+        am.data.from_iterable(paths)
+        .shuffle(10_000, seed=1)             # another order in every pass, the same for the same seed
+        .map(download, concurrency=16)       # async def: awaited; def: in threads
+        .map(decode, concurrency=2, ordered=False)  # results as they come
+        .repeat(10)
+        .batch(64)                           # numbers and arrays stacked, dicts and tuples part by part
+        .prefetch(4)                         # 4 batches ahead, no more
+    )
+    both = data.zip(other)                   # tuples, as long as both last
+    files = am.data.from_iterable(paths).interleave(read_rows, cycle_length=4, block_length=16)
+
+    async for batch in data:                 # from its position to the end
+        await sess.run(train_op, {x: batch["x"]})
+
+    state = data.state_dict()                # JSON values and arrays; travels in a checkpoint
+    data.load_state_dict(state)              # the next element is the one after the last that was given
+
+Elements move in chunks, so an element costs well under a microsecond a step; yet nothing is made ahead
+of the consumer except what ``prefetch`` and a ``map`` with concurrency may.
+"""
+
+from .batching import stack
+from .dataset import Dataset, from_arrays, from_iterable
+from .iteration import Iteration
+
+__all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]

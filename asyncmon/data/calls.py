@@ -1,0 +1,102 @@
+"""How ``map`` calls a function: ``async def`` is awaited, a plain function runs in threads."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .stage import CHUNK
+from .threads import DaemonExecutor, no_stop_iteration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Caller", "caller_of", "name_of"]
+
+_JOB_SECONDS = 0.001  # what is done by then leaves and does not wait for the rest
+
+
+class Caller(Protocol):
+    """Applies a function to elements."""
+
+    grain: int
+    """How many elements to hand over at once."""
+
+    async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
+        """Return results of the first elements, at least one, or the error in place of the next."""
+
+    def close(self) -> None:
+        """Let threads end. What is under way is left behind."""
+
+
+def caller_of(fn: Callable[[Any], Any], threads: int) -> Caller:
+    """Return what calls it: on the loop if it is a coroutine function, else in so many threads."""
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+        return _Awaited(fn)
+    return _InThreads(fn, threads)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return what to call a function in a message."""
+    if isinstance(fn, functools.partial):
+        return name_of(fn.func)
+    return str(getattr(fn, "__qualname__", type(fn).__name__))
+
+
+class _Awaited:
+    grain = 1
+
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        self._fn = fn
+
+    async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
+        try:
+            return [await self._fn(elements[0])], None
+        except Exception as error:
+            return [], error
+
+    def close(self) -> None:
+        pass
+
+
+class _InThreads:
+    """Jobs of about a millisecond: a quick function gets many elements at once, a slow one gets one."""
+
+    def __init__(self, fn: Callable[[Any], Any], threads: int) -> None:
+        self.grain = 1
+        self._fn = fn
+        self._executor = DaemonExecutor(f"map({name_of(fn)})", threads)
+
+    async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
+        results, error = await self._executor.call(self._job, elements)
+        if results and inspect.isawaitable(results[-1]):
+            try:
+                results[-1] = await results[-1]
+            except Exception as failure:
+                results.pop()
+                error = failure
+        return results, error
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+    def _job(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
+        results: list[Any] = []
+        fn, clock = self._fn, time.perf_counter
+        start = clock()
+        try:
+            for element in elements:
+                result = fn(element)
+                results.append(result)
+                if clock() - start > _JOB_SECONDS or inspect.isawaitable(result):
+                    self.grain = max(1, len(results))
+                    return results, None
+        except StopIteration as error:
+            return results, no_stop_iteration(fn, error)
+        except Exception as error:  # raised where the element is awaited
+            return results, error
+        if len(results) == self.grain:
+            self.grain = min(2 * self.grain, CHUNK)
+        return results, None

@@ -1,0 +1,320 @@
+"""``repeat``, ``take``, ``zip`` and ``interleave``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .stage import Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node, to_the_end
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+__all__ = ["Interleave", "Repeat", "Take", "Zip"]
+
+
+class Repeat(Node):
+    """The node above, again and again. Each turn has its own number, which a shuffle above uses."""
+
+    kind = "repeat"
+
+    def __init__(self, above: Node, count: int | None) -> None:
+        self.above = (above,)
+        self._count = count
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.repeat({'' if self._count is None else self._count})"
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        turn = 0 if state is None else int(state["turn"])
+        above = await open_node(self.above[0], state and state["from"], (*epoch, turn))
+        return _RepeatStage(self.above[0], above, self._count, epoch, turn, resumed=state is not None)
+
+
+class _RepeatStage(Stage):
+    def __init__(
+        self, node: Node, above: Stage, count: int | None, epoch: Epoch, turn: int, resumed: bool
+    ) -> None:
+        self._node = node
+        self._above = above
+        self._count = count
+        self._epoch = epoch
+        self._turn = turn
+        self._gave = resumed  # this turn has given something: an endless repeat of nothing must end
+
+    def mark(self) -> Mark:
+        turn, above = self._turn, self._above.mark()
+        return lambda: {"stage": Repeat.kind, "turn": turn, "from": above()}
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        while not (chunk := await self._above.pull(most)):
+            if not self._gave or (self._count is not None and self._turn + 1 >= self._count):
+                return []
+            ended = self._above
+            self._above = await open_node(self._node, None, (*self._epoch, self._turn + 1))
+            self._turn += 1
+            self._gave = False
+            await to_the_end(ended.aclose())
+        self._gave = True
+        return chunk
+
+    async def aclose(self) -> None:
+        await self._above.aclose()
+
+
+class Take(Node):
+    """The first elements of the node above."""
+
+    kind = "take"
+
+    def __init__(self, above: Node, count: int) -> None:
+        self.above = (above,)
+        self._count = count
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.take({self._count})"
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        taken = 0 if state is None else int(state["taken"])
+        return _TakeStage(
+            await open_node(self.above[0], state and state["from"], epoch), taken, self._count
+        )
+
+
+class _TakeStage(Stage):
+    def __init__(self, above: Stage, taken: int, count: int) -> None:
+        self._above = above
+        self._taken = taken
+        self._count = count
+
+    def mark(self) -> Mark:
+        taken, above = self._taken, self._above.mark()
+        return lambda: {"stage": Take.kind, "taken": taken, "from": above()}
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        wanted = min(most, self._count - self._taken)
+        if wanted <= 0:
+            return []
+        chunk = await self._above.pull(wanted)
+        self._taken += len(chunk)
+        return chunk
+
+    async def skip(self, count: int) -> None:
+        count = min(count, self._count - self._taken)
+        await self._above.skip(count)
+        self._taken += count
+
+    async def aclose(self) -> None:
+        await self._above.aclose()
+
+
+class Zip(Node):
+    """Tuples of one element from each node above, as long as all have one."""
+
+    kind = "zip"
+
+    def __init__(self, above: tuple[Node, ...]) -> None:
+        self.above = above
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.zip({', '.join(map(repr, self.above[1:]))})"
+
+    def signature(self) -> State:
+        return {"stage": self.kind, "inputs": len(self.above)}
+
+    def _states_above(self, state: State) -> Iterable[State | None]:
+        return list(state["from"])
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        states = [None] * len(self.above) if state is None else state["from"]
+        stages: list[Stage] = []
+        try:
+            for node, inner in zip(self.above, states, strict=True):
+                stages.append(await open_node(node, inner, epoch))
+        except BaseException:
+            await to_the_end(_close_all(stages))
+            raise
+        return _ZipStage(stages)
+
+
+class _ZipStage(Stage):
+    def __init__(self, stages: list[Stage]) -> None:
+        self._stages = stages
+        self._backlogs = [Backlog() for _ in stages]
+
+    def mark(self) -> Mark:
+        marks = [
+            backlog.mark() or stage.mark()
+            for stage, backlog in zip(self._stages, self._backlogs, strict=True)
+        ]
+        return lambda: {"stage": Zip.kind, "inputs": len(marks), "from": [mark() for mark in marks]}
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        for stage, backlog in zip(self._stages, self._backlogs, strict=True):
+            if not backlog:
+                mark = stage.mark()
+                chunk = await stage.pull(most)
+                if not chunk:
+                    return []
+                backlog.add(mark, chunk)
+        parts = [backlog.some(most) for backlog in self._backlogs]
+        tuples = list(zip(*parts, strict=False))
+        for backlog in self._backlogs:
+            backlog.drop(len(tuples))
+        return tuples
+
+    async def skip(self, count: int) -> None:
+        for stage in self._stages:
+            await stage.skip(count)
+
+    async def aclose(self) -> None:
+        await _close_all(self._stages)
+
+
+class Interleave(Node):
+    """The elements of several datasets in turn, each dataset made from an element of the node above."""
+
+    kind = "interleave"
+
+    def __init__(
+        self, above: Node, inner: Callable[[Any], Awaitable[Node]], cycle_length: int, block_length: int
+    ) -> None:
+        self.above = (above,)
+        self.inner = inner
+        self.cycle_length = cycle_length
+        self.block_length = block_length
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.interleave({self.cycle_length}, {self.block_length})"
+
+    def signature(self) -> State:
+        return {"stage": self.kind, "cycle": self.cycle_length, "block": self.block_length}
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        above = await open_node(self.above[0], state and state["from"], epoch)
+        stage = _InterleaveStage(self, above, epoch)
+        if state is not None:
+            try:
+                await stage.resume(state, self.above[0])
+            except BaseException:
+                await to_the_end(stage.aclose())
+                raise
+        return stage
+
+
+@dataclass(slots=True)
+class _Slot:
+    index: int
+    outer: Mark
+    """The position of the element above from which the stage was made."""
+    stage: Stage
+
+
+class _InterleaveStage(Stage):
+    def __init__(self, node: Interleave, above: Stage, epoch: Epoch) -> None:
+        self._node = node
+        self._above = above
+        self._epoch = epoch
+        self._slots: list[_Slot | None] = [None] * node.cycle_length
+        self._opened = 0
+        self._turn = 0  # the slot whose block it is
+        self._given = 0  # so many elements of the block have left
+        self._next: tuple[Mark, Any] | None = None  # an element from above whose stage is being opened
+        self._ended = False
+
+    async def resume(self, state: State, outer: Node) -> None:
+        """Open what was open: each element from above comes again, to make its dataset from."""
+        self._opened, self._turn, self._given = (
+            int(state["opened"]),
+            int(state["turn"]),
+            int(state["given"]),
+        )
+        for place, slot in enumerate(state["slots"]):
+            if slot is None:
+                continue
+            above = await open_node(outer, slot["outer"], self._epoch)
+            try:
+                element = (await above.pull(1))[0]
+            finally:
+                await to_the_end(above.aclose())
+            node = await self._node.inner(element)
+            node.check(slot["inner"])
+            stage = await open_node(node, slot["inner"], (*self._epoch, int(slot["index"])))
+            self._slots[place] = _Slot(int(slot["index"]), partial(dict, slot["outer"]), stage)
+
+    def mark(self) -> Mark:
+        above = self._next[0] if self._next is not None else self._above.mark()
+        slots = [slot and (slot.index, slot.outer, slot.stage.mark()) for slot in self._slots]
+        fixed = {
+            **self._node.signature(),
+            "opened": self._opened,
+            "turn": self._turn,
+            "given": self._given,
+        }
+
+        def resolve() -> State:
+            states = [
+                slot and {"index": slot[0], "outer": slot[1](), "inner": slot[2]()} for slot in slots
+            ]
+            return {**fixed, "slots": states, "from": above()}
+
+        return resolve
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        while True:
+            slot = self._slots[self._turn]
+            if slot is None:
+                slot = await self._open_next()
+            if slot is None:
+                if not any(self._slots):
+                    return []
+                self._advance()
+                continue
+            chunk = await slot.stage.pull(min(most, self._node.block_length - self._given))
+            if chunk:
+                self._given += len(chunk)
+                if self._given == self._node.block_length:
+                    self._advance()
+                return chunk
+            self._slots[self._turn] = None
+            self._advance()
+            await to_the_end(slot.stage.aclose())
+
+    def _advance(self) -> None:
+        self._turn = (self._turn + 1) % self._node.cycle_length
+        self._given = 0
+
+    async def _open_next(self) -> _Slot | None:
+        """Open the next dataset in the slot whose turn it is; None if there is no more."""
+        if self._next is None and not self._ended:
+            mark = self._above.mark()
+            chunk = await self._above.pull(1)
+            if chunk:
+                self._next = (mark, chunk[0])
+            else:
+                self._ended = True
+        if self._next is None:
+            return None
+        mark, element = self._next
+        node = await self._node.inner(element)
+        stage = await open_node(node, None, (*self._epoch, self._opened))
+        slot = self._slots[self._turn] = _Slot(self._opened, mark, stage)
+        self._opened += 1
+        self._next = None
+        return slot
+
+    async def aclose(self) -> None:
+        await _close_all([slot.stage for slot in self._slots if slot is not None] + [self._above])
+
+
+async def _close_all(stages: list[Stage]) -> None:
+    """Close each, also when closing another fails; the first error is raised at the end."""
+    first: BaseException | None = None
+    for stage in stages:
+        try:
+            await stage.aclose()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first

@@ -1,0 +1,223 @@
+"""Sources with an order of their own choosing: sequences and arrays, read by index.
+
+A pipeline on such a source first decides *which* elements come (``shuffle``, ``repeat`` and ``take``
+work on bare numbers), then fetches them: a shuffle of a million images holds a million integers, and a
+batch of rows is one fancy indexing for each array.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+
+from .calls import caller_of
+from .mapping import OrderedMapStage
+from .stage import Chunk, Epoch, Mark, Node, Stage, State, open_node, too_short
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Arrays", "Fetch", "FetchArrays", "FetchItems", "Rows", "Span", "joined", "map_arrays"]
+
+Arrays: TypeAlias = Any
+"""One array, or a tuple, a named tuple or a mapping of :data:`Arrays`, with rows of the same number."""
+
+
+def map_arrays(fn: Any, arrays: Arrays) -> Any:
+    """Apply a function to each array of a structure; the result has the structure."""
+    if isinstance(arrays, Mapping):
+        return {key: map_arrays(fn, value) for key, value in arrays.items()}
+    if isinstance(arrays, tuple):
+        parts = [map_arrays(fn, value) for value in arrays]
+        return type(arrays)(*parts) if hasattr(arrays, "_fields") else tuple(parts)
+    return fn(arrays)
+
+
+class Rows(Sequence[Any]):
+    """Rows of arrays that are chosen and not yet read. Iterating it gives the single rows."""
+
+    __slots__ = ("_arrays", "_index")
+
+    def __init__(self, arrays: Arrays, index: NDArray[np.int64]) -> None:
+        self._arrays = arrays
+        self._index = index
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @overload
+    def __getitem__(self, item: int) -> Any: ...
+    @overload
+    def __getitem__(self, item: slice) -> Rows: ...
+    def __getitem__(self, item: int | slice) -> Any:
+        if isinstance(item, slice):
+            return Rows(self._arrays, self._index[item])
+        row = self._index[item]
+        return map_arrays(lambda array: array[row].copy(), self._arrays)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[position] for position in range(len(self)))
+
+    def gather(self) -> Any:
+        """Return fresh arrays of all rows, in the structure of the source."""
+        index = self._index
+        return map_arrays(lambda array: array.take(index, axis=0), self._arrays)
+
+    @staticmethod
+    def join(chunks: Sequence[Chunk]) -> Rows | None:
+        """Return the rows of all chunks, or None if they are not all rows of the same arrays."""
+        first = chunks[0]
+        if not isinstance(first, Rows):
+            return None
+        if len(chunks) == 1:
+            return first
+        rows = [chunk for chunk in chunks if isinstance(chunk, Rows) and chunk._arrays is first._arrays]
+        if len(rows) < len(chunks):
+            return None
+        return Rows(first._arrays, np.concatenate([chunk._index for chunk in rows]))
+
+
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return chunks as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    rows = Rows.join(chunks)
+    return rows if rows is not None else [element for chunk in chunks for element in chunk]
+
+
+class Span(Node):
+    """The numbers from 0 to a length: which element comes next, before it is fetched."""
+
+    kind = "source"
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __repr__(self) -> str:
+        return f"{self.length} elements"
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        start = 0 if state is None else int(state["next"])
+        if start > self.length:
+            raise too_short(f"at element {self.length} instead of {start}")
+        return _SpanStage(start, self.length)
+
+
+class _SpanStage(Stage):
+    def __init__(self, start: int, length: int) -> None:
+        self._next = start
+        self._length = length
+
+    def mark(self) -> Mark:
+        position = self._next
+        return lambda: {"stage": "source", "next": position}
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        start = self._next
+        self._next = min(start + most, self._length)
+        return list(range(start, self._next))
+
+    async def skip(self, count: int) -> None:
+        self._next += count
+        if self._next > self._length:
+            raise too_short(f"at element {self._length} instead of {self._next}")
+
+    async def aclose(self) -> None:
+        pass
+
+
+class Fetch(Node):
+    """Turns numbers into elements. Not seen in positions: they are those of the numbers."""
+
+    kind = "fetch"
+
+    def __init__(self, numbers: Node) -> None:
+        self.above = (numbers,)
+
+    @abstractmethod
+    def over(self, numbers: Node) -> Fetch:
+        """Return a node that fetches other numbers from the same source."""
+
+    def check(self, state: State | None) -> None:
+        self.above[0].check(state)
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        return self._fetching(await open_node(self.above[0], state, epoch))
+
+    @abstractmethod
+    def _fetching(self, numbers: Stage) -> Stage: ...
+
+
+class FetchItems(Fetch):
+    """From a container in memory, or from a sequence that loads its items (in a thread)."""
+
+    def __init__(self, items: Sequence[Any], numbers: Node, in_memory: bool) -> None:
+        super().__init__(numbers)
+        self._items = items
+        self._in_memory = in_memory
+
+    def __repr__(self) -> str:
+        return f"from_iterable({type(self._items).__name__} of {self.above[0]!r})"
+
+    def over(self, numbers: Node) -> Fetch:
+        return FetchItems(self._items, numbers, self._in_memory)
+
+    def _fetching(self, numbers: Stage) -> Stage:
+        if self._in_memory:
+            return _FetchStage(numbers, self._items)
+        return OrderedMapStage(numbers, caller_of(self._items.__getitem__, 1), 1)
+
+
+class FetchArrays(Fetch):
+    """Rows from arrays, as one :class:`Rows` a chunk."""
+
+    def __init__(self, arrays: Arrays, numbers: Node) -> None:
+        super().__init__(numbers)
+        self._arrays = arrays
+
+    def __repr__(self) -> str:
+        return f"from_arrays({self.above[0]!r})"
+
+    def over(self, numbers: Node) -> Fetch:
+        return FetchArrays(self._arrays, numbers)
+
+    def _fetching(self, numbers: Stage) -> Stage:
+        return _RowsStage(numbers, self._arrays)
+
+
+class _Fetching(Stage):
+    """A stage whose positions are those of the numbers above it."""
+
+    def __init__(self, numbers: Stage) -> None:
+        self._numbers = numbers
+
+    def mark(self) -> Mark:
+        return self._numbers.mark()
+
+    async def skip(self, count: int) -> None:
+        await self._numbers.skip(count)
+
+    async def aclose(self) -> None:
+        await self._numbers.aclose()
+
+
+class _FetchStage(_Fetching):
+    def __init__(self, numbers: Stage, items: Sequence[Any]) -> None:
+        super().__init__(numbers)
+        self._get = items.__getitem__
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        return list(map(self._get, await self._numbers.pull(most)))
+
+
+class _RowsStage(_Fetching):
+    def __init__(self, numbers: Stage, arrays: Arrays) -> None:
+        super().__init__(numbers)
+        self._arrays = arrays
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        numbers = await self._numbers.pull(most)
+        return Rows(self._arrays, np.array(numbers, dtype=np.int64))

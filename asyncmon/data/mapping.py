@@ -1,0 +1,292 @@
+"""``map``: a function applied to each element, several at a time, in the order of the input or not."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from .calls import Caller, caller_of, name_of
+from .stage import CHUNK, Chunk, Epoch, Mark, Node, Stage, State, Waiter, end_tasks, open_node, skipped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Map", "MapStage", "OrderedMapStage", "UnorderedMap", "UnorderedMapStage"]
+
+
+class Map(Node):
+    """Results in the order of the input. Not seen in positions: they are those of the input."""
+
+    kind = "map"
+
+    def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int) -> None:
+        self.above = (above,)
+        self._fn = fn
+        self._concurrency = concurrency
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.map({name_of(self._fn)})"
+
+    def check(self, state: State | None) -> None:
+        self.above[0].check(state)
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        above = await open_node(self.above[0], state, epoch)
+        return OrderedMapStage(above, caller_of(self._fn, self._concurrency), self._concurrency)
+
+
+class UnorderedMap(Node):
+    """Results as they come. A position knows which have left, so that none comes twice or never."""
+
+    kind = "map(ordered=False)"
+
+    def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int) -> None:
+        self.above = (above,)
+        self._fn = fn
+        self._concurrency = concurrency
+
+    def __repr__(self) -> str:
+        return f"{self.above[0]!r}.map({name_of(self._fn)}, ordered=False)"
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        state = state or {"from": None, "left": [], "order": []}
+        above = await open_node(self.above[0], state["from"], epoch)
+        caller = caller_of(self._fn, self._concurrency)
+        return UnorderedMapStage(above, caller, self._concurrency, state["left"], state["order"])
+
+
+class MapStage(Stage):
+    """Workers take elements in their order and leave results; how those leave is up to the subclass.
+
+    Elements are numbered from the first that comes from above, which is 0. As many are under way as
+    were asked for or, where several may run at once, twice that number: a slow element at the front
+    does not stop the others at once.
+    """
+
+    def __init__(self, above: Stage, caller: Caller, concurrency: int) -> None:
+        self._above = above
+        self._caller = caller
+        self._concurrency = concurrency
+        self._window = 2 * concurrency if concurrency > 1 else 0
+        self._workers: list[asyncio.Task[None]] = []
+        self._turn = asyncio.Lock()  # held while taking, so that numbers follow the order of the input
+        self._input: list[Any] = []  # elements that no worker has taken yet, the next one last
+        self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
+        self._taken = 0
+        self._limit = 0  # elements from this number on must wait until more are asked for
+        self._passed = 0  # elements whose results have left
+        self._working = 0
+        self._ended = False
+        self._closing = False
+        self._error: tuple[int, BaseException] | None = None  # comes in place of that result
+        self._results: dict[int, Any] = {}  # by number, in the order in which they came
+        self._room = Waiter()
+        self._arrival = Waiter()
+
+    @abstractmethod
+    def _leaving(self, most: int) -> list[Any]:
+        """Return results that may leave now."""
+
+    @abstractmethod
+    def _error_is_due(self, number: int) -> bool:
+        """Return true when all that may come before the error of an element has left."""
+
+    def _may_take(self, number: int) -> bool:
+        return number < self._limit
+
+    def _has_left(self, number: int) -> bool:
+        """Return true for an element whose result had left before the position was saved."""
+        return False
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        if not self._workers:
+            self._workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
+        while not (results := self._leaving(most)):
+            if self._error is not None and self._error_is_due(self._error[0]):
+                raise self._error[1]
+            if self._ended and not self._working:
+                return []
+            self._limit = self._passed + max(most, self._window)
+            self._room.wake()
+            await self._arrival.wait()
+        return results
+
+    async def _work(self) -> None:
+        number = self._taken
+        try:
+            while True:
+                async with self._turn:
+                    number, elements = await self._take()
+                if not elements:
+                    return
+                while elements:
+                    results, error = await self._caller.call(elements)
+                    self._results.update(enumerate(results, number))
+                    number += len(results)
+                    self._working -= len(results)
+                    del elements[: len(results)]
+                    self._arrival.wake()
+                    if error is not None:
+                        self._working -= len(elements)
+                        self._fail(number, error)
+                        return
+        except asyncio.CancelledError:
+            if not self._closing:  # by code of the user's: whoever waits here must not wait for ever
+                self._fail(
+                    number, RuntimeError("A function given to map, or its worker, was cancelled.")
+                )
+            raise
+        except BaseException as error:
+            self._fail(number, error)
+
+    async def _take(self) -> tuple[int, list[Any]]:
+        """Return the next elements to work on and the number of the first; none when it is over."""
+        while not self._ended and self._error is None:
+            if not self._may_take(self._taken):
+                await self._room.wait()
+            elif not self._input:
+                await self._refill()
+            elif self._has_left(self._taken):
+                self._input.pop()
+                self._taken += 1
+                self._passed += 1
+            else:
+                return self._taken, self._take_some()
+        return self._taken, []
+
+    def _take_some(self) -> list[Any]:
+        share = -(-(self._limit - self._taken) // self._concurrency)
+        some = min(max(share, 1), self._caller.grain, len(self._input))
+        elements: list[Any] = []
+        while len(elements) < some and not self._has_left(self._taken):
+            elements.append(self._input.pop())
+            self._taken += 1
+        self._working += len(elements)
+        return elements
+
+    async def _refill(self) -> None:
+        mark = self._above.mark()
+        try:
+            chunk = await self._above.pull(min(max(self._limit - self._taken, 1), CHUNK))
+        except Exception as error:  # raised in its turn, after the results of what came before
+            self._fail(self._taken, error)
+            return
+        if not chunk:
+            self._ended = True
+            self._arrival.wake()
+            return
+        self._marks.append((self._taken, mark))
+        self._input = list(chunk)
+        self._input.reverse()
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        if self._error is None or number < self._error[0]:
+            self._error = (number, error)
+        self._room.wake()
+        self._arrival.wake()
+
+    def _position(self, number: int) -> Mark:
+        """Return the position before an element; positions before it are forgotten."""
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= number:
+            marks.popleft()
+        first, mark = marks[0] if marks else (0, self._above.mark())
+        return skipped(mark, number - first)
+
+    async def aclose(self) -> None:
+        self._closing = True
+        self._caller.close()
+        await end_tasks(*self._workers)
+        await self._above.aclose()
+
+
+class OrderedMapStage(MapStage):
+    """Results leave in the order of the input."""
+
+    def _leaving(self, most: int) -> list[Any]:
+        leaving: list[Any] = []
+        while len(leaving) < most and self._passed in self._results:
+            leaving.append(self._results.pop(self._passed))
+            self._passed += 1
+        return leaving
+
+    def _error_is_due(self, number: int) -> bool:
+        return self._passed >= number
+
+    def mark(self) -> Mark:
+        return self._position(self._passed)
+
+    async def skip(self, count: int) -> None:
+        await self._above.skip(count)
+
+
+class _Left:
+    """A result that has left, and the one that left after it: what a mark reads forward from itself."""
+
+    __slots__ = ("next", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.next: _Left | None = None
+
+
+class UnorderedMapStage(MapStage):
+    """Results leave as they come; once resumed, first those that left before, in their order."""
+
+    def __init__(
+        self, above: Stage, caller: Caller, concurrency: int, left: Sequence[int], order: Sequence[int]
+    ) -> None:
+        super().__init__(above, caller, concurrency)
+        self._left_before = frozenset(map(int, left))
+        self._order = deque(map(int, order))
+        self._order_end = max(self._order, default=-1)
+        self._left = set(self._left_before)  # numbers above _first whose results have left
+        self._first = 0  # the first element whose result has not left
+        self._last_left = _Left(-1)
+
+    def _may_take(self, number: int) -> bool:
+        return number < self._limit or number <= self._order_end
+
+    def _has_left(self, number: int) -> bool:
+        return number in self._left_before
+
+    def _leaving(self, most: int) -> list[Any]:
+        leaving: list[Any] = []
+        while len(leaving) < most and self._results:
+            number = self._order[0] if self._order else next(iter(self._results))
+            if number not in self._results:
+                break
+            if self._order:
+                self._order.popleft()
+            leaving.append(self._results.pop(number))
+            self._leave(number)
+        return leaving
+
+    def _leave(self, number: int) -> None:
+        self._passed += 1
+        self._last_left.next = _Left(number)
+        self._last_left = self._last_left.next
+        self._left.add(number)
+        while self._first in self._left:
+            self._left.discard(self._first)
+            self._first += 1
+
+    def _error_is_due(self, number: int) -> bool:
+        return not self._working
+
+    def mark(self) -> Mark:
+        first, position, last = self._first, self._position(self._first), self._last_left
+        left = [number - first for number in self._left]
+
+        def resolve() -> State:
+            order = []
+            following = last.next
+            while following is not None:
+                order.append(following.number - first)
+                following = following.next
+            order += [number - first for number in self._order]
+            return {"stage": UnorderedMap.kind, "left": left, "order": order, "from": position()}
+
+        return resolve

@@ -1,0 +1,194 @@
+"""``shuffle``: elements leave a buffer in random order, the same order again for the same seed.
+
+The order depends on the seed, the pass and the place in it, and on nothing else: not on how many
+elements were asked for at once. A position is therefore small: *which* elements were in the buffer at
+some recent moment, and how many have left since. Resuming reads those again from the source.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from array import array
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ..clock import LoopBudget
+from ..files import in_thread
+from .stage import CHUNK, Chunk, Epoch, Mark, Node, Stage, State, open_node, skipped, too_short
+
+__all__ = ["Shuffle"]
+
+_TAIL = 2**32
+"""The segment number of the last draw of a pass, out of reach of the others."""
+
+_LONG = 20_000  # a permutation longer than this is drawn in a thread
+
+
+class Shuffle(Node):
+    """A buffer from which a random element leaves whenever a new one comes in."""
+
+    kind = "shuffle"
+
+    def __init__(self, above: Node, buffer: int, seed: int | None) -> None:
+        self.above = (above,)
+        self._buffer = buffer
+        self._given_seed = seed
+        self._seed = seed if seed is not None else secrets.randbits(63)
+
+    def __repr__(self) -> str:
+        seed = "" if self._given_seed is None else f", seed={self._given_seed}"
+        return f"{self.above[0]!r}.shuffle({self._buffer}{seed})"
+
+    def signature(self) -> State:
+        chosen = {} if self._given_seed is None else {"seed": self._given_seed}
+        return {"stage": self.kind, "buffer": self._buffer, **chosen}
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        if state is None:
+            return _ShuffleStage(
+                await open_node(self.above[0], None, epoch), self._buffer, self._seed, epoch
+            )
+        self._seed = int(
+            state["seed"]
+        )  # without a given seed, later passes go on as those of the saved run
+        above = await open_node(self.above[0], state["from"], epoch)
+        stage = _ShuffleStage(above, self._buffer, self._seed, epoch)
+        stage.resume(state)
+        return stage
+
+
+class _ShuffleStage(Stage):
+    """Elements are numbered from the first that comes from above; slots know whose they hold."""
+
+    def __init__(self, above: Stage, buffer: int, seed: int, epoch: Epoch) -> None:
+        self._above = above
+        self._buffer = buffer
+        self._seed = seed
+        self._epoch = epoch
+        self._slots: list[Any] = []
+        self._numbers = array("q")
+        self._came = 0  # elements that have come from above
+        self._marks: deque[tuple[int, Mark]] = (
+            deque()
+        )  # the number at which each chunk from above began
+        self._segment = 0  # the next one to draw
+        self._draws: list[int] = []  # of this segment: the slots from which elements leave
+        self._used = 0  # so many of them have left
+        self._tail: list[int] | None = (
+            None  # once all have come: the slots of the rest, the next one last
+        )
+        self._resume_at = 0  # after resuming: elements before this one are only read into their slots
+        self._snapshot = self._take_snapshot()
+        self._since = 0  # so many elements have left since the snapshot
+
+    def resume(self, state: State) -> None:
+        """Go on from a snapshot. What was in the slots then is read again at the first pull."""
+        self._segment = int(state["segment"])
+        self._resume_at = int(state["next"])
+        self._numbers = array("q", [int(number) for number in state["slots"]])
+        self._slots = [None] * len(self._numbers)
+        self._snapshot = lambda: state
+
+    def mark(self) -> Mark:
+        return skipped(self._snapshot, self._since)
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        if self._came < self._resume_at:
+            await self._read_slots()
+        if self._tail is None:
+            await self._fill()
+        if self._tail is None:
+            if self._used == len(self._draws):
+                self._next_segment()
+            if elements := await self._come(min(most, len(self._draws) - self._used)):
+                return self._exchange(elements)
+            self._tail = await self._draw_tail()
+        leaving = self._tail[-most:]
+        del self._tail[-most:]
+        leaving.reverse()
+        self._since += len(leaving)
+        return [self._slots[slot] for slot in leaving]
+
+    async def _come(self, most: int) -> Chunk:
+        mark = self._above.mark()
+        chunk = await self._above.pull(min(most, CHUNK))
+        if chunk:
+            self._marks.append((self._came, mark))
+            self._came += len(chunk)
+        return chunk
+
+    async def _fill(self) -> None:
+        budget = LoopBudget.of_running_loop()
+        while len(self._slots) < self._buffer:
+            first = self._came
+            if not (chunk := await self._come(self._buffer - len(self._slots))):
+                self._tail = await self._draw_tail()
+                return
+            self._slots += chunk
+            self._numbers.extend(range(first, self._came))
+            if budget.spent():
+                await asyncio.sleep(0)
+
+    async def _read_slots(self) -> None:
+        slot_of = {number: slot for slot, number in enumerate(self._numbers)}
+        while self._came < self._resume_at:
+            first = self._came
+            if not (chunk := await self._come(self._resume_at - self._came)):
+                raise too_short("elements of its shuffle buffer were missing")
+            for number, element in enumerate(chunk, first):
+                if (slot := slot_of.get(number)) is not None:
+                    self._slots[slot] = element
+
+    def _exchange(self, elements: Chunk) -> list[Any]:
+        leaving: list[Any] = []
+        slots, numbers, number = self._slots, self._numbers, self._came - len(elements)
+        for slot, element in zip(self._draws[self._used :], elements, strict=False):
+            leaving.append(slots[slot])
+            slots[slot] = element
+            numbers[slot] = number
+            number += 1
+        self._used += len(leaving)
+        self._since += len(leaving)
+        return leaving
+
+    def _next_segment(self) -> None:
+        if self._since >= max(self._buffer, CHUNK):
+            self._snapshot = self._take_snapshot()
+            self._since = 0
+        self._draws = self._random(self._segment).integers(0, self._buffer, CHUNK).tolist()
+        self._used = 0
+        self._segment += 1
+
+    async def _draw_tail(self) -> list[int]:
+        random, count = self._random(_TAIL), len(self._slots)
+        order = (
+            await in_thread(random.permutation, count) if count > _LONG else random.permutation(count)
+        )
+        slots: list[int] = order.tolist()
+        return slots
+
+    def _random(self, segment: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *self._epoch, segment])
+
+    def _take_snapshot(self) -> Mark:
+        first = int(np.asarray(self._numbers).min()) if self._numbers else self._came
+        marks = self._marks
+        while len(marks) > 1 and marks[1][0] <= first:
+            marks.popleft()
+        begin, mark = marks[0] if marks else (first, self._above.mark())
+        above = skipped(mark, first - begin)
+        fixed = {
+            "stage": Shuffle.kind,
+            "buffer": self._buffer,
+            "seed": self._seed,
+            "segment": self._segment,
+            "slots": np.array(self._numbers) - first,
+            "next": self._came - first,
+        }
+        return lambda: {**fixed, "from": above()}
+
+    async def aclose(self) -> None:
+        await self._above.aclose()

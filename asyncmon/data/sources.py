@@ -1,0 +1,251 @@
+"""Iterables as sources: plain ones are read in a thread, asynchronous ones in a task."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, TypeAlias
+
+from ..clock import LoopBudget
+from ..errors import OutOfRangeError
+from .stage import (
+    CLOSE_SECONDS,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    logger,
+    too_short,
+)
+from .threads import DaemonExecutor
+
+__all__ = ["AnyIterable", "Source", "SourceStage"]
+
+AnyIterable: TypeAlias = Iterable[Any] | AsyncIterable[Any]
+
+
+class Source(Node):
+    """An iterable, or a function that returns a new one for every pass.
+
+    An iterable that is its own iterator (a generator, an open file) can be read once.
+    """
+
+    kind = "source"
+
+    def __init__(self, source: AnyIterable | Callable[[], AnyIterable]) -> None:
+        self._source = source
+        self._spent = False
+
+    def __repr__(self) -> str:
+        return f"from_iterable({getattr(self._source, '__qualname__', type(self._source).__name__)})"
+
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        start = 0 if state is None else int(state["next"])
+        executor = DaemonExecutor(f"reader of {self!r}")
+        try:
+            iterable = await self._make(executor)
+        except BaseException:
+            executor.shutdown()
+            raise
+        if isinstance(iterable, AsyncIterable):
+            executor.shutdown()
+            return _AsyncStage(repr(self), iterable, start)
+        return _ThreadStage(repr(self), iterable, start, executor)
+
+    async def _make(self, executor: DaemonExecutor) -> AnyIterable:
+        source = self._source
+        if isinstance(source, (Iterable, AsyncIterable)):
+            if isinstance(source, (Iterator, AsyncIterator)):
+                if self._spent:
+                    raise ValueError(
+                        f"{source!r} can be read once, and it was. To read it again (another epoch, a "
+                        "position loaded, a loop left and taken up again) pass a function that returns "
+                        "a new iterator: from_iterable(lambda: ...)."
+                    )
+                self._spent = True
+            return source
+        made = source() if inspect.isasyncgenfunction(source) else await executor.call(source)
+        if not isinstance(made, (Iterable, AsyncIterable)):
+            raise TypeError(
+                f"{source!r} was expected to return an iterable or an asynchronous one, not {made!r}."
+            )
+        return made
+
+
+class SourceStage(Stage):
+    """Elements that something else reads into ``_items``, as many as were asked for."""
+
+    def __init__(self, start: int) -> None:
+        self._next = start
+        self._start = start
+        self._items: list[Any] = []
+        self._ended = False
+        self._error: BaseException | None = None
+        self._least = 0  # the consumer waits for so many elements
+        self._arrival = Waiter()
+
+    def mark(self) -> Mark:
+        position = self._next
+        return lambda: {"stage": "source", "next": position}
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        while not self._items:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                return []
+            self._least = min(least, most)
+            await self._wait_for_items(most)
+        chunk = self._items[:most]
+        del self._items[: len(chunk)]
+        self._next += len(chunk)
+        return chunk
+
+    async def _wait_for_items(self, most: int) -> None:
+        raise AssertionError  # each way of reading has its own
+
+
+class _ThreadStage(SourceStage):
+    """Reads an iterable in a thread, a job at a time; elements leave while the job goes on."""
+
+    def __init__(
+        self, name: str, iterable: Iterable[Any], start: int, executor: DaemonExecutor
+    ) -> None:
+        super().__init__(start)
+        self._name = name
+        self._iterable = iterable
+        self._iterator: Iterator[Any] | None = None
+        self._executor = executor
+        self._loop = asyncio.get_running_loop()
+        self._job: asyncio.Future[tuple[bool, Exception | None]] | None = None
+        self._hungry = False
+        self._closing = False
+
+    async def _wait_for_items(self, most: int) -> None:
+        if self._job is None:
+            job = self._loop.run_in_executor(self._executor, self._read, most)
+            job.add_done_callback(self._job_done)
+            self._job = job
+        # The thread appends, then looks at the flag; here the flag is set, then the list looked at.
+        self._hungry = True
+        if not self._items:
+            await self._arrival.wait()
+        self._hungry = False
+
+    def _read(self, most: int) -> tuple[bool, Exception | None]:
+        """In the thread: append up to ``most`` elements; return whether they end, and an error."""
+        count = 0
+        try:
+            if self._iterator is None:
+                self._iterator = _at(iter(self._iterable), self._start)
+            append = self._items.append
+            for item in islice(self._iterator, most):
+                append(item)
+                count += 1
+                if self._hungry and count >= self._least:
+                    self._hungry = False
+                    self._loop.call_soon_threadsafe(self._arrival.wake)
+                if self._closing:
+                    break
+        except OutOfRangeError:
+            return True, None
+        except Exception as error:  # it is raised where the elements are awaited
+            return True, error
+        return count < most and not self._closing, None
+
+    def _job_done(self, job: asyncio.Future[tuple[bool, Exception | None]]) -> None:
+        self._job = None
+        if not job.cancelled():
+            if (failure := job.exception()) is not None:  # a BaseException, SystemExit say
+                self._ended, self._error = True, failure
+            else:
+                self._ended, self._error = job.result()
+        self._arrival.wake()
+
+    async def aclose(self) -> None:
+        self._closing = True
+        closing = self._loop.run_in_executor(self._executor, self._close_iterator)
+        self._executor.shutdown()
+        _, stuck = await asyncio.wait([closing], timeout=CLOSE_SECONDS)
+        if stuck:
+            logger.warning(
+                "%s is still busy in its thread %g s after it was closed; it is left behind.",
+                self._name,
+                CLOSE_SECONDS,
+            )
+        else:
+            closing.result()
+
+    def _close_iterator(self) -> None:
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class _AsyncStage(SourceStage):
+    """Reads an asynchronous iterable in a task of its own, which also closes it."""
+
+    def __init__(self, name: str, iterable: AsyncIterable[Any], start: int) -> None:
+        super().__init__(start)
+        self._name = name
+        self._iterable = iterable
+        self._wanted = 0
+        self._demand = Waiter()
+        self._task = asyncio.create_task(self._read(), name=f"reader of {name}")
+
+    async def _wait_for_items(self, most: int) -> None:
+        self._wanted = most
+        self._demand.wake()
+        await self._arrival.wait()
+
+    async def _read(self) -> None:
+        budget = LoopBudget.of_running_loop()
+        to_skip = self._start
+        iterator = aiter(self._iterable)
+        try:
+            while self._wanted <= 0:
+                await self._demand.wait()
+            async for item in iterator:
+                if to_skip:
+                    to_skip -= 1
+                else:
+                    self._items.append(item)
+                    self._wanted -= 1
+                    if len(self._items) >= self._least:
+                        self._arrival.wake()
+                    while self._wanted <= 0:
+                        await self._demand.wait()
+                if budget.spent():
+                    await asyncio.sleep(0)
+            if to_skip:
+                self._error = too_short(f"{to_skip} elements were missing")
+        except OutOfRangeError:
+            pass
+        except Exception as error:  # it is raised where the elements are awaited
+            self._error = error
+        except asyncio.CancelledError:  # not an end of the data, if anybody still waits for it
+            self._error = RuntimeError(f"The task that reads {self._name} was cancelled.")
+            raise
+        finally:
+            self._ended = True
+            self._arrival.wake()
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def aclose(self) -> None:
+        await end_tasks(self._task)
+
+
+def _at(iterator: Iterator[Any], start: int) -> Iterator[Any]:
+    """Pass over elements that were used before."""
+    passed = sum(1 for _ in islice(iterator, start))
+    if passed < start:
+        raise too_short(f"at element {passed} instead of {start}")
+    return iterator

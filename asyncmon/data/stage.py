@@ -1,0 +1,277 @@
+"""What a pipeline is made of: nodes describe it, stages run it.
+
+A :class:`Node` is one step of the description: immutable, shared by every dataset built on it. Opening
+it gives a :class:`Stage`, which opens the stages before it. Elements move down in chunks: whoever
+needs some calls :meth:`Stage.pull` on the stage above it, so nothing is made that nobody asked for.
+
+A position is a :data:`Mark`: cheap to take for every chunk, turned into a state (JSON values and
+arrays) only when somebody saves. Between two marks a position is *a mark and so many elements on*:
+resuming opens the pipeline at the mark and passes over those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable
+
+__all__ = [
+    "CHUNK",
+    "CLOSE_SECONDS",
+    "Backlog",
+    "Chunk",
+    "Epoch",
+    "Mark",
+    "Node",
+    "Stage",
+    "State",
+    "Waiter",
+    "end_tasks",
+    "open_node",
+    "skipped",
+    "to_the_end",
+    "too_short",
+]
+
+T = TypeVar("T")
+
+Chunk: TypeAlias = Sequence[Any]
+"""Elements on their way: a list, or :class:`~asyncmon.data.indexed.Rows`, which are read later."""
+
+State: TypeAlias = dict[str, Any]
+"""A position at rest: JSON values and arrays."""
+
+Mark: TypeAlias = Callable[[], State]
+"""A position in flight: call it for its state, then or later."""
+
+Epoch: TypeAlias = tuple[int, ...]
+"""Which pass over the data this is: the dataset's own passes, then those of each ``repeat`` around."""
+
+CHUNK = 1024
+"""The most elements that move at once."""
+
+CLOSE_SECONDS = 5.0
+"""How long a task or a thread of a pipeline may take to end before it is left behind."""
+
+logger = logging.getLogger("asyncmon.data")
+
+
+class Stage(ABC):
+    """One running step of a pipeline. One consumer at a time."""
+
+    read_ahead: int = 1
+    """How many elements to pull from it at once where nobody said how many are needed."""
+
+    @abstractmethod
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        """Return the next elements: what is there by now, at least one and at most ``most``.
+
+        An empty chunk is the end, also when asked again. Cancelled, it loses no element.
+
+        Args:
+            most: how many to return at most.
+            least: a hint that the caller can do nothing with fewer, so need not be woken for them.
+        """
+
+    @abstractmethod
+    def mark(self) -> Mark:
+        """Return the position before the next element that :meth:`pull` returns."""
+
+    async def skip(self, count: int) -> None:
+        """Pass over elements that were used before. Stages that need not make them override this."""
+        while count:
+            passed = len(await self.pull(min(count, CHUNK)))
+            if not passed:
+                raise too_short(f"{count} elements were missing")
+            count -= passed
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Stop all that runs here and above, and wait for its end, :data:`CLOSE_SECONDS` at most."""
+
+
+class Node(ABC):
+    """One step of the description of a pipeline."""
+
+    kind: ClassVar[str]
+    above: tuple[Node, ...] = ()
+
+    @abstractmethod
+    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        """Start this step and those above it, at a state that a stage of it gave or at the start."""
+
+    @abstractmethod
+    def __repr__(self) -> str: ...
+
+    def signature(self) -> State:
+        """Return what a state must have in common with this node to be one of its positions."""
+        return {"stage": self.kind}
+
+    def check(self, state: State | None) -> None:
+        """Refuse a state that cannot be a position of this node. Changes nothing.
+
+        Raises:
+            ValueError: it was saved by another pipeline.
+        """
+        if state is None:
+            return
+        if "skip" in state:
+            self.check(state["from"])
+            return
+        expected = self.signature()
+        found = {key: state.get(key) for key in expected}
+        if found != expected:
+            raise ValueError(
+                f"The position was saved by a pipeline with {_words(found)} where this one has "
+                f"{_words(expected)}. Build the dataset as it was when the position was saved."
+            )
+        for node, inner in zip(self.above, self._states_above(state), strict=True):
+            node.check(inner)
+
+    def _states_above(self, state: State) -> Iterable[State | None]:
+        return [state["from"]] if self.above else []
+
+
+def too_short(found: str) -> ValueError:
+    """Return the error of a position behind the end of the data."""
+    return ValueError(
+        f"The data ended before the position that was loaded: {found}. A source must give the same "
+        "elements in the same order each time it is read."
+    )
+
+
+async def open_node(node: Node, state: State | None, epoch: Epoch) -> Stage:
+    """Open a node at a state, which may be "so many elements after a mark"."""
+    if state is None or "skip" not in state:
+        return await node.open(state, epoch)
+    stage = await node.open(state["from"], epoch)
+    try:
+        await stage.skip(int(state["skip"]))
+    except BaseException:
+        await to_the_end(stage.aclose())
+        raise
+    return stage
+
+
+def skipped(mark: Mark, count: int) -> Mark:
+    """Return the mark ``count`` elements after another."""
+    if count == 0:
+        return mark
+
+    def resolve() -> State:
+        state = mark()
+        if "skip" in state:
+            return {"skip": state["skip"] + count, "from": state["from"]}
+        return {"skip": count, "from": state}
+
+    return resolve
+
+
+class Backlog:
+    """Elements that came from above and were not used yet, and the position of each."""
+
+    __slots__ = ("_count", "_parts", "_used")
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[Mark, Chunk]] = deque()
+        self._used = 0  # so many elements of the first part are gone
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, mark: Mark, chunk: Chunk) -> None:
+        """Append a chunk that was pulled at a mark."""
+        self._parts.append((mark, chunk))
+        self._count += len(chunk)
+
+    def mark(self) -> Mark | None:
+        """Return the position before the first element, or None if there is none."""
+        return skipped(self._parts[0][0], self._used) if self._parts else None
+
+    def some(self, most: int) -> Chunk:
+        """Return the first elements, as many as come without joining chunks."""
+        return self._parts[0][1][self._used : self._used + most]
+
+    def first(self, count: int) -> list[Chunk]:
+        """Return the chunks of the first so many elements, or of all if there are fewer."""
+        chunks: list[Chunk] = []
+        used = self._used
+        for _, chunk in self._parts:
+            if count <= 0:
+                break
+            chunks.append(chunk[used : used + count] if used or count < len(chunk) else chunk)
+            count -= len(chunks[-1])
+            used = 0
+        return chunks
+
+    def drop(self, count: int) -> None:
+        """Forget the first so many elements, which must be there."""
+        self._count -= count
+        self._used += count
+        while self._parts and self._used >= len(self._parts[0][1]):
+            self._used -= len(self._parts.popleft()[1])
+
+
+class Waiter:
+    """One task waits here until another, on the same loop, wakes it.
+
+    A wake that nobody waits for is lost: look first, then wait.
+    """
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Wait for the next :meth:`wake`."""
+        if self._future is None or self._future.done():
+            self._future = asyncio.get_running_loop().create_future()
+        await self._future
+
+    def wake(self) -> None:
+        """Wake who waits now."""
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+
+async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel tasks and wait for their end; what does not end is left behind and named in the log."""
+    running = [task for task in tasks if task is not None and not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        _, stuck = await asyncio.wait(running, timeout=CLOSE_SECONDS)
+        for task in stuck:
+            logger.warning(
+                "%s did not end within %g s of its cancellation.", task.get_name(), CLOSE_SECONDS
+            )
+
+
+async def to_the_end(closing: Coroutine[Any, Any, T]) -> T:
+    """Run clean-up to its end, cancelled or not. A cancellation meanwhile is passed on afterwards."""
+    task = asyncio.create_task(closing, name="asyncmon.data closing")
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
+def _words(signature: State) -> str:
+    options = ", ".join(f"{key}={value!r}" for key, value in signature.items() if key != "stage")
+    return f"{signature['stage'] or 'nothing'}({options})"

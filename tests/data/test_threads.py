@@ -1,0 +1,69 @@
+"""Threads for code that may never return."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asyncmon.data import from_iterable
+from asyncmon.data.threads import DaemonExecutor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_a_thread_that_hangs_is_left_behind_and_named(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncmon.data.sources.CLOSE_SECONDS", 0.01)
+    go_on = threading.Event()
+
+    def hangs() -> Iterator[int]:
+        yield 1
+        go_on.wait()
+
+    async def main() -> None:
+        async with from_iterable(hangs).prefetch(4) as data:
+            assert await anext(aiter(data)) == 1
+
+    asyncio.run(main())  # in real time, which a hanging thread does not hold still
+    assert "still busy in its thread" in caplog.text
+    go_on.set()
+
+
+def test_jobs_run_at_once_as_many_as_there_are_workers() -> None:
+    async def main() -> None:
+        together = threading.Barrier(3)
+        executor = DaemonExecutor("three", workers=3)
+        await asyncio.gather(*[executor.call(together.wait, 10) for _ in range(3)])
+        executor.shutdown()
+
+    asyncio.run(main())
+
+
+def test_stop_iteration_becomes_an_error_that_a_future_can_carry() -> None:
+    """AX-2: awaiting it would hang."""
+
+    async def main() -> None:
+        executor = DaemonExecutor("one")
+        with pytest.raises(RuntimeError, match="raised StopIteration; to end the data"):
+            await executor.call(next, iter([]))
+        executor.shutdown()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_job_that_has_not_begun_is_left_out() -> None:
+    executor, gate, ran = DaemonExecutor("one"), threading.Event(), list[int]()
+    first = executor.submit(gate.wait, 10)
+    second = executor.submit(ran.append, 1)
+    third = executor.submit(ran.append, 2)
+    assert second.cancel()
+    gate.set()
+    assert first.result(10)
+    third.result(10)
+    executor.shutdown()
+    assert ran == [2]
