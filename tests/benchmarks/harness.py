@@ -1,9 +1,9 @@
 """What the benchmarks share: interleaved timing, peers in other Pythons, one kind of table.
 
-Each benchmark is a script, run by name (``python tests/benchmarks/engine.py``). Machines are noisy, so a
-figure is a ratio against a peer measured in the same run: contestants take turns, round by round, and
+Each benchmark is a script, run by name (``python tests/benchmarks/engine.py``). Machines are noisy, so
+a figure is a ratio against a peer measured in the same run: contestants take turns, round by round, and
 the median of the rounds counts. A peer that needs other packages (TensorFlow) runs in its own
-interpreter, named by the environment variable ``ASYNCMON_PEER_PYTHON``; without one its column is empty.
+interpreter, named by the environment variable ``ASYNCMON_PEER_PYTHON``; without one it is left out.
 """
 
 from __future__ import annotations
