@@ -11,10 +11,12 @@ Usage::
 
 From the wire up: ``wire`` and ``message`` (protobuf without protobuf), ``events`` (what a file holds),
 ``records`` (how it is framed), ``entries`` and ``backlog`` (what waits), ``event_file`` (the disk),
-``pump`` (the task between them), ``writer``, ``writer_cache``, ``reader``.
+``pump`` (the task between them), ``writer``, ``writer_cache``, ``reader``. ``values`` makes summaries
+of numbers, arrays, images and text; ``ops`` puts them into a graph.
 """
 
 from asyncmon.summary.events import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
+from asyncmon.summary.ops import histogram, image, merge, merge_all, scalar, text
 from asyncmon.summary.reader import follow, summary_iterator
 from asyncmon.summary.writer import FileWriter
 from asyncmon.summary.writer_cache import FileWriterCache
@@ -28,5 +30,11 @@ __all__ = [
     "Summary",
     "SummaryMetadata",
     "follow",
+    "histogram",
+    "image",
+    "merge",
+    "merge_all",
+    "scalar",
     "summary_iterator",
+    "text",
 ]

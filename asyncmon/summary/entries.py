@@ -1,9 +1,9 @@
 """What waits for the disk: an event that is not encoded yet, so that the step path does not pay for it.
 
-An entry is a plain tuple ``(wall_time, step, tags, payload, encode)``. ``encode(tags, payload)`` runs in
-the writer's thread and returns the bytes of the event after its time and step, or None if there is
-nothing to write. ``tags`` says what may be dropped or replaced by a newer one: None for what must be kept
-(a graph, a session log), the tag of a value, or a tuple of the tags of a summary.
+An entry is a plain tuple ``(wall_time, step, tags, payload, encode)``. ``encode(tags, payload)`` runs
+in the writer's thread and returns the bytes of the event after its time and step, or None if there is
+nothing to write. ``tags`` says what may be dropped or replaced by a newer one: None for what must be
+kept (a graph, a session log), the tag of a value, or a tuple of the tags of a summary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A graph as the bytes of a ``GraphDef``, for TensorBoard's graph page.
 
 Any object can be a graph that has ``get_operations()`` and whose operations have a ``name`` and a
-``type``; what else an operation has is used: ``inputs`` and ``control_inputs`` (objects with a ``name``,
-or names), ``outputs`` (with ``dtype`` and ``shape``), ``device``, ``attrs``.
+``type``; what else an operation has is used: ``inputs`` and ``control_inputs`` (objects with a
+``name``, or names), ``outputs`` (with ``dtype`` and ``shape``), ``device``, ``attrs``.
 """
 
 from __future__ import annotations

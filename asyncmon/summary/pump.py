@@ -249,15 +249,15 @@ class Pump:
         self._backlog.busy = False  # stays true where the thread was abandoned, for it still writes
 
     def _failed(self, error: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
-        if not self._failing:
-            logger.error("%s. The events are kept and tried again.", error)
-        self._failing = True
         self._arrived.set()  # tried again after a while, even if nothing is added
         self._error = error
         for waiter, _ in waiters:
             if not waiter.done():
                 waiter.set_exception(error)
                 self._error = None  # told
+        if self._error is not None and not self._failing:
+            logger.error("%s. The events are kept and tried again.", error)
+        self._failing = True
 
     def _succeeded(self, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
         if self._failing:

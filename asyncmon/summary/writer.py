@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
-import numpy as np
-
 from asyncmon import clock
 from asyncmon.files import FileCalls
 from asyncmon.summary.backlog import Backlog, Policy
@@ -16,13 +14,28 @@ from asyncmon.summary.entries import SUMMARY_FIELD, as_is, scalar_fields, summar
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.events import Event, SessionLog, Summary, TaggedRunMetadata
 from asyncmon.summary.graph_def import GraphLike, encode_graph
+from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.pump import Pump, State
+from asyncmon.summary.step_stats import encode_run_metadata
+from asyncmon.summary.values import (
+    batch_of_images,
+    check_images,
+    frozen_array,
+    histogram_summary,
+    hparams_summary,
+    image_summary,
+    scalar_number,
+    summary_bytes,
+    text_summary,
+)
 from asyncmon.summary.wire import delimited
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from asyncmon.summary.entries import Encode, Entry
+    from asyncmon.summary.step_stats import RunTimes
+    from asyncmon.summary.values import HParam
 
 __all__ = ["FileWriter"]
 
@@ -122,7 +135,66 @@ class FileWriter:
 
     def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
         """Add one number, a Python or numpy scalar; stored as float32."""
-        self._pump.put((clock.wall(), self._step(global_step), tag, _number(tag, value), scalar_fields))
+        self._pump.put(
+            (clock.wall(), self._step(global_step), tag, scalar_number(tag, value), scalar_fields)
+        )
+
+    def add_histogram(self, tag: str, values: Any, global_step: int | None = None) -> None:
+        """Add the distribution of numbers of any shape.
+
+        It is computed in the writer's thread, from a copy, unless the array is one that nobody can
+        write to. NaN or an infinity among the numbers leaves it out, with one warning a tag.
+
+        Raises:
+            TypeError: these are no real numbers.
+        """
+        array = frozen_array(values)
+        check_numbers(array.dtype)
+        self._put(tag, array, global_step, _encode_histogram)
+
+    def add_image(
+        self, tag: str, image: Any, global_step: int | None = None, max_outputs: int = 3
+    ) -> None:
+        """Add an image, as a PNG that is made in the writer's thread.
+
+        Args:
+            tag: the tag; those of a batch are ``tag/image/0`` and so on, as TF1's op has them.
+            image: uint8, or floats, which are scaled (see :func:`~asyncmon.summary.png.to_pixels`), of
+                shape ``[height, width]``, ``[height, width, channels]`` or, a batch,
+                ``[n, height, width, channels]``; 1, 3 or 4 channels.
+            global_step: the step.
+            max_outputs: how many of a batch are written.
+
+        Raises:
+            TypeError, ValueError: the dtype or the shape is another one.
+        """
+        array = frozen_array(image)
+        images = batch_of_images(array)
+        check_images(tag, images.shape, images.dtype)
+        limit = max_outputs if array.ndim == 4 else 0
+        self._put(tag, (images, limit), global_step, _encode_images)
+
+    def add_text(self, tag: str, text: Any, global_step: int | None = None) -> None:
+        """Add a string, which TensorBoard renders as Markdown, or nested lists of strings, a table."""
+        self._put(tag, delimited(SUMMARY_FIELD, text_summary(tag, text)), global_step)
+
+    def add_hparams(
+        self, hparams: Mapping[str, HParam], metrics: Mapping[str, float] | None = None
+    ) -> None:
+        """Add the hyperparameters of this run, for TensorBoard's HParams page.
+
+        Args:
+            hparams: by name; bools, numbers or strings.
+            metrics: the run's results by tag, added as scalars. Every scalar of the run is a metric
+                there, so this is for what is not added anyway.
+
+        Raises:
+            TypeError: a value is none of these.
+        """
+        summary = hparams_summary(hparams, clock.wall())
+        self._put(None, delimited(SUMMARY_FIELD, summary), None)
+        for tag, value in (metrics or {}).items():
+            self.add_scalar(tag, value)
 
     def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
         """Add a :class:`Summary`, or the bytes that running a summary op returned. TF1: same name.
@@ -131,7 +203,7 @@ class FileWriter:
             TypeError: something else was passed, for example a str.
             ValueError: the bytes are no summary.
         """
-        data = _summary_bytes(summary)
+        data = summary_bytes(summary)
         tags = summary_tags(data)
         if tags:
             self._put(tags, delimited(SUMMARY_FIELD, data), global_step)
@@ -181,15 +253,15 @@ class FileWriter:
 
     def add_meta_graph(self, meta_graph_def: bytes, global_step: int | None = None) -> None:
         """Add a serialized ``MetaGraphDef``. TF1: same name."""
-        if not isinstance(meta_graph_def, bytes):
-            raise TypeError(f"meta_graph_def must be bytes, not {type(meta_graph_def).__name__}.")
         self._put(None, delimited(_META_GRAPH, meta_graph_def), global_step)
 
-    def add_run_metadata(self, run_metadata: bytes, tag: str, global_step: int | None = None) -> None:
+    def add_run_metadata(
+        self, run_metadata: RunTimes | bytes, tag: str, global_step: int | None = None
+    ) -> None:
         """Add what a traced step took. TF1: same name.
 
         Args:
-            run_metadata: a serialized ``RunMetadata``.
+            run_metadata: ``am.graph.RunMetadata`` as a traced run filled it, or a serialized one.
             tag: under which TensorBoard's graph page offers it.
             global_step: the traced step.
 
@@ -198,6 +270,8 @@ class FileWriter:
         """
         if tag in self._run_tags:
             raise ValueError("The provided tag was already used for this event type")
+        if not isinstance(run_metadata, bytes):
+            run_metadata = encode_run_metadata(run_metadata)
         event = TaggedRunMetadata(tag=tag, run_metadata=run_metadata)
         self._put(None, delimited(_RUN_METADATA, event.SerializeToString()), global_step)
         self._run_tags.add(tag)
@@ -292,41 +366,17 @@ def _encode_graph(tags: object, operations: list[Any]) -> bytes:
     return delimited(_GRAPH, encode_graph(operations))
 
 
+def _encode_histogram(tag: str, values: Any) -> bytes | None:
+    summary = histogram_summary(tag, values)
+    return None if summary is None else delimited(SUMMARY_FIELD, summary)
+
+
+def _encode_images(tag: str, images: tuple[Any, int]) -> bytes:
+    return delimited(SUMMARY_FIELD, image_summary(tag, *images))
+
+
 def _reference(graph: Any) -> Any:
     try:
         return ref(graph)
     except TypeError:  # cannot be referred to weakly
         return graph
-
-
-def _number(tag: str, value: Any) -> float:
-    if type(tag) is not str or not tag:
-        raise TypeError(f"tag={tag!r} was passed; expected a name.")
-    if type(value) is float:
-        return value
-    shape = getattr(value, "shape", ())
-    if tuple(shape) != ():
-        raise ValueError(
-            f"The scalar {tag!r} was given a value of shape {tuple(shape)}; expected one number."
-        )
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError("it is text")
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"The scalar {tag!r} was given {value!r}, which is no number: {error}."
-        ) from None
-
-
-def _summary_bytes(summary: Any) -> bytes:
-    if isinstance(summary, Summary):
-        return summary.SerializeToString()
-    if isinstance(summary, bytes):
-        return summary
-    if isinstance(summary, np.ndarray) and summary.ndim == 0:  # a scalar of strings
-        return _summary_bytes(summary.item())
-    raise TypeError(
-        f"A Summary, or the bytes that a summary op returned, was expected, not "
-        f"{type(summary).__name__}: {summary!r}."
-    )
