@@ -97,14 +97,20 @@ def create_operation(
         ValueError, TypeError: the op does not take these inputs.
     """
     graph = graph_of(inputs)
-    refs = lookup(type).refs
+    op_def = lookup(type)
     tensors = [
-        value._as_graph_element()
-        if i < refs and hasattr(value, "_as_graph_element")
-        else to_tensor(graph, value)
+        _ref(graph, value) if i < op_def.refs else to_tensor(graph, value)
         for i, value in enumerate(inputs)
     ]
     return graph.add_op(type, tensors, _NO_ATTRS if attrs is None else attrs, name)
+
+
+def _ref(graph: Graph, value: Any) -> Tensor:
+    """Return the tensor that stands for a variable itself, rather than for its value."""
+    element = getattr(value, "_as_graph_element", lambda: value)()
+    if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
+        raise TypeError(f"Expected a variable, got {value!r}.")
+    return element if element.graph is graph else graph.take_in_ref(element)
 
 
 def create_op(

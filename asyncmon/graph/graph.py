@@ -56,6 +56,7 @@ class Graph:
         self._collections: dict[Any, list[Any]] = {}
         self._finalized = False
         self.seed: int | None = None
+        self.random_ops = 0
         self.extras: dict[str, Any] = {}
         """What modules of the engine remember of this graph, by module."""
 
@@ -110,7 +111,7 @@ class Graph:
             for i, spec in enumerate(inferred)
         )
         if op_def.random:
-            op.rng_key = self._rng_key(op.attrs.pop("seed", None), op.id)
+            op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
         if callable(context.device):
             op.device = str(context.device(op) or "")
         self._operations[full_name] = op
@@ -148,6 +149,15 @@ class Graph:
             f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
         )
 
+    def take_in_ref(self, tensor: Tensor) -> Tensor:
+        """Return what stands here for a variable, not its value, of the outermost graph."""
+        return self.take_in(tensor)
+
+    @property
+    def root(self) -> Graph:
+        """The outermost graph, where variables live."""
+        return self if self.outer is None else self.outer.root
+
     def _target(self) -> Graph:
         """Where an op on a tensor of this graph goes: the current branch of this graph, or itself."""
         context = building.get()
@@ -158,11 +168,12 @@ class Graph:
             graph = graph.outer
         return self if graph is None else context.graph
 
-    def _rng_key(self, seed: int | None, op_id: int) -> tuple[int | None, int]:
+    def _rng_key(self, seed: int | None) -> tuple[int | None, int]:
         """Return TF1's pair of seeds; a None in front means: the session's own."""
+        self.random_ops += 1
         if seed is not None:
             return (87654321 if self.seed is None else self.seed, int(seed))
-        return (self.seed, op_id)
+        return (self.seed, self.random_ops)
 
     # Names.
 

@@ -37,7 +37,8 @@ Values. A kernel gets and returns numpy arrays; a 0-d value may come and go as a
 (``np.float32``), so use functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods where that
 matters. A kernel never writes into its inputs. Floating point warnings are off while kernels run.
 
-State ops. The first ``refs`` inputs are variables (pass the ``Variable``, or its ref tensor). Two ways:
+State ops. The first ``refs`` inputs are variables (pass the ``Variable``, or its ref tensor). One of
+two ways, or both; the plan then takes the cheaper one:
 
 * ``kernel(*ref_values, *inputs, **attrs) -> new value`` (or a tuple, one per ref): the plan stores it.
 * ``update(*ref_arrays, *inputs, **attrs) -> None`` writes the ref arrays in place. The plan calls it in
@@ -137,6 +138,10 @@ class OpDef:
         update: the in-place form of a state op.
         blockwise: ``update`` works on flat slices.
         initializes: the refs need not be initialised, for they are not read.
+        peeks: the refs are not written; the plan itself answers from the state.
+        needs_run: ``kernel(run, op, *arrays)`` gets the run it is part of; for ops with subgraphs.
+        changes: it changes what a session holds beside variables, such as a queue.
+        foreign: the kernel calls code of the user's, whose errors are left as they are.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 
@@ -153,7 +158,11 @@ class OpDef:
     update: Callable[..., None] | None = None
     blockwise: bool = False
     initializes: bool = False
+    peeks: bool = False
+    needs_run: bool = False
+    changes: bool = False
     awaits: bool = False
+    foreign: bool = False
 
 
 table: dict[str, OpDef] = {}

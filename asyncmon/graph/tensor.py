@@ -254,12 +254,6 @@ class Tensor(Operators):
         )
         self.spec = Spec(self.spec.dtype, merged, self.spec.value, self.spec.dims)
 
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
     def __len__(self) -> NoReturn:
         raise TypeError(
             f"len is not well defined for {self!r}; use its shape, or shape(tensor) in the graph."

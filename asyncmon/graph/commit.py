@@ -1,0 +1,87 @@
+"""The apply phase: what a run computed becomes the state, all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InternalError
+from asyncmon.graph.random_state import advanced
+from asyncmon.graph.state import uninitialized
+
+if TYPE_CHECKING:
+    from asyncmon.graph.plan import Plan, Update
+    from asyncmon.graph.state import StateStore
+
+__all__ = ["commit"]
+
+_BLOCK = 1 << 14  # elements: a few blocks of float32 stay in the second-level cache
+
+
+def commit(plan: Plan, store: StateStore, registers: list[Any]) -> None:
+    """Store what a run computed.
+
+    First everything that can fail: copies are made, shapes checked; an error leaves the state as it
+    was. Then the writes.
+    """
+    values = store.values
+    new: list[tuple[int, Any]] = []
+    for swap in plan.swaps:
+        value = registers[swap.register]
+        if value is not values[swap.slot]:
+            new.append((swap.slot, swap.value(value)))
+    if plan.random:
+        new.append((0, advanced(values[0])))
+    if not plan.updates:
+        for slot, value in new:
+            values[slot] = value
+        return
+    calls = [_prepared(update, store, registers, new) for update in plan.updates]
+    for slot, value in new:
+        values[slot] = value
+    try:
+        _update_all(calls)
+    except BaseException as error:
+        store.broken = InternalError(
+            f"An in-place update failed while it was being applied: {error!r}. "
+            "The state of this session is no longer consistent; restore it into a new one."
+        )
+        raise store.broken from error
+
+
+def _prepared(
+    update: Update, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]
+) -> tuple[Update, list[Any], list[Any]]:
+    """Return an update with its arrays, copied where somebody else looks at them."""
+    arrays = []
+    for slot, name in zip(update.slots, update.names, strict=True):
+        array = store.values[slot]
+        if array is None:
+            raise uninitialized(name)
+        if not isinstance(array, np.ndarray) or (store.pinned and store.is_pinned(slot, array)):
+            array = np.array(array)
+            new.append((slot, array))
+        arrays.append(array)
+    inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
+    if update.blockwise and arrays[0].size > _BLOCK:
+        shape = arrays[0].shape
+        arrays = [array.reshape(-1) for array in arrays]
+        inputs = [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
+    return update, arrays, inputs
+
+
+@np.errstate(all="ignore")
+def _update_all(calls: list[tuple[Update, list[Any], list[Any]]]) -> None:
+    for update, arrays, inputs in calls:
+        function, size = update.function, arrays[0].size
+        if not update.blockwise or size <= _BLOCK:
+            function(*arrays, *inputs)
+            continue
+        sliced = [np.ndim(x) == 1 and x.shape == arrays[0].shape for x in inputs]
+        for start in range(0, size, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            function(
+                *[array[block] for array in arrays],
+                *[x[block] if cut else x for x, cut in zip(inputs, sliced, strict=True)],
+            )

@@ -1,0 +1,113 @@
+"""Values given for tensors: what may be fed, checked before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph import dtypes
+from asyncmon.graph.convert import is_tensor_like
+from asyncmon.graph.tensor_shape import TensorShape
+
+if TYPE_CHECKING:
+    from asyncmon.graph.graph import Graph
+    from asyncmon.graph.op_def import Shape
+    from asyncmon.graph.tensor import Tensor
+
+__all__ = ["Feed", "feed_tensor", "missing_feed"]
+
+
+def feed_tensor(graph: Graph, key: Any) -> Tensor:
+    """Return the tensor that a key of a feed_dict stands for.
+
+    Raises:
+        TypeError: it stands for none of this graph.
+    """
+    try:
+        tensor: Tensor = graph.as_graph_element(key, allow_operation=False)
+    except (KeyError, ValueError, TypeError) as error:
+        text = error.args[0] if error.args else error
+        raise TypeError(f"Cannot interpret feed_dict key as Tensor: {text}") from None
+    return tensor
+
+
+class Feed:
+    """What the values fed for one tensor must be like."""
+
+    __slots__ = ("_dtype", "_shape", "tensor")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._dtype = tensor.spec.dtype.as_numpy_dtype
+        self._shape: Shape = tensor.spec.shape
+
+    def accept(self, value: Any) -> Any:
+        """Return a fed value as an array of the tensor's dtype.
+
+        Raises:
+            TypeError: a tensor, or a value that the dtype cannot hold.
+            ValueError: it does not have the tensor's shape.
+        """
+        if type(value) is not np.ndarray or value.dtype != self._dtype:
+            value = self._converted(value)
+        shape = self._shape
+        if shape is not None and value.shape != shape:
+            actual = value.shape
+            if len(actual) != len(shape) or any(
+                want is not None and want != got for want, got in zip(shape, actual, strict=True)
+            ):
+                raise ValueError(
+                    f"Cannot feed value of shape {actual!r} for Tensor {self.tensor.name}, "
+                    f"which has shape {TensorShape(shape)}"
+                )
+        return value
+
+    def _converted(self, value: Any) -> Any:
+        tensor = self.tensor
+        if is_tensor_like(value):
+            raise TypeError(
+                f"The value of a feed cannot be a tensor, got {value!r} for {tensor!r}. "
+                "Acceptable feed values are Python scalars, strings, lists and numpy arrays."
+            )
+        if tensor.dtype is dtypes.string:
+            array = np.asarray(value, dtype=object)
+            if all(isinstance(item, str | bytes) for item in array.flat):
+                return array
+            raise self._wrong_dtype(value, "values that are not all str or bytes")
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(f"Cannot feed {value!r} for Tensor {tensor.name}: {error}") from None
+        given = array.dtype
+        if given == self._dtype:
+            return array
+        if given.kind == "O" or not (
+            np.can_cast(given, self._dtype, "same_kind") or not array.size or self._fits(array)
+        ):
+            raise self._wrong_dtype(value, f"dtype {given}")
+        if self._dtype.kind in "iu" and given.kind in "iu" and not np.can_cast(given, self._dtype):
+            limits = np.iinfo(self._dtype)
+            if array.size and (array.min() < limits.min or array.max() > limits.max):
+                raise self._wrong_dtype(value, "values out of its range")
+        return array.astype(self._dtype)
+
+    def _fits(self, array: Any) -> bool:
+        """Allow signed integers for unsigned ones; their range is checked."""
+        return bool(array.dtype.kind in "iu" and self._dtype.kind in "iu")
+
+    def _wrong_dtype(self, value: Any, found: str) -> TypeError:
+        tensor = self.tensor
+        return TypeError(
+            f"Cannot feed a {type(value).__name__} with {found} for Tensor {tensor.name}, "
+            f"which has dtype {tensor.dtype.name}. Cast it first where that is meant."
+        )
+
+
+def missing_feed(tensor: Tensor) -> InvalidArgumentError:
+    """Return the error for a placeholder that a run needs and nobody feeds."""
+    return InvalidArgumentError(
+        f"You must feed a value for placeholder tensor {tensor.op.name!r} "
+        f"with dtype {tensor.dtype.name} and shape {tensor.shape}."
+    )

@@ -1,0 +1,259 @@
+"""A plan: everything that was worked out once about a set of fetches and feeds, and how it is executed.
+
+Values live in numbered registers. The code is a list of instructions, one or two a node, in an order in
+which every input is there before it is needed; an instruction is ``(kind, function, a, b, out, op)``.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError, OpError
+from asyncmon.graph.run_options import NodeStats
+from asyncmon.graph.state import uninitialized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.feeds import Feed
+    from asyncmon.graph.run_state import Run
+    from asyncmon.graph.stages import Stage
+    from asyncmon.graph.tensor import Operation
+
+__all__ = [
+    "Fetch",
+    "Instruction",
+    "Kind",
+    "Plan",
+    "Read",
+    "Swap",
+    "Update",
+    "execute",
+    "execute_checked",
+]
+
+Instruction = tuple[int, "Callable[..., Any] | None", Any, Any, Any, "Operation | None"]
+
+
+class Kind(IntEnum):
+    """What an instruction does with its function ``f`` and its registers."""
+
+    FREE = 0  # forget the registers in a
+    UNARY = 1  # out = f(a)
+    BINARY = 2  # out = f(a, b)
+    NARY = 3  # out = f(*a)
+    MULTI = 4  # *out = f(*a)
+    GENERAL = 5  # f(run, registers)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Load a variable. ``required``: it must be initialised."""
+
+    slot: int
+    register: int
+    name: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Store a register as the new value of a variable.
+
+    ``owned``: nobody else holds the array, so that it need not be copied.
+    """
+
+    slot: int
+    register: int
+    owned: bool
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | None, ...] | None
+
+    def value(self, value: Any) -> Any:
+        """Return the array to store.
+
+        Raises:
+            InvalidArgumentError: it does not have the variable's shape.
+        """
+        if not isinstance(value, np.ndarray | np.generic):
+            value = np.array(value, self.dtype)
+        shape = self.shape
+        if shape is not None and value.shape != shape:
+            raise InvalidArgumentError(
+                f"Cannot assign a value of shape {value.shape} to variable {self.name!r} "
+                f"of shape {shape}."
+            )
+        if value.dtype != self.dtype:
+            return np.array(value, self.dtype)
+        if isinstance(value, np.ndarray) and not (
+            self.owned and value.flags.c_contiguous and value.base is None
+        ):
+            return value.copy()
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An in-place state op, put off to the apply phase."""
+
+    op: Operation
+    function: Callable[..., None]
+    slots: tuple[int, ...]
+    names: tuple[str, ...]
+    inputs: tuple[int, ...]
+    blockwise: bool
+    copied: tuple[int, ...]
+    """Those of ``inputs`` that may share memory with a variable that is updated in place."""
+
+    def but_copying(self, inputs: Sequence[int]) -> Update:
+        """Return this update with some of its inputs to be copied first."""
+        return replace(self, copied=tuple(inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A register handed out. ``fresh``: as it is, for nobody will write to it or sees it otherwise."""
+
+    register: int
+    fresh: bool
+
+    def of(self, registers: list[Any]) -> Any:
+        value = registers[self.register]
+        if isinstance(value, np.ndarray):
+            if value.ndim == 0:
+                return value[()]
+            return value if self.fresh else value.copy()
+        return value
+
+
+@dataclass(slots=True)
+class Plan:
+    """See the module."""
+
+    template: list[Any] = field(default_factory=list)
+    feeds: list[tuple[Feed, int]] = field(default_factory=list)
+    prelude: Stage | None = None  # before the state is looked at
+    reads: list[Read] = field(default_factory=list)
+    stage: Stage | None = None  # awaiting nodes that depend on the state
+    code: list[Instruction] = field(default_factory=list)
+    swaps: list[Swap] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    fetches: list[Fetch | None] = field(default_factory=list)
+    versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan
+    random: bool = False
+    uses_run: bool = False
+    changes: list[str] = field(default_factory=list)  # names of ops that change what the session holds
+    weight: int = 0  # elements computed, as far as they are known
+    average: float = 0.0  # seconds, 0 before the first run
+
+    @property
+    def locks(self) -> bool:
+        """Whether runs of this plan must come one after another."""
+        return bool(self.swaps or self.updates or self.random)
+
+    @property
+    def waits(self) -> bool:
+        """Whether something in it is awaited."""
+        return self.prelude is not None or self.stage is not None
+
+    def start(self, fed: Sequence[Any]) -> list[Any]:
+        """Return registers with constants and fed values in them."""
+        registers = self.template.copy()
+        for (_feed, register), value in zip(self.feeds, fed, strict=True):
+            registers[register] = value
+        return registers
+
+    def load(self, registers: list[Any], values: Any) -> None:
+        """Put the variables that are read into registers.
+
+        Raises:
+            FailedPreconditionError: one is not initialised.
+        """
+        for read in self.reads:
+            value = values[read.slot]
+            if value is None and read.required:
+                raise uninitialized(read.name)
+            registers[read.register] = value
+
+    def results(self, registers: list[Any]) -> list[Any]:
+        """Return what was fetched; None for operations."""
+        return [None if fetch is None else fetch.of(registers) for fetch in self.fetches]
+
+    def took(self, seconds: float, limit: float) -> None:
+        """Remember how long a run took. One that was held up by something else counts for little."""
+        if self.average:
+            self.average += (min(seconds, 4 * limit) - self.average) * 0.2
+        else:
+            self.average = seconds
+
+
+@np.errstate(all="ignore")
+def execute(code: list[Instruction], registers: list[Any], run: Run | None) -> None:
+    """Run instructions, as fast as they go."""
+    op = None
+    try:
+        for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
+            if kind == 2:
+                registers[out] = function(registers[a], registers[b])  # type: ignore[misc]
+            elif kind == 1:
+                registers[out] = function(registers[a])  # type: ignore[misc]
+            elif kind == 3:
+                registers[out] = function(*[registers[i] for i in a])  # type: ignore[misc]
+            elif kind == 0:
+                for i in a:
+                    registers[i] = None
+            elif kind == 5:
+                function(run, registers)  # type: ignore[misc]
+            else:
+                values = function(*[registers[i] for i in a])  # type: ignore[misc]
+                for i, value in zip(out, values, strict=True):
+                    registers[i] = value
+    except Exception as error:
+        found = located(error, op)
+        if found is error:
+            raise
+        raise found from error
+
+
+@np.errstate(all="ignore")
+def execute_checked(code: list[Instruction], registers: list[Any], run: Run) -> None:
+    """Run instructions, stop where the run is aborted, and note what each took if that is asked."""
+    trace, start = run.trace, perf_counter()
+    for instruction in code:
+        if run.error is not None:
+            raise run.error
+        before = perf_counter()
+        execute([instruction], registers, run)
+        op = instruction[5]
+        if trace is not None and op is not None:
+            trace.append(_stats(op, before - start, perf_counter() - before, registers, instruction[4]))
+
+
+def _stats(op: Operation, start: float, seconds: float, registers: list[Any], out: Any) -> NodeStats:
+    outputs = out if isinstance(out, tuple) else () if out is None else (out,)
+    nbytes = sum(getattr(registers[i], "nbytes", 0) for i in outputs)
+    return NodeStats(op.name, op.type, start, seconds, threading.current_thread().name, nbytes)
+
+
+def located(error: Exception, op: Operation | None) -> Exception:
+    """Say at which node an error arose; numpy's complaints about values become InvalidArgumentError."""
+    if op is None or getattr(error, "_asyncmon_located", False):
+        return error
+    where = f"at node {op.name!r} ({op.type})"
+    if (
+        isinstance(error, ValueError | TypeError | IndexError | ZeroDivisionError)
+        and not op.op_def.foreign
+    ):
+        error = InvalidArgumentError(f"{error} [{where}]")
+    else:
+        error.add_note(f"asyncmon: {where}")
+    if isinstance(error, OpError):
+        error._asyncmon_located = True  # type: ignore[attr-defined]  # nested plans say it once
+    return error

@@ -1,0 +1,104 @@
+"""Where a plan's values live while it runs: numbered registers, and what is known of each."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from asyncmon.graph.state import StateStore
+    from asyncmon.graph.tensor import Operation, Tensor
+
+__all__ = ["Registers", "elements"]
+
+
+class Registers:
+    """The registers of one plan.
+
+    Attributes:
+        of: the register of each tensor.
+        constants: those with a value that never changes.
+        borrowed: those whose array may be somebody else's, with the slots it may be the array of.
+        base: the register of each variable as it is before the run's writes, by slot.
+        required: slots that must be initialised.
+        weight: how many elements are computed, as far as that is known.
+    """
+
+    def __init__(self, store: StateStore) -> None:
+        self._store = store
+        self.of: dict[Tensor, int] = {}
+        self.constants: dict[int, Any] = {}
+        self.borrowed: dict[int, frozenset[int]] = {}
+        self.base: dict[int, int] = {}
+        self.required: set[int] = set()
+        self.size = 0
+        self.weight = 0
+
+    def new(self) -> int:
+        """Return a register nobody uses."""
+        self.size += 1
+        return self.size - 1
+
+    def all_of(self, tensors: Iterable[Tensor]) -> tuple[int, ...]:
+        """Return the registers of tensors."""
+        return tuple(self.of[tensor] for tensor in tensors)
+
+    def given(self, tensor: Tensor) -> int:
+        """Return a register for a fed tensor, whose array is the user's."""
+        register = self.of[tensor] = self.new()
+        self.borrowed[register] = frozenset()
+        return register
+
+    def variable(self, slot: int, *, required: bool) -> int:
+        """Return the register that holds a variable as it is before the run's writes."""
+        register = self.base.get(slot)
+        if register is None:
+            register = self.base[slot] = self.new()
+            self.borrowed[register] = frozenset((slot,))
+        if required:
+            self.required.add(slot)
+        return register
+
+    def constant(self, op: Operation, values: Sequence[Any]) -> None:
+        """Give the outputs of a node values that never change."""
+        for tensor, value in zip(op.outputs, values, strict=True):
+            self.constants[self.given(tensor)] = value
+
+    def outputs(self, op: Operation, given: Collection[Tensor]) -> tuple[int, ...]:
+        """Return registers for what a node computes; of a fed one, that nobody reads."""
+        found = []
+        for tensor in op.outputs:
+            register = self.new()
+            found.append(register)
+            if tensor not in given:
+                self.of[tensor] = register
+            self.weight += elements(tensor) or 0
+        return tuple(found)
+
+    def lend(self, to: Iterable[int], lenders: Iterable[int]) -> None:
+        """Note that some registers may hold the arrays, or views, of others."""
+        for register in to:
+            slots = [self.borrowed[i] for i in lenders if i in self.borrowed]
+            if slots:
+                self.borrowed[register] = frozenset().union(*slots)
+
+    def slots_in(self, register: int) -> frozenset[int]:
+        """Return the variables whose array a register may hold."""
+        return self.borrowed.get(register, frozenset())
+
+    def template(self) -> list[Any]:
+        """Return the registers as a run finds them."""
+        values: list[Any] = [None] * self.size
+        for register, value in self.constants.items():
+            values[register] = value
+        return values
+
+
+def elements(tensor: Tensor) -> int | None:
+    """Return how many elements a tensor has, or None where that is not known."""
+    shape = tensor.spec.shape
+    if shape is None or None in shape:
+        return None
+    return prod(d for d in shape if d is not None)

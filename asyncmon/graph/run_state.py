@@ -1,0 +1,105 @@
+"""One execution of a plan: what it reads, how it is interrupted, what happens when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asyncmon.graph.random_state import generator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from asyncmon.graph.run_options import NodeStats
+
+__all__ = ["Run"]
+
+T = TypeVar("T")
+
+
+class Run:
+    """What an op that takes part in a run, rather than just computing, gets to see.
+
+    Attributes:
+        resources: what the session holds beside variables (queues), by name.
+        error: set from the loop's thread when the run is to end; a worker looks at it between nodes.
+        iteration: of the loop bodies the run is in, so that each draws numbers of its own.
+    """
+
+    __slots__ = (
+        "_on_abort",
+        "_on_commit",
+        "committed",
+        "deadline",
+        "error",
+        "interrupt",
+        "iteration",
+        "random_state",
+        "resources",
+        "trace",
+    )
+
+    def __init__(self, resources: dict[Any, Any], random_state: NDArray[Any]) -> None:
+        self.resources = resources
+        self.random_state = random_state
+        self.iteration = 0
+        self.error: BaseException | None = None
+        self.interrupt: asyncio.Future[None] | None = None
+        self.trace: list[NodeStats] | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self.committed = False
+        self._on_commit: list[Callable[[], None]] = []
+        self._on_abort: list[Callable[[], None]] = []
+
+    # For ops.
+
+    def resource(self, key: Any, make: Callable[[], T]) -> T:
+        """Return what the session keeps under a key, made at the first call."""
+        if key not in self.resources:
+            self.resources[key] = make()
+        found: T = self.resources[key]
+        return found
+
+    def on_commit(self, call: Callable[[], None]) -> None:
+        """Call this on the loop's thread once the run has committed. It must not fail."""
+        self._on_commit.append(call)
+
+    def on_abort(self, call: Callable[[], None]) -> None:
+        """Call this on the loop's thread if the run fails or is cancelled. It must not fail."""
+        self._on_abort.append(call)
+
+    def rng(self, key: tuple[int | None, int]) -> np.random.Generator:
+        """Return the generator of a random op."""
+        return generator(self.random_state, key, self.iteration)
+
+    # For the session.
+
+    def abort(self, error: BaseException) -> None:
+        """End the run with this error, unless it commits first. Call it on the loop's thread."""
+        if self.error is None:
+            self.error = error
+            if self.interrupt is not None and not self.interrupt.done():
+                self.interrupt.set_exception(error)
+
+    async def wait(self, future: asyncio.Future[T]) -> T:
+        """Wait for a future, or raise the error of :meth:`abort` if that comes first."""
+        if not future.done():
+            assert self.interrupt is not None
+            await asyncio.wait((future, self.interrupt), return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            assert self.error is not None
+            raise self.error
+        return future.result()
+
+    def settle(self) -> None:
+        """Tell those who asked how the run ended."""
+        calls = self._on_commit if self.committed else reversed(self._on_abort)
+        for call in calls:
+            call()
+        if self.interrupt is not None and not self.interrupt.cancel():
+            with contextlib.suppress(BaseException):  # seen: it was raised, or came too late
+                self.interrupt.exception()

@@ -1,0 +1,263 @@
+"""How a plan is executed: inline or in a worker, in whose turn, interrupted by what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asyncmon.clock import LoopBudget
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.graph.commit import commit
+from asyncmon.graph.fair_lock import FairLock
+from asyncmon.graph.plan import execute, execute_checked
+from asyncmon.graph.run_state import Run
+from asyncmon.graph.waiting import outlast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.plan import Instruction, Plan
+    from asyncmon.graph.run_options import RunMetadata, RunOptions, SessionConfig
+    from asyncmon.graph.stages import Stage
+    from asyncmon.graph.state import Pin, StateStore
+
+__all__ = ["Runner", "run_inline"]
+
+T = TypeVar("T")
+
+_HEAVY = 1 << 18  # elements computed: the first run of such a plan goes to a worker
+
+
+def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
+    """Compute and commit on the loop's thread, in one go that nothing can interrupt."""
+    start = perf_counter()
+    registers = plan.start(fed)
+    plan.load(registers, store.values)
+    run = Run({}, store.values[0]) if plan.uses_run else None
+    execute(plan.code, registers, run)
+    results = plan.results(registers)  # before an update in place changes what was read
+    if plan.locks:
+        commit(plan, store, registers)
+    plan.took(perf_counter() - start, limit)
+    return results
+
+
+class Runner:
+    """Executes plans for one session.
+
+    Attributes:
+        limit: seconds; a plan that takes less on average runs inline.
+    """
+
+    def __init__(self, store: StateStore, config: SessionConfig) -> None:
+        self._store = store
+        self._config = config
+        self.limit = config.inline_ms / 1000
+        self._lock = FairLock()
+        self._executor: ThreadPoolExecutor | None = None
+        self._runs: set[Run] = set()
+        self._busy = 0  # workers that may be applying a commit
+        self._resources: dict[Any, Any] = {}
+        self._idle: asyncio.Future[None] | None = None
+
+    def is_inline(self, plan: Plan) -> bool:
+        """Whether a plan is short, as far as is known, and nothing in it waits."""
+        waits = plan.prelude is not None or plan.stage is not None or self._store.broken is not None
+        return not waits and self.is_short(plan.average, plan.weight)
+
+    def is_short(self, average: float, weight: int) -> bool:
+        """Whether something may hold the loop: by its average time; at first, by its size."""
+        return average < self.limit if average else weight < _HEAVY and self.limit > 0
+
+    def is_free(self, plan: Plan) -> bool:
+        """Whether an inline run may go ahead: nobody's turn is taken, nothing is being applied."""
+        return not self._busy and not (self._lock.held and plan.locks)
+
+    async def run(
+        self,
+        plan: Plan,
+        fed: Sequence[Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        """Execute a plan in any case: waiting, in a worker, with a deadline, traced."""
+        if self._store.broken is not None:
+            raise self._store.broken
+        loop = asyncio.get_running_loop()
+        run = Run(self._resources, self._store.values[0])
+        run.interrupt = loop.create_future()
+        if options is not None and metadata is not None and options.trace_level:
+            run.trace = []
+        if options is not None and options.timeout_in_ms:
+            error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
+            run.deadline = loop.call_later(options.timeout_in_ms / 1000, run.abort, error)
+        self._runs.add(run)
+        start = perf_counter()
+        try:
+            registers = plan.start(fed)
+            if plan.prelude is not None:
+                await plan.prelude.run(run, registers, self._compute)
+            results = await (
+                self._run_in_turn(plan, run, registers)
+                if plan.locks and not peek
+                else self._run_on_version(plan, run, registers)
+            )
+            if run.trace is not None and metadata is not None:
+                metadata.nodes.extend(run.trace)
+                metadata.duration = perf_counter() - start
+            return results
+        finally:
+            if run.deadline is not None:
+                run.deadline.cancel()
+            self._runs.discard(run)
+            run.settle()
+            self._tell_idle()
+
+    async def load(self, values: Callable[[], list[tuple[int, Any]]]) -> None:
+        """Replace values in a turn of its own; they are computed in a worker."""
+        turn = self._lock.ask()
+        try:
+            await turn
+        except BaseException:
+            self._lock.withdraw(turn)
+            raise
+        try:
+            new = await self._in_worker(values, lambda _error: None)
+            for slot, value in new:
+                self._store.values[slot] = value
+        finally:
+            self._lock.release()
+
+    async def close(self, error: Exception) -> None:
+        """End all runs and threads."""
+        for run in tuple(self._runs):
+            run.abort(error)
+        cancelled = None
+        if self._runs:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            cancelled = await outlast(self._idle)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None
+        for resource in self._resources.values():
+            resource.session_closed()
+        self._resources.clear()
+        if cancelled is not None:
+            raise cancelled
+
+    # One run, after what it waits for without looking at the state.
+
+    async def _run_in_turn(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+        turn = self._lock.ask()
+        try:
+            await run.wait(turn)
+        except BaseException:
+            self._lock.withdraw(turn)
+            raise
+        try:
+            return await self._finish(plan, run, registers, self._store.values, changes=True)
+        finally:
+            self._lock.release()
+
+    async def _run_on_version(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+        pin = await self._pin(run)
+        try:
+            return await self._finish(plan, run, registers, pin.values, changes=False)
+        finally:
+            self._store.unpin(pin)
+
+    async def _pin(self, run: Run) -> Pin:
+        pin = self._store.pin_nowait()
+        if pin is not None:
+            return pin
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[Pin] = loop.create_future()
+
+        def deliver(pin: Pin) -> None:
+            if taken.done():
+                self._store.unpin(pin)
+            else:
+                taken.set_result(pin)
+
+        def receive(pin: Pin) -> None:
+            loop.call_soon_threadsafe(deliver, pin)
+
+        self._store.pin_soon(receive)
+        try:
+            return await run.wait(taken)
+        except BaseException:
+            if not taken.cancel():
+                self._store.unpin(taken.result())
+            raise
+
+    async def _finish(
+        self, plan: Plan, run: Run, registers: list[Any], values: list[Any], *, changes: bool
+    ) -> list[Any]:
+        run.random_state = values[0]
+        plan.load(registers, values)
+        if plan.stage is not None:
+            await plan.stage.run(run, registers, self._compute)
+
+        def work() -> list[Any]:
+            start = perf_counter()
+            execute_checked(plan.code, registers, run)
+            results = plan.results(registers)  # before an update in place changes what was read
+            if run.error is not None:
+                raise run.error
+            if changes:
+                self._store.begin_apply()
+                try:
+                    commit(plan, self._store, registers)
+                finally:
+                    self._store.end_apply()
+            run.committed = True
+            plan.took(perf_counter() - start, self.limit)
+            return results
+
+        if run.deadline is None and self.is_short(plan.average, plan.weight):
+            if LoopBudget.of_running_loop().spent():
+                await run.wait(asyncio.ensure_future(asyncio.sleep(0)))
+            return work()
+        self._busy += changes
+        try:
+            return await self._in_worker(work, run.abort)
+        finally:
+            self._busy -= changes
+
+    async def _compute(
+        self, stage: Stage, code: list[Instruction], registers: list[Any], run: Run
+    ) -> None:
+        """Compute what leads to awaited nodes."""
+
+        def work() -> None:
+            start = perf_counter()
+            execute_checked(code, registers, run)
+            stage.average += (perf_counter() - start - stage.average) * 0.2
+
+        if run.deadline is None and self.is_short(stage.average, 0):
+            work()
+        else:
+            await self._in_worker(work, run.abort)
+
+    async def _in_worker(
+        self, work: Callable[[], T], on_cancel: Callable[[asyncio.CancelledError], None]
+    ) -> T:
+        """Call a function in a worker. A cancelled caller still sees it end, then is cancelled."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._config.workers, "asyncmon-session")
+        context = contextvars.copy_context()
+        future = asyncio.get_running_loop().run_in_executor(self._executor, context.run, work)
+        cancelled = await outlast(future, on_cancel)
+        if cancelled is not None:
+            future.exception()  # seen: the cancellation is what the caller gets
+            raise cancelled
+        return future.result()
+
+    def _tell_idle(self) -> None:
+        if not self._runs and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)

@@ -1,0 +1,70 @@
+"""Snapshots of a session: which variables they hold, and when they are taken."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.state import RANDOM_STATE
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator
+
+    from asyncmon.graph.graph import Graph
+    from asyncmon.graph.state import Pin, StateStore
+
+__all__ = ["order_snapshot"]
+
+T = TypeVar("T")
+
+
+def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
+    """Take a snapshot now, or right after the commit that is being applied in a worker thread."""
+    pin = store.pin_nowait()
+    if pin is not None:
+        return _Ready(_snapshot(store, graph, pin))
+    loop = asyncio.get_running_loop()
+    ordered: asyncio.Future[Snapshot] = loop.create_future()
+
+    def deliver(pin: Pin) -> None:
+        if ordered.cancelled():
+            store.unpin(pin)
+        else:
+            ordered.set_result(_snapshot(store, graph, pin))
+
+    def receive(pin: Pin) -> None:
+        loop.call_soon_threadsafe(deliver, pin)
+
+    store.pin_soon(receive)
+    return ordered
+
+
+def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
+    names = [variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)]
+    if graph.random_ops:
+        names.append(RANDOM_STATE)
+    values = {name: value for name in names if (value := _value(store, pin, name)) is not None}
+    steps = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    step = _value(store, pin, steps[0].op.name) if steps else None
+    return Snapshot(values, None if step is None else int(step), partial(store.unpin, pin))
+
+
+def _value(store: StateStore, pin: Pin, name: str) -> Any:
+    slot = store.slot(name)
+    return pin.values[slot] if slot < len(pin.values) else None
+
+
+class _Ready(Generic[T]):
+    """An awaitable that has its result already."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, result: T) -> None:
+        self._result = result
+
+    def __await__(self) -> Generator[Any, None, T]:
+        yield from ()
+        return self._result

@@ -1,0 +1,178 @@
+"""The part of a plan that waits: awaited nodes and what leads to them, each as soon as it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from asyncmon.graph.plan import located
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from asyncmon.graph.ordering import Access
+    from asyncmon.graph.plan import Instruction
+    from asyncmon.graph.run_state import Run
+    from asyncmon.graph.tensor import Operation, Tensor
+
+__all__ = ["Groups", "Node", "Stage"]
+
+
+class Groups:
+    """When a node runs: before the state is looked at, while awaited nodes depend on it, or at last.
+
+    What is awaited and does not depend on the state is awaited before the session's lock is taken, so
+    that other runs go on meanwhile.
+    """
+
+    PRELUDE, MIDDLE, LAST = range(3)
+
+    def __init__(
+        self, ops: Sequence[Operation], given: Collection[Tensor], access: Mapping[Operation, Access]
+    ) -> None:
+        self._group: dict[Operation, int] = {}
+        if not any(op.op_def.awaits for op in ops):
+            return
+        on_state: set[Operation] = set()
+        for op in ops:
+            if (
+                op in access
+                or op.op_def.random
+                or any(before in on_state for before in _before(op, given))
+            ):
+                on_state.add(op)
+        for group, wanted in ((self.MIDDLE, True), (self.PRELUDE, False)):
+            stack = [op for op in ops if op.op_def.awaits and (op in on_state) is wanted]
+            seen: set[Operation] = set()
+            while stack:
+                op = stack.pop()
+                if op not in seen:
+                    seen.add(op)
+                    self._group[op] = group
+                    stack.extend(_before(op, given))
+
+    def of(self, op: Operation) -> int:
+        """Return the group of a node."""
+        return self._group.get(op, self.LAST)
+
+
+def _before(op: Operation, given: Collection[Tensor]) -> list[Operation]:
+    data = [tensor.op for tensor in op.inputs[op.op_def.refs :] if tensor not in given]
+    return [*data, *op.control_inputs]
+
+
+@dataclass(slots=True)
+class Node:
+    """One node of a stage: instructions, or a coroutine function to await."""
+
+    code: list[Instruction]
+    awaited: Callable[..., Awaitable[None]] | None
+    op: Operation | None = None
+    needs: int = 0
+    feeds: list[Node] = field(default_factory=list)
+
+
+class Stage:
+    """Nodes with what each waits for.
+
+    Attributes:
+        average: seconds that its nodes compute between awaits.
+    """
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self.average = 0.0
+
+    @classmethod
+    def of(cls, ops: Sequence[Operation], nodes: Mapping[Operation, Node]) -> Self | None:
+        """Return the stage of these operations, in their order; None where there are none."""
+        inside = {op: nodes[op] for op in ops}
+        for op, node in inside.items():
+            node.op = op
+            for before in dict.fromkeys(_before(op, ())):
+                if before in inside:
+                    node.needs += 1
+                    inside[before].feeds.append(node)
+        return cls(list(inside.values())) if inside else None
+
+    async def run(self, run: Run, registers: list[Any], compute: Any) -> None:
+        """Run all nodes. Those that wait do so together.
+
+        Args:
+            run: aborts end the waiting.
+            registers: of the plan.
+            compute: awaited as ``compute(stage, code, registers, run)`` with instructions that do not
+                wait themselves.
+
+        When one fails, or this is cancelled, the others are cancelled and waited for.
+        """
+        needs = {id(node): node.needs for node in self._nodes}
+        ready = deque(node for node in self._nodes if not node.needs)
+        tasks: dict[asyncio.Future[None], Node] = {}
+        try:
+            while ready or tasks:
+                done: list[Node] = []
+                code: list[Instruction] = []
+                while ready:
+                    node = ready.popleft()
+                    if node.awaited is not None:
+                        tasks[asyncio.ensure_future(_call(node, run, registers))] = node
+                        continue
+                    code += node.code
+                    done.append(node)
+                    _release(node, needs, ready)
+                if code:
+                    await compute(self, code, registers, run)
+                    continue
+                if tasks:
+                    for task in await self._first(run, tasks):
+                        task.result()
+                        _release(tasks.pop(task), needs, ready)
+        finally:
+            await _cancel_all(tasks)
+
+    async def _first(
+        self, run: Run, tasks: Mapping[asyncio.Future[None], Node]
+    ) -> list[asyncio.Future[None]]:
+        interrupt = [] if run.interrupt is None else [run.interrupt]
+        await asyncio.wait((*tasks, *interrupt), return_when=asyncio.FIRST_COMPLETED)
+        if run.error is not None:
+            raise run.error
+        return [task for task in tasks if task.done()]
+
+
+def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:
+    for after in node.feeds:
+        needs[id(after)] -= 1
+        if not needs[id(after)]:
+            ready.append(after)
+
+
+async def _call(node: Node, run: Run, registers: list[Any]) -> None:
+    assert node.awaited is not None
+    try:
+        await node.awaited(run, registers)
+    except Exception as error:
+        found = located(error, node.op)
+        if found is error:
+            raise
+        raise found from error
+
+
+async def _cancel_all(tasks: Mapping[asyncio.Future[None], Node]) -> None:
+    """Cancel what still waits and see it end, even when this is cancelled meanwhile."""
+    for task in tasks:
+        task.cancel()
+    cancelled: asyncio.CancelledError | None = None
+    while left := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()
+    if cancelled is not None:
+        raise cancelled

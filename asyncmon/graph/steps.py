@@ -1,0 +1,111 @@
+"""Instructions that are more than a call of a kernel: what goes on behind ``Kind.GENERAL``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from asyncmon.graph.plan import Plan
+    from asyncmon.graph.run_state import Run
+    from asyncmon.graph.tensor import Operation
+
+__all__ = ["awaiting_step", "awaiting_subgraph_step", "copy_step", "random_step", "subgraph_step"]
+
+Registers = list[Any]
+Step = "Callable[[Run, Registers], None]"
+Slots = "Sequence[tuple[int, int]]"
+
+
+def random_step(kernel: Any, op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+    """Call a kernel with the generator of its op."""
+    key = op.rng_key
+    assert key is not None
+
+    def step(run: Run, registers: Registers) -> None:
+        value = kernel(*[registers[i] for i in inputs], rng=run.rng(key))
+        _store(registers, outputs, value)
+
+    return step
+
+
+def copy_step(update: Any, values: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+    """Do an in-place update on copies, for its result is needed before the run commits."""
+
+    def step(_run: Run, registers: Registers) -> None:
+        arrays = [np.array(registers[i]) for i in values]
+        update(*arrays, *[registers[i] for i in inputs])
+        for register, array in zip(outputs, arrays, strict=True):
+            registers[register] = array
+
+    return step
+
+
+def subgraph_step(
+    op: Operation,
+    plans: Sequence[Plan],
+    seen: Any,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    new: Any,
+) -> Any:
+    """Run an op made of subgraphs: ``kernel(run, op, plans, arrays, state) -> (outputs, new state)``.
+
+    The state is a dict from slots to values, of the variables that the subgraphs touch.
+    """
+    kernel: Any = op.op_def.kernel
+
+    def step(run: Run, registers: Registers) -> None:
+        state = {slot: registers[i] for slot, i in seen}
+        values, after = kernel(run, op, plans, [registers[i] for i in inputs], state)
+        _take(registers, outputs, values, new, after)
+
+    return step
+
+
+def awaiting_subgraph_step(
+    op: Operation,
+    plans: Sequence[Plan],
+    seen: Any,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    new: Any,
+) -> Any:
+    """The same for a kernel that is ``async def``."""
+    kernel: Any = op.op_def.kernel
+
+    async def step(run: Run, registers: Registers) -> None:
+        state = {slot: registers[i] for slot, i in seen}
+        values, after = await kernel(run, op, plans, [registers[i] for i in inputs], state)
+        _take(registers, outputs, values, new, after)
+
+    return step
+
+
+def awaiting_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+    """Await ``kernel(run, op, *arrays)``."""
+    kernel: Callable[..., Coroutine[Any, Any, Any]] | None = op.op_def.kernel
+    assert kernel is not None
+
+    async def step(run: Run, registers: Registers) -> None:
+        _store(registers, outputs, await kernel(run, op, *[registers[i] for i in inputs]))
+
+    return step
+
+
+def _store(registers: Registers, outputs: Sequence[int], value: Any) -> None:
+    if len(outputs) == 1:
+        registers[outputs[0]] = value
+    elif outputs:
+        for register, item in zip(outputs, value, strict=True):
+            registers[register] = item
+
+
+def _take(registers: Registers, outputs: Sequence[int], values: Any, new: Any, after: Any) -> None:
+    for register, value in zip(outputs, values, strict=True):
+        registers[register] = value
+    for slot, register in new:
+        registers[register] = after[slot]
