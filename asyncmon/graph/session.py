@@ -18,13 +18,14 @@ from asyncmon.graph.build import get_default_graph
 from asyncmon.graph.compiler import compile_plan
 from asyncmon.graph.feeds import feed_tensor
 from asyncmon.graph.fetches import FetchMap, fetch_key
+from asyncmon.graph.global_step import get_global_step
 from asyncmon.graph.graph import Graph
-from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.loading import checked_values
 from asyncmon.graph.run_options import RunMetadata, RunOptions, SessionConfig
 from asyncmon.graph.runner import Runner, run_inline
 from asyncmon.graph.snapshots import order_snapshot
 from asyncmon.graph.state import StateStore
+from asyncmon.graph.variables import Variable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -106,12 +107,10 @@ class Session:
         """The committed global step; None where the graph has none or it is not initialised."""
         known = self._step_slot
         if known is None or known[0] != self._graph.version:
-            steps = self._graph.get_collection(GraphKeys.GLOBAL_STEP)
-            slot = self._store.slot(steps[0].op.name) if steps else 0
+            step = get_global_step(self._graph)
+            slot = self._store.slot(step.op.name) if isinstance(step, Variable) else 0
             known = self._step_slot = (self._graph.version, slot)
-        if not known[1]:
-            return None
-        value = self._store.values[known[1]]
+        value = self._store.values[known[1]] if known[1] else None
         return None if value is None else int(value)
 
     async def run(

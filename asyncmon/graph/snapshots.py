@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from asyncmon.graph.global_step import get_global_step
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.state import RANDOM_STATE
 from asyncmon.snapshot import Snapshot
@@ -47,8 +48,8 @@ def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
     if graph.random_ops:
         names.append(RANDOM_STATE)
     values = {name: value for name in names if (value := _value(store, pin, name)) is not None}
-    steps = graph.get_collection(GraphKeys.GLOBAL_STEP)
-    step = _value(store, pin, steps[0].op.name) if steps else None
+    counter = get_global_step(graph)
+    step = None if counter is None else _value(store, pin, counter.op.name)
     return Snapshot(values, None if step is None else int(step), partial(store.unpin, pin))
 
 
