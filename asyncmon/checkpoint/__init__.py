@@ -18,7 +18,21 @@ How the files look, byte for byte, is said in :mod:`~asyncmon.checkpoint.manifes
 """
 
 from asyncmon.checkpoint.handle import SaveHandle
+from asyncmon.checkpoint.inspection import (
+    Inspected,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    verify,
+)
 from asyncmon.checkpoint.latest import latest_checkpoint
+from asyncmon.checkpoint.management import (
+    checkpoint_exists,
+    checkpoints_iterator,
+    get_checkpoint_mtimes,
+    remove_checkpoint,
+    wait_for_new_checkpoint,
+)
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.retention import KeepBest
 from asyncmon.checkpoint.saver import Saver
@@ -29,16 +43,28 @@ from asyncmon.checkpoint.state import (
     update_checkpoint_state,
 )
 from asyncmon.checkpoint.travellers import Passenger
+from asyncmon.checkpoint.warm import init_from_checkpoint
 
 __all__ = [
     "CheckpointReader",
     "CheckpointState",
+    "Inspected",
     "KeepBest",
     "Passenger",
     "SaveHandle",
     "SaveableSession",
     "Saver",
+    "checkpoint_exists",
+    "checkpoints_iterator",
+    "get_checkpoint_mtimes",
     "get_checkpoint_state",
+    "init_from_checkpoint",
     "latest_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "remove_checkpoint",
     "update_checkpoint_state",
+    "verify",
+    "wait_for_new_checkpoint",
 ]

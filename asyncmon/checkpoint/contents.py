@@ -16,11 +16,11 @@ from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from asyncmon.checkpoint.store import DataFile, Store
 
-__all__ = ["Contents", "Facts", "ManifestContents"]
+__all__ = ["Contents", "Facts", "ManifestContents", "close_files", "open_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,7 @@ class ManifestContents:
         self._raise(problems)
 
     async def close(self) -> None:
-        for file in self._files:
-            await file.close()
+        await close_files(self._files)
 
     async def _collect(self, names: Collection[str]) -> tuple[dict[str, Array], list[str]]:
         problems: list[str] = []
@@ -178,21 +177,36 @@ async def _read(store: Store, name: str, path: str) -> bytes:
         return await store.read(name)
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no checkpoint {path!r}: {name!r} does not exist.") from error
+    except OSError as error:
+        raise DataLossError(f"Checkpoint {path!r} cannot be read: {error}.") from error
 
 
 async def _open_files(store: Store, manifest: Manifest, path: str) -> list[DataFile]:
+    files = await open_files(store, [file.name for file in manifest.files])
+    for file, expected in zip(files, manifest.files, strict=True):
+        if file.size != expected.bytes:
+            await close_files(files)
+            raise DataLossError(
+                f"Checkpoint {path!r} is damaged: {expected.name!r} has {file.size} bytes,"
+                f" expected {expected.bytes}."
+            )
+    return files
+
+
+async def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
+    """Open several files, all of them or none."""
     files: list[DataFile] = []
     try:
-        for expected in manifest.files:
-            file = await store.open(expected.name)
+        for name in names:
+            file = await store.open(name)
             files.append(file)
-            if file.size != expected.bytes:
-                raise DataLossError(
-                    f"Checkpoint {path!r} is damaged: {expected.name!r} has {file.size} bytes,"
-                    f" expected {expected.bytes}."
-                )
     except BaseException:
-        for file in files:
-            await file.close()
+        await close_files(files)
         raise
     return files
+
+
+async def close_files(files: Sequence[DataFile]) -> None:
+    """Close several files."""
+    for file in files:
+        await file.close()

@@ -20,7 +20,7 @@ from asyncmon.files import in_thread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["candidates", "is_whole", "latest_checkpoint"]
+__all__ = ["Problem", "candidates", "latest_checkpoint", "newest_whole", "problem_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +28,23 @@ _REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class Problem:
+    """Why a checkpoint is not whole, as a sentence, and how loudly the log says so."""
+
+    text: str
+    level: int = logging.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What was found of files with this fingerprint: None where they are whole."""
+
     names: tuple[str, ...]
     fingerprint: Any
+    problem: Problem | None
 
 
-_verified: dict[str, _Whole] = {}
+_verdicts: dict[str, _Verdict] = {}
 
 
 async def latest_checkpoint(
@@ -45,19 +56,33 @@ async def latest_checkpoint(
     is logged with the reason and the next older one is looked at. Without a state file there is no
     checkpoint; with a damaged one, every checkpoint in the directory is looked at.
     """
-    directory = os.fspath(checkpoint_dir)
+    return await newest_whole(os.fspath(checkpoint_dir), latest_filename, set())
+
+
+async def newest_whole(directory: str, latest_filename: str | None, said: set[str]) -> str | None:
+    """Do what :func:`latest_checkpoint` does, logging no reason that is in ``said`` already."""
     async for path in candidates(directory, latest_filename):
-        if await is_whole(path):
+        problem = await problem_of(path)
+        if problem is None:
             return path
+        if problem.text not in said:
+            said.add(problem.text)
+            logger.log(problem.level, problem.text)
     return None
 
 
-async def candidates(directory: str, latest_filename: str | None = None) -> AsyncIterator[str]:
-    """Yield the checkpoints of a directory, the newest first, whether they are whole or not."""
+async def candidates(
+    directory: str, latest_filename: str | None = None, *, everything: bool = False
+) -> AsyncIterator[str]:
+    """Yield the checkpoints of a directory, the newest first, whether they are whole or not.
+
+    First those that the state file lists, then others of the same prefix that are there. Without a
+    state file there are none, unless ``everything`` is asked for: then also those of other prefixes.
+    """
     store = places.open_store(directory)
     name = latest_filename or STATE_NAME
     state = await read_state(store, name)
-    if state is None and name not in await store.names():
+    if state is None and not everything and name not in await store.names():
         return
     listed: list[str] = []
     if state is not None:
@@ -65,35 +90,39 @@ async def candidates(directory: str, latest_filename: str | None = None) -> Asyn
             if path not in listed:
                 listed.append(path)
                 yield path
-    for path in await _unlisted(store, state):
+    for path in await _unlisted(store, None if everything else state):
         if path not in listed:
             yield path
 
 
-async def is_whole(path: str) -> bool:
-    """Return whether a checkpoint verifies, and log why not.
+async def problem_of(path: str) -> Problem | None:
+    """Read all of a checkpoint; return None where it is whole, or why it is not.
 
-    One that was found whole is read again only when its files were replaced or modified since.
+    One that was looked at before is read again only when its files were replaced or modified since.
     """
     directory, _ = places.split(path)
     store = places.open_store(directory)
-    known = _verified.get(path)
+    known = _verdicts.get(path)
     if known is not None and await store.fingerprint(known.names) == known.fingerprint:
-        return True
+        return known.problem
+    problem = None
     try:
         async with await CheckpointReader.open(path) as reader:
-            fingerprint = await store.fingerprint(reader.facts.file_names)
-            await reader.verify()
+            names = reader.facts.file_names
+            fingerprint = await store.fingerprint(names)
+            try:
+                await reader.verify()
+            except DataLossError as error:
+                problem = Problem(f"Skipping checkpoint {path}: {error}")
     except NotFoundError:
-        logger.error("Couldn't match files for checkpoint %s", path)
-        return False
+        return Problem(f"Couldn't match files for checkpoint {path}", logging.ERROR)
     except (DataLossError, OSError) as error:
-        logger.warning("Skipping checkpoint %s: %s", path, error)
-        return False
-    if len(_verified) >= _REMEMBERED:
-        _verified.clear()
-    _verified[path] = _Whole(reader.facts.file_names, fingerprint)
-    return True
+        return Problem(f"Skipping checkpoint {path}: {error}")
+    if len(_verdicts) >= _REMEMBERED:
+        _verdicts.clear()
+    if fingerprint is not None:
+        _verdicts[path] = _Verdict(names, fingerprint, problem)
+    return problem
 
 
 async def _unlisted(store: Store, state: CheckpointState | None) -> list[str]:

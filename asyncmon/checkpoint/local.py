@@ -69,7 +69,10 @@ class LocalStore:
         return (await in_thread(os.stat, self._path / name)).st_mtime
 
     async def read(self, name: str) -> bytes:
-        return await in_thread((self._path / name).read_bytes)
+        try:
+            return await in_thread((self._path / name).read_bytes)
+        except NotADirectoryError as error:
+            raise FileNotFoundError(*error.args) from error
 
     async def replace(self, name: str, data: bytes) -> None:
         await in_thread(self._replace, name, data)
@@ -91,6 +94,9 @@ class LocalStore:
 
     async def open(self, name: str) -> MappedFile:
         return await in_thread(MappedFile, self._path / name)
+
+    async def delete(self, name: str) -> None:
+        await in_thread(self._unlink_unread, [name])
 
     async def remove(self, basename: str) -> bool:
         return await in_thread(self._remove, basename)
@@ -114,7 +120,7 @@ class LocalStore:
     def _names(self) -> list[str]:
         try:
             return sorted(self._calls.listdir(self._path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def _beside(self, token: str, name: str) -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.checkpoint import places
 from asyncmon.checkpoint.contents import Contents, Facts, ManifestContents
+from asyncmon.checkpoint.tf1 import BundleContents, index_name
 from asyncmon.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class CheckpointReader:
     async def open(
         cls, path: str | os.PathLike[str], calls: FileCalls = places.OS_CALLS
     ) -> CheckpointReader:
-        """Open the checkpoint of this prefix, ``dir/model.ckpt-10``.
+        """Open the checkpoint of this prefix, ``dir/model.ckpt-10``, asyncmon's or TensorFlow's.
 
         Raises:
             NotFoundError: there is no such checkpoint.
@@ -51,7 +52,12 @@ class CheckpointReader:
         path = os.fspath(path)
         directory, basename = places.split(path)
         store = places.open_store(directory, calls)
-        return cls(path, await ManifestContents.open(store, basename, path))
+        try:
+            return cls(path, await ManifestContents.open(store, basename, path))
+        except NotFoundError:
+            if index_name(basename) not in await store.names():
+                raise
+            return cls(path, await BundleContents.open(store, basename, path))
 
     @property
     def facts(self) -> Facts:

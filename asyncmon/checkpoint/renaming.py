@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["entry_for"]
+__all__ = ["entry_for", "name_for"]
 
 
 def entry_for(name: str, rename: Mapping[str, str]) -> str | None:
@@ -28,3 +28,8 @@ def entry_for(name: str, rename: Mapping[str, str]) -> str | None:
         if name.startswith(scope):
             return ("" if entry == "/" else entry) + name[len(scope) :]
     return None
+
+
+def name_for(entry: str, rename: Mapping[str, str]) -> str:
+    """Return what a session calls an entry of a checkpoint: the other direction."""
+    return entry_for(entry, {target: source for source, target in rename.items()}) or entry

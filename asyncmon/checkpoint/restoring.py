@@ -12,8 +12,8 @@ import numpy as np
 from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.latest import candidates
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.renaming import entry_for
-from asyncmon.checkpoint.sessions import state_spec
+from asyncmon.checkpoint.renaming import entry_for, name_for
+from asyncmon.checkpoint.sessions import Anything, StateSpec, state_spec
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
 
 if TYPE_CHECKING:
@@ -86,16 +86,29 @@ class Restorer:
         async with reader:
             logger.info("Restoring parameters from %s", reader.path)
             travellers = await reader.travellers()
-            state = {name: (name, spec) for name, spec in (await state_spec(raw)).items()}
-            targets = {
-                entry_for(name, rename) or name: target
-                for name, target in self._selection.to_checkpoint(state).items()
-            }
+            targets = self._targets(reader, await state_spec(raw), rename)
             await load_entries(
                 raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
             )
         self._passengers.hand_out(travellers)
         self.restored_path = reader.path
+
+    def _targets(
+        self, reader: CheckpointReader, spec: StateSpec, rename: Mapping[str, str]
+    ) -> dict[str, tuple[str, Any]]:
+        state = {name: (name, one) for name, one in spec.known.items()}
+        if not spec.complete:
+            state |= {name: (name, Anything()) for name in self._selection.names if name not in state}
+        targets = {
+            entry_for(key, rename) or key: target
+            for key, target in self._selection.to_checkpoint(state).items()
+        }
+        if not spec.complete and self._selection.is_everything:
+            for entry in reader.get_variable_to_shape_map().keys() - targets.keys():
+                if not entry.startswith(RESERVED):
+                    name = name_for(entry, rename)
+                    targets[entry] = name, Anything()
+        return targets
 
 
 async def load_entries(
@@ -135,6 +148,8 @@ def _shaped(array: Array, spec: Any) -> Array:
 
 
 def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: bool) -> str | None:
+    if spec.dtype is None:
+        return None  # the session will say
     wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))
     if dtype.newbyteorder("=") != wanted.newbyteorder("=") and not (is_text(dtype) and is_text(wanted)):
         return f"has dtype {dtype.name} in the checkpoint, but the session needs {wanted.name}"

@@ -61,6 +61,16 @@ class Selection:
         """Whether it was made to hold nothing."""
         return self._names is not None and not self._names
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether it covers whatever there is."""
+        return self._names is None
+
+    @property
+    def names(self) -> list[str]:
+        """The names in the session that it lists; none where it covers everything."""
+        return list((self._names or {}).values())
+
     def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
         """Return the covered part of a session's state, by its names in the checkpoint.
 
@@ -76,12 +86,6 @@ class Selection:
                 f" not have; it has: {', '.join(map(repr, sorted(state)[:20]))}."
             )
         return {key: state[name] for key, name in self._names.items()}
-
-    def to_session(self, values: Mapping[str, T]) -> dict[str, T]:
-        """Return values of a checkpoint by their names in the session."""
-        if self._names is None:
-            return dict(values)
-        return {self._names[key]: value for key, value in values.items()}
 
 
 def _twice(names: Iterable[str]) -> list[str]:

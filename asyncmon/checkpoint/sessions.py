@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-__all__ = ["SaveableSession", "describe", "raw_session", "release", "state_spec"]
+__all__ = [
+    "Anything",
+    "SaveableSession",
+    "StateSpec",
+    "describe",
+    "raw_session",
+    "release",
+    "state_spec",
+]
 
 
 class SaveableSession(Protocol):
     """Anything whose state can be saved and restored: the part of the session protocol used here.
 
     A session may also have ``state_spec()``, returning names to objects with ``shape`` (None where it
-    is free) and ``dtype``: what it can load, whether it is initialised or not. Without it the names
-    and shapes of a snapshot are what can be loaded.
+    is free, or None in it where a dimension is) and ``dtype``: all that it can load, whether it has a
+    value or not. Then a restore leaves out what the session does not have, and names what the
+    checkpoint lacks. Without it, what a snapshot has must be in the checkpoint, and everything in the
+    checkpoint is loaded.
     """
 
     def snapshot(self) -> Awaitable[Mapping[str, Any]]:
@@ -44,16 +55,40 @@ def raw_session(session: Any) -> Any:
     return raw
 
 
-async def state_spec(raw: Any) -> dict[str, Any]:
-    """Return what a session can load: names to objects with ``shape`` and ``dtype``."""
+@dataclass(frozen=True, slots=True)
+class StateSpec:
+    """What a session can load: names to objects with ``shape`` and ``dtype``."""
+
+    known: Mapping[str, Any]
+    complete: bool
+    """Whether there is nothing else: false where only what has a value already is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """The specification of a variable of which the session alone knows shape and dtype."""
+
+    shape: None = None
+    dtype: None = None
+
+
+async def state_spec(raw: Any) -> StateSpec:
+    """Return what a session can load."""
     spec = getattr(raw, "state_spec", None)
     if callable(spec):
-        return dict(spec())
+        return StateSpec(dict(spec()), complete=True)
     snapshot = await raw.snapshot()
     try:
-        return {name: _Spec(array.shape, array.dtype) for name, array in snapshot.items()}
+        known = {name: _ArraySpec(array.shape, array.dtype) for name, array in snapshot.items()}
     finally:
         release(snapshot)
+    return StateSpec(known, complete=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _ArraySpec:
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 def describe(raw: Any) -> Any:
@@ -63,14 +98,6 @@ def describe(raw: Any) -> Any:
     if callable(say):
         return say()
     return {"type": f"{type(program).__module__}.{type(program).__qualname__}"}
-
-
-class _Spec:
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.shape = shape
-        self.dtype = dtype
 
 
 def release(snapshot: Any) -> None:

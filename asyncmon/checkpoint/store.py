@@ -108,6 +108,9 @@ class Store(Protocol):
     async def open(self, name: str) -> DataFile:
         """Open a tensor file for reading. Raises FileNotFoundError."""
 
+    async def delete(self, name: str) -> None:
+        """Delete a file. One that is not there is ignored."""
+
     async def remove(self, basename: str) -> bool:
         """Delete a checkpoint, its manifest first. Returns False where a reader has it open."""
 

@@ -1,0 +1,137 @@
+"""The index of a TensorFlow V2 checkpoint: which tensor lies where.
+
+The table's empty key has a ``BundleHeaderProto``; every other key is a tensor's name, with a
+``BundleEntryProto``. A partitioned tensor's entry has no bytes but slices; each slice has an entry of
+its own under a key made of the tensor's name and the slice, in TensorFlow's ordered encoding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from asyncmon.checkpoint.sstable import read_table
+from asyncmon.checkpoint.wire import fields, signed
+
+__all__ = ["Bundle", "BundleEntry", "Slice", "read_bundle"]
+
+Slice = tuple[tuple[int, int | None], ...]
+"""For each dimension where a slice begins and how long it is; None is the whole dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleEntry:
+    """Where a tensor's bytes are: ``size`` bytes at ``offset`` of shard ``shard``."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc32c: int
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The entries of a checkpoint: whole tensors by name, slices by (name, slice)."""
+
+    shards: int
+    big_endian: bool
+    tensors: dict[str, BundleEntry]
+    slices: dict[tuple[str, Slice], BundleEntry]
+
+
+def read_bundle(index: bytes) -> Bundle:
+    """Return the entries that an ``.index`` file lists.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    table = read_table(index)
+    shards, big_endian = 1, False
+    for number, value in fields(table.pop(b"")) if b"" in table else ():
+        if number == 1:
+            shards = _number(value)
+        elif number == 2:
+            big_endian = value == 1
+    # The keys of slices begin with a zero byte, as no tensor's name does.
+    tensors = {key.decode(): _entry(value) for key, value in table.items() if not key.startswith(b"\0")}
+    try:
+        slices = {
+            (name, one): _entry(table[_slice_key(name, one)])
+            for name, entry in tensors.items()
+            for one in entry.slices
+        }
+    except KeyError as error:
+        raise ValueError(f"it lists a slice that it does not have: {error}") from error
+    return Bundle(shards, big_endian, tensors, slices)
+
+
+def _entry(message: bytes) -> BundleEntry:
+    dtype = shard = offset = size = crc32c = 0
+    shape: tuple[int, ...] = ()
+    slices: list[Slice] = []
+    for number, value in fields(message):
+        match number:
+            case 1:
+                dtype = _number(value)
+            case 2:
+                shape = tuple(_dimension(dim) for key, dim in fields(_bytes(value)) if key == 2)
+            case 3:
+                shard = _number(value)
+            case 4:
+                offset = _number(value)
+            case 5:
+                size = _number(value)
+            case 6:
+                crc32c = _number(value)
+            case 7:
+                slices.append(tuple(_extent(extent) for _, extent in fields(_bytes(value))))
+    if min((offset, size, shard, *shape)) < 0:
+        raise ValueError(f"an entry has a negative size, offset or dimension: {shape}")
+    return BundleEntry(dtype, shape, shard, offset, size, crc32c, tuple(slices))
+
+
+def _dimension(message: int | bytes) -> int:
+    return next((_number(value) for number, value in fields(_bytes(message)) if number == 1), 0)
+
+
+def _extent(message: int | bytes) -> tuple[int, int | None]:
+    values = {number: _number(value) for number, value in fields(_bytes(message))}
+    return values.get(1, 0), values.get(2)
+
+
+def _number(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ValueError("a field that should be a number is none")
+    return signed(value)
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a field that should be a message is a number")
+    return value
+
+
+def _slice_key(name: str, one: Slice) -> bytes:
+    escaped = name.encode().replace(b"\0", b"\0\xff")  # UTF-8 has no \xff, which is escaped likewise
+    key = b"\0" + escaped + b"\0\1" + _ordered(len(one))
+    for start, length in one:
+        key += _ordered_signed(start) + _ordered_signed(-1 if length is None else length)
+    return key
+
+
+def _ordered(number: int) -> bytes:
+    digits = number.to_bytes((number.bit_length() + 7) // 8, "big")
+    return bytes([len(digits)]) + digits
+
+
+def _ordered_signed(number: int) -> bytes:
+    """Encode a number so that encodings sort as numbers do: as many leading ones as there are bytes."""
+    magnitude = ~number if number < 0 else number
+    length = magnitude.bit_length() // 7 + 1
+    digits = bytearray(number.to_bytes(length, "big", signed=True))
+    header = ((1 << length) - 1) << (8 * max(length, 2) - length)  # `length` ones, from the highest bit
+    for place, byte in enumerate(header.to_bytes(max(length, 2), "big")[:length]):
+        digits[place] ^= byte
+    return bytes(digits)

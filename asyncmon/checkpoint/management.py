@@ -1,0 +1,144 @@
+"""Looking after checkpoints from outside: is there one, how old is it, wait for one, remove one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from asyncmon import clock
+from asyncmon.checkpoint import places
+from asyncmon.checkpoint.latest import newest_whole
+from asyncmon.checkpoint.tf1 import index_name, is_part
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+__all__ = [
+    "checkpoint_exists",
+    "checkpoints_iterator",
+    "get_checkpoint_mtimes",
+    "remove_checkpoint",
+    "wait_for_new_checkpoint",
+]
+
+logger = logging.getLogger(__name__)
+
+Path = str | os.PathLike[str]
+
+
+async def checkpoint_exists(checkpoint_prefix: Path) -> bool:
+    """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
+    return await _main_file(checkpoint_prefix) is not None
+
+
+async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[float]:
+    """Return when checkpoints were committed, in seconds since 1970; those missing are left out.
+
+    TF1: same name.
+    """
+    times = []
+    for prefix in checkpoint_prefixes:
+        name = await _main_file(prefix)
+        if name is not None:
+            directory, _ = places.split(prefix)
+            times.append(await places.open_store(directory).mtime(name))
+    return times
+
+
+async def remove_checkpoint(checkpoint_prefix: Path) -> None:
+    """Delete all files of a checkpoint. TF1: same name.
+
+    Nothing is deleted, with a warning, where there is no such checkpoint or a reader has it open.
+    """
+    directory, basename = places.split(checkpoint_prefix)
+    store = places.open_store(directory)
+    name = await _main_file(checkpoint_prefix)
+    if name is None:
+        logger.warning("There is no checkpoint %s to remove.", os.fspath(checkpoint_prefix))
+    elif name == index_name(basename):
+        for part in await store.names():
+            if is_part(part, basename):
+                await store.delete(part)
+    elif not await store.remove(basename):
+        logger.warning("Checkpoint %s is being read, and stays.", os.fspath(checkpoint_prefix))
+
+
+async def wait_for_new_checkpoint(
+    checkpoint_dir: Path,
+    last_checkpoint: str | None = None,
+    seconds_to_sleep: float = 1,
+    timeout: float | None = None,
+    *,
+    latest_filename: str | None = None,
+) -> str | None:
+    """Return the newest checkpoint once it is not ``last_checkpoint``; None after ``timeout`` seconds.
+
+    TF1: same name. Looks every ``seconds_to_sleep`` seconds. A checkpoint that does not verify is
+    passed over, and said so once.
+    """
+    logger.info("Waiting for new checkpoint at %s", os.fspath(checkpoint_dir))
+    ends = None if timeout is None else clock.monotonic() + timeout
+    said: set[str] = set()
+    while True:
+        path = await newest_whole(os.fspath(checkpoint_dir), latest_filename, said)
+        if path is not None and path != last_checkpoint:
+            logger.info("Found new checkpoint at %s", path)
+            return path
+        left = seconds_to_sleep if ends is None else min(seconds_to_sleep, ends - clock.monotonic())
+        if left <= 0:
+            return None
+        await asyncio.sleep(left)
+
+
+async def checkpoints_iterator(
+    checkpoint_dir: Path,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool | Awaitable[bool]] | None = None,
+    *,
+    seconds_to_sleep: float = 1,
+    latest_filename: str | None = None,
+) -> AsyncIterator[str]:
+    """Yield each new latest checkpoint of a directory; those that are overtaken are skipped.
+
+    TF1: same name.
+
+    Args:
+        checkpoint_dir: where checkpoints are saved.
+        min_interval_secs: the least time between two of them, the consumer's own time included.
+        timeout: how long to wait for one, in seconds; None waits for ever.
+        timeout_fn: asked after a timeout, and after each yield: true ends the iteration, false goes
+            on waiting. Plain or async. Without it a timeout ends the iteration.
+        seconds_to_sleep: how often to look.
+        latest_filename: the name of the state file, ``checkpoint`` by default.
+    """
+    path: str | None = None
+    while True:
+        new = await wait_for_new_checkpoint(
+            checkpoint_dir, path, seconds_to_sleep, timeout, latest_filename=latest_filename
+        )
+        if new is not None:
+            began = clock.monotonic()
+            path = new
+            yield path
+            await asyncio.sleep(max(0.0, began + min_interval_secs - clock.monotonic()))
+        elif timeout_fn is None:
+            logger.info("Timed-out waiting for a checkpoint (without timeout_fn).")
+            return
+        if timeout_fn is not None and await _answer(timeout_fn):
+            logger.info("Done. No new checkpoints will be generated.")
+            return
+
+
+async def _answer(question: Callable[[], bool | Awaitable[bool]]) -> bool:
+    answer = question()
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _main_file(prefix: Path) -> str | None:
+    directory, basename = places.split(prefix)
+    names = await places.open_store(directory).names()
+    return next((name for name in (f"{basename}.json", index_name(basename)) if name in names), None)

@@ -1,0 +1,246 @@
+"""Reading checkpoints that TensorFlow wrote (its V2 format), without TensorFlow.
+
+A checkpoint is ``<prefix>.index`` (:mod:`.sstable`, :mod:`.bundle`) and
+``<prefix>.data-00000-of-00001`` and so on, the bytes of the tensors. All checksums are verified.
+
+Example::
+
+    weights = await tf1.read("old/model.ckpt-1000")  # {"dense/kernel": array(...), ...}
+    await saver.restore(session, "old/model.ckpt-1000", rename={"model/": "/"})  # the saver reads them
+    too
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+import numpy as np
+
+from asyncmon.checkpoint import places
+from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
+from asyncmon.checkpoint.contents import Facts, close_files, open_files
+from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
+from asyncmon.checkpoint.sstable import masked_crc32c
+from asyncmon.checkpoint.wire import varint
+from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from asyncmon.checkpoint.store import DataFile, Store
+
+__all__ = ["BundleContents", "index_name", "is_part", "read"]
+
+logger = logging.getLogger(__name__)
+
+_STRING = 7
+_ELEMENTS = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "int8",  # qint8
+    12: "uint8",  # quint8
+    13: "int32",  # qint32
+    14: "bfloat16",
+    15: "int16",  # qint16
+    16: "uint16",  # quint16
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+}
+
+
+async def read(prefix: str | os.PathLike[str]) -> dict[str, Array]:
+    """Return all tensors of a TensorFlow checkpoint by name; strings as object arrays of ``bytes``.
+
+    A partitioned variable comes back whole, under its own name. Resources and variants, which are no
+    arrays, are left out with a warning.
+
+    Raises:
+        NotFoundError: there is no such checkpoint.
+        DataLossError: a file is missing, cut off, or does not match its checksums.
+    """
+    path = os.fspath(prefix)
+    directory, basename = places.split(path)
+    contents = await BundleContents.open(places.open_store(directory), basename, path)
+    try:
+        return await contents.read(list(contents.facts.shapes))
+    finally:
+        await contents.close()
+
+
+def index_name(basename: str) -> str:
+    """Return the name of the file that makes a TensorFlow checkpoint of this base name exist."""
+    return f"{basename}.index"
+
+
+def is_part(name: str, basename: str) -> bool:
+    """Return whether a file belongs to the TensorFlow checkpoint of this base name."""
+    rest = name.removeprefix(basename)
+    return rest != name and re.fullmatch(r"\.(index|meta|data-\d{5}-of-\d{5})", rest) is not None
+
+
+class BundleContents:
+    """The entries of a TensorFlow checkpoint."""
+
+    def __init__(
+        self, path: str, names: tuple[str, ...], bundle: Bundle, files: list[DataFile]
+    ) -> None:
+        self._path = path
+        self._bundle = bundle
+        self._files = files
+        known = {name: entry for name, entry in bundle.tensors.items() if _is_array(entry)}
+        if len(known) < len(bundle.tensors):
+            others = sorted(bundle.tensors.keys() - known.keys())
+            logger.warning("%s: not arrays, and left out: %s", path, ", ".join(others))
+        self.facts = Facts(
+            file_names=names,
+            nbytes=sum(file.size for file in files),
+            shapes={name: entry.shape for name, entry in known.items()},
+            dtypes={name: _numpy_dtype(entry.dtype) for name, entry in known.items()},
+        )
+
+    @classmethod
+    async def open(cls, store: Store, basename: str, path: str) -> BundleContents:
+        """Open a checkpoint and all of its files.
+
+        Raises:
+            NotFoundError: there is no such checkpoint.
+            DataLossError: the index is damaged, or a file is missing.
+        """
+        index = index_name(basename)
+        try:
+            bundle = await in_thread(read_bundle, await store.read(index))
+        except FileNotFoundError as error:
+            raise NotFoundError(
+                f"There is no checkpoint {path!r}: {index!r} does not exist."
+            ) from error
+        except ValueError as error:
+            raise DataLossError(f"Checkpoint {path!r} is damaged: {index!r}: {error}.") from error
+        count = bundle.shards
+        if not 0 < count <= 1 << 20:
+            raise DataLossError(
+                f"Checkpoint {path!r} is damaged: {index!r} says it has {count} shards."
+            )
+        names = [f"{basename}.data-{shard:05d}-of-{count:05d}" for shard in range(count)]
+        try:
+            files = await open_files(store, names)
+        except FileNotFoundError as error:
+            raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
+        return cls(path, (index, *names), bundle, files)
+
+    async def read(self, names: Collection[str]) -> dict[str, Array]:
+        found: dict[str, Array] = {}
+        problems: list[str] = []
+        for name in names:
+            entry = self._bundle.tensors[name]
+            try:
+                found[name] = await self._tensor(name, entry)
+            except (ValueError, OSError) as error:
+                problems.append(f"{name!r}: {error}")
+        if problems:
+            listed = "; ".join(problems)
+            raise DataLossError(f"Checkpoint {self._path!r} is damaged: {listed}.")
+        return found
+
+    async def travellers(self) -> dict[str, Any]:
+        return {}
+
+    async def verify(self) -> None:
+        await self.read(list(self.facts.shapes))
+
+    async def close(self) -> None:
+        await close_files(self._files)
+
+    async def _tensor(self, name: str, entry: BundleEntry) -> Array:
+        if not entry.slices:
+            return await self._whole(entry)
+        whole = np.zeros(entry.shape, _numpy_dtype(entry.dtype))
+        for one in entry.slices:
+            part = await self._whole(self._bundle.slices[name, one])
+            place = tuple(
+                slice(start, None if length is None else start + length) for start, length in one
+            )
+            if len(one) != whole.ndim or whole[place].shape != part.shape:
+                raise ValueError(f"slice {one} does not fit the shape {list(entry.shape)}")
+            whole[place] = part
+        whole.flags.writeable = False
+        return whole
+
+    async def _whole(self, entry: BundleEntry) -> Array:
+        if entry.shard >= len(self._files):
+            raise ValueError(f"it is in shard {entry.shard} of {len(self._files)}")
+        file = self._files[entry.shard]
+        end = entry.offset + entry.size
+        if end > file.size:
+            raise ValueError(f"{file.name!r} has {file.size} bytes, expected at least {end}")
+        (piece,) = await file.read([(entry.offset, end)])
+        if entry.dtype == _STRING:
+            return await in_thread(_strings, piece.data.tobytes(), entry)
+        checksum = masked_crc32c(int(piece.crc32c, 16))
+        if checksum != entry.crc32c:
+            raise ValueError(f"checksum {checksum:08x}, expected {entry.crc32c:08x}")
+        element = element_named(_ELEMENTS[entry.dtype])
+        if entry.size != element.size * prod(entry.shape):
+            raise ValueError(f"{entry.size} bytes for the shape {list(entry.shape)} of {element.name}")
+        data = piece.data
+        if self._bundle.big_endian:
+            data = await in_thread(partial(_swapped, data, element.size, element.name))
+        return decode(data, element, entry.shape)
+
+
+def _strings(data: bytes, entry: BundleEntry) -> Array:
+    """Read varint lengths, the checksum of the lengths, then the bytes of all strings."""
+    count = prod(entry.shape)
+    if count > len(data):
+        raise ValueError(f"{len(data)} bytes cannot have {count} strings")
+    lengths: list[int] = []
+    at = checksum = 0
+    for _ in range(count):
+        length, at = varint(data, at)
+        lengths.append(length)
+        width = 4 if length < 1 << 32 else 8
+        checksum = google_crc32c.extend(checksum, length.to_bytes(width, "little"))
+    stored = data[at : at + 4]
+    if int.from_bytes(stored, "little") != masked_crc32c(checksum):
+        raise ValueError("the lengths of its strings do not match their checksum")
+    checksum = google_crc32c.extend(checksum, stored)
+    checksum = masked_crc32c(google_crc32c.extend(checksum, data[at + 4 :]))
+    if checksum != entry.crc32c or at + 4 + sum(lengths) != len(data):
+        raise ValueError(f"checksum {checksum:08x}, expected {entry.crc32c:08x}")
+    strings = np.empty(count, object)
+    at += 4
+    for number, length in enumerate(lengths):
+        strings[number] = data[at : at + length]
+        at += length
+    return strings.reshape(entry.shape)
+
+
+def _swapped(data: Array, size: int, name: str) -> Array:
+    width = size // 2 if name.startswith("complex") else size
+    return data.reshape(-1, width)[:, ::-1].reshape(-1)
+
+
+def _is_array(entry: BundleEntry) -> bool:
+    return entry.dtype in _ELEMENTS or entry.dtype == _STRING
+
+
+def _numpy_dtype(dtype: int) -> np.dtype[Any]:
+    return np.dtype(object) if dtype == _STRING else numpy_dtype(element_named(_ELEMENTS[dtype]))
