@@ -53,6 +53,11 @@ class EventFile:
         self._lock = threading.Lock()
 
     @property
+    def is_open(self) -> bool:
+        """True between the first write and the end."""
+        return self._descriptor is not None
+
+    @property
     def unwritten(self) -> int:
         """How many events were passed that the disk has not taken."""
         return len(self._entries) + len(self._encoded)
@@ -92,10 +97,11 @@ class EventFile:
 
     def abandon(self) -> None:
         """Close the file now or, where a write hangs, as soon as that is over. Does not wait."""
-        self._abandoned = True
+        self._abandoned = True  # first, so that a write that ends just now sees it
         if self._lock.acquire(blocking=False):
             try:
                 self._close()
+                self._abandoned = False
             finally:
                 self._lock.release()
 

@@ -91,23 +91,22 @@ class Pump:
         if self._error is not None and self._report and told:
             self._raise()
         waiting = self._backlog.put(entry)
-        if waiting == 1 or waiting >= self._backlog.bound:
+        if self.state is State.OPEN and (waiting == 1 or waiting >= self._backlog.bound):
             self._wake(urgent=waiting >= self._backlog.bound and not self._failing)
 
     async def open(self) -> None:
         """Open the file now, and start the task."""
         if self.state is State.CLOSED:
             self.state = State.NEW
-        started = self.state is State.NEW
-        if started:
+        if self.state is State.NEW:
             self._start()
         try:
             await self._written(sync=False)
         except BaseException:
-            if started:  # nobody will close what could not be opened
-                self.state = State.CLOSED
-                await self._stop()
+            if not self._file.is_open:  # nobody closes what could not be opened
                 self.state = State.NEW
+                with anyio.CancelScope(shield=True):
+                    await self._stop()
             raise
 
     async def flush(self) -> None:
@@ -208,8 +207,9 @@ class Pump:
         try:
             while True:
                 await self._wait_for_work()
+                last = self.state is State.CLOSING  # now, for the batch may be long
                 await self._write_batch()
-                if self.state is State.CLOSING and not self._waiters:
+                if last:
                     break
             await files.in_thread_abandonable(self._file.close)
         except asyncio.CancelledError:
@@ -293,7 +293,11 @@ class Pump:
 
     def _ended(self) -> None:
         lost = len(self._backlog) + self._file.unwritten
-        if lost:
+        if lost and self._backlog.busy:
+            logger.error(
+                "The disk of %r hangs; up to %d events are lost there.", self._file.directory, lost
+            )
+        elif lost and self.state is not State.NEW:
             logger.error("%d events for %r were not written.", lost, self._file.directory)
             if self._error is not None:
                 self._error.add_note(f"{lost} events were not written.")
@@ -301,5 +305,7 @@ class Pump:
             waiter.cancel()
         self._waiters = []
         self._task = None
-        # A loop that ends without close() leaves a writer that may be used in the next loop.
-        self.state = State.NEW if self.state is State.OPEN else State.CLOSED
+        if self.state is State.CLOSING:
+            self.state = State.CLOSED
+        elif self.state is State.OPEN:  # the loop ended without close(); there may be a next one
+            self.state = State.NEW

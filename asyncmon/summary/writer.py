@@ -112,7 +112,8 @@ class FileWriter:
         self._last_step = -1  # the greatest one since the last START
         for given in (graph, graph_def):
             if given is not None:
-                self._backlog.put(self._graph_entry(given, None))
+                entry, self._graph = self._graph_entry(given, None)
+                self._backlog.put(entry)
 
     @property
     def dropped(self) -> int:
@@ -245,11 +246,10 @@ class FileWriter:
         Raises:
             TypeError: it is neither.
         """
-        entry = self._graph_entry(graph, global_step)
-        key = None if isinstance(graph, bytes) else (_reference(graph), len(entry[3]))
-        if key is None or key != self._graph:
+        entry, graph_as_it_is = self._graph_entry(graph, global_step)
+        if graph_as_it_is is None or graph_as_it_is != self._graph:
             self._pump.put(entry)
-            self._graph = key
+            self._graph = graph_as_it_is
 
     def add_meta_graph(self, meta_graph_def: bytes, global_step: int | None = None) -> None:
         """Add a serialized ``MetaGraphDef``. TF1: same name."""
@@ -347,16 +347,18 @@ class FileWriter:
         elif session_log.status == SessionLog.STOP:
             self._started = False
 
-    def _graph_entry(self, graph: Any, global_step: int | None) -> Entry:
+    def _graph_entry(self, graph: Any, global_step: int | None) -> tuple[Entry, tuple[Any, int] | None]:
+        """Return the entry of a graph, and what it is known by."""
+        now, step = clock.wall(), self._step(global_step)
         if isinstance(graph, bytes):
-            return (clock.wall(), self._step(global_step), None, delimited(_GRAPH, graph), as_is)
+            return (now, step, None, delimited(_GRAPH, graph), as_is), None
         if not isinstance(graph, GraphLike):
             raise TypeError(
                 "The passed graph must be an instance of `Graph` or the deprecated `GraphDef` (bytes), "
                 f"not {type(graph).__name__}."
             )
         operations = list(graph.get_operations())  # those added later are not of this event
-        return (clock.wall(), self._step(global_step), None, operations, _encode_graph)
+        return (now, step, None, operations, _encode_graph), (_reference(graph), len(operations))
 
     def __repr__(self) -> str:
         return f"<FileWriter {self._logdir!r}, {self._pump.state.value}>"

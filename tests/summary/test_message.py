@@ -1,0 +1,174 @@
+"""Messages go to protobuf's bytes and back, and say what is set as protobuf does."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboard.compat.proto import event_pb2
+
+from asyncmon.summary import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
+from asyncmon.summary.events import (
+    PluginData,
+    TaggedRunMetadata,
+    TensorProto,
+    TensorShapeDim,
+    TensorShapeProto,
+)
+from asyncmon.summary.wire import WireError, integer, string
+
+text = st.text(max_size=8)
+double = st.floats(allow_nan=False).filter(lambda x: x != 0 or math.copysign(1, x) > 0)
+single = st.floats(width=32, allow_nan=False)
+int64 = st.integers(-(2**63), 2**63 - 1)
+doubles = st.lists(double, max_size=4)
+images = st.builds(
+    Summary.Image, int32 := st.integers(-(2**31), 2**31 - 1), int32, int32, st.binary(max_size=8)
+)
+audio = st.builds(Summary.Audio, single.filter(bool), int64, int64, st.binary(max_size=8), text)
+histograms = st.builds(HistogramProto, double, double, double, double, double, doubles, doubles)
+shapes = st.builds(TensorShapeProto, st.lists(st.builds(TensorShapeDim, int64, text), max_size=3))
+tensors = st.builds(
+    TensorProto,
+    dtype=st.sampled_from([0, 1, 2, 3, 7, 9, 10]),
+    tensor_shape=shapes,
+    version_number=int32,
+    tensor_content=st.binary(max_size=8),
+    float_val=st.lists(single, max_size=3),
+    double_val=doubles,
+    int_val=st.lists(int32, max_size=3),
+    string_val=st.lists(st.binary(max_size=4), max_size=3),
+    int64_val=st.lists(int64, max_size=3),
+    bool_val=st.lists(st.booleans(), max_size=3),
+)
+metadata = st.builds(
+    SummaryMetadata,
+    st.builds(PluginData, text, st.binary(max_size=8)),
+    text,
+    text,
+    st.sampled_from([0, 1, 2, 3]),
+)
+contents = st.one_of(
+    st.builds(lambda x: {"simple_value": x}, single),
+    st.builds(lambda x: {"image": x}, images),
+    st.builds(lambda x: {"histo": x}, histograms),
+    st.builds(lambda x: {"audio": x}, audio),
+    st.builds(lambda x: {"tensor": x}, tensors),
+    st.builds(lambda x: {"obsolete_old_style_histogram": x}, st.binary(min_size=1, max_size=8)),
+)
+values = st.builds(
+    lambda tag, node, meta, content: Summary.Value(tag=tag, node_name=node, metadata=meta, **content),
+    text,
+    text,
+    metadata,
+    contents,
+)
+whats: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.builds(lambda x: {"file_version": x}, text),
+    st.builds(lambda x: {"graph_def": x}, st.binary(max_size=8)),
+    st.builds(lambda x: {"meta_graph_def": x}, st.binary(max_size=8)),
+    st.builds(lambda x: {"summary": x}, st.builds(Summary, st.lists(values, max_size=3))),
+    st.builds(lambda x: {"session_log": x}, st.builds(SessionLog, st.integers(0, 3), text, text)),
+    st.builds(
+        lambda x: {"tagged_run_metadata": x}, st.builds(TaggedRunMetadata, text, st.binary(max_size=8))
+    ),
+)
+events = st.builds(lambda time, step, what: Event(time, step, **what), double, int64, whats)
+
+
+@given(events)
+def test_an_event_survives_its_bytes(event: Event) -> None:
+    assert Event.FromString(event.SerializeToString()) == event
+
+
+@given(events)
+def test_protobuf_reads_the_same_event(event: Event) -> None:
+    proto = event_pb2.Event.FromString(event.SerializeToString())
+    assert Event.FromString(proto.SerializeToString()) == event
+    assert (proto.wall_time, proto.step) == (event.wall_time, event.step)
+    assert proto.WhichOneof("what") == event.WhichOneof("what")
+    for theirs, ours in zip(proto.summary.value, event.summary.value, strict=True):
+        assert theirs.tag == ours.tag
+        assert theirs.WhichOneof("value") == ours.WhichOneof("value")
+        assert theirs.simple_value == ours.simple_value
+        assert list(theirs.histo.bucket) == list(ours.histo.bucket)
+        assert theirs.tensor.SerializeToString(deterministic=True) == ours.tensor.SerializeToString()
+
+
+@given(st.binary(max_size=48))
+def test_any_bytes_are_an_event_or_refused(data: bytes) -> None:
+    with contextlib.suppress(WireError):
+        Event.FromString(data)
+
+
+def test_a_summary_is_built_as_in_tf1() -> None:
+    summary = Summary(value=[Summary.Value(tag="loss", simple_value=0.5)])
+    assert summary.value[0].tag == "loss"
+    assert summary.value == (Summary.Value("loss", 0.5),)
+
+
+def test_a_scalar_of_zero_is_written() -> None:
+    value = Summary.Value(tag="x", simple_value=0.0)
+    proto = event_pb2.Event(summary={"value": [{"tag": "x", "simple_value": 0.0}]})
+    assert Summary(value=[value]).SerializeToString() == proto.summary.SerializeToString()
+    assert value.HasField("simple_value")
+
+
+def test_what_is_not_set_reads_as_protobufs_default() -> None:
+    event = Event(step=3)
+    assert event.WhichOneof("what") is None
+    assert list(event.summary.value) == []
+    assert event.session_log.status == SessionLog.STATUS_UNSPECIFIED
+    assert event.HasField("step")
+    assert not event.HasField("summary")
+
+
+def test_the_last_of_a_group_on_the_wire_wins() -> None:
+    data = Event(file_version="1").SerializeToString() + Event(graph_def=b"g").SerializeToString()
+    event = Event.FromString(data)
+    assert (event.WhichOneof("what"), event.file_version) == ("graph_def", "")
+
+
+def test_unknown_fields_are_skipped() -> None:
+    assert Event.FromString(integer(99, 1) + string(98, "new") + integer(2, 7)) == Event(step=7)
+
+
+def test_unpacked_numbers_of_a_list_are_read_too() -> None:
+    unpacked = b"".join([b"\x31" + bytes(8), b"\x31" + bytes(6) + b"\xf0\x3f"])
+    assert HistogramProto.FromString(unpacked).bucket_limit == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (string(2, "x"), "'step' has wire type 2"),
+        (string(3, "x").replace(b"x", b"\xff"), "no UTF-8"),
+        (b"\x2a\x0b\x0a\x09\x2a\x07\x3a\x05abcde", "no whole number of elements"),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(WireError, match=message):
+        Event.FromString(data)
+
+
+def test_a_name_that_is_no_field_is_refused() -> None:
+    with pytest.raises(ValueError, match="Event has no field 'stepp'"):
+        Event().HasField("stepp")
+
+
+def test_the_repr_shows_what_is_set() -> None:
+    event = Event(step=3, session_log=SessionLog(status=SessionLog.START))
+    assert repr(event) == "Event(step=3, session_log=SessionLog(status=1))"
+
+
+def test_a_message_is_a_value() -> None:
+    summary = Summary(value=[Summary.Value("loss", 0.5)])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        summary.value = ()  # type: ignore[misc]
+    assert hash(summary) == hash(pickle.loads(pickle.dumps(summary)))
