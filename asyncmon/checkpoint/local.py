@@ -32,7 +32,7 @@ from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.mapped import MappedFile
 from asyncmon.checkpoint.store import BESIDE, Draft
 from asyncmon.checkpoint.threads import StopFlag, each_in_thread
-from asyncmon.errors import DataLossError, OpError
+from asyncmon.errors import DataLossError
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
@@ -189,9 +189,9 @@ class LocalStore:
 
     def _take_back(self, placed: list[str], name: str, old: Manifest | None) -> None:
         """Undo what a commit did before it failed: first the manifest, then the files it names."""
-        with contextlib.suppress(OSError, OpError):
+        with contextlib.suppress(OSError):
             if old is not None and placed[:1] == [name]:
-                self._replace(name, old.encode())
+                self._put(name, old.encode())
                 del placed[0]
             for file in placed:
                 self._calls.unlink(self._path / file)
@@ -205,15 +205,35 @@ class LocalStore:
 
     def _replace(self, name: str, data: bytes) -> None:
         with op_errors(f"{str(self._path / name)!r} was not written", self._path):
-            token = secrets.token_hex(4)
+            old = self._content(name)
             try:
-                with self._new_file(self._beside(token, name)) as descriptor:
-                    self._write_all(descriptor, data)
-                self._calls.replace(self._beside(token, name), self._path / name)
-                self._sync_directory()
+                self._put(name, data)
             except BaseException:
-                self._discard(token)
+                if self._content(name) != old:  # it is in its place, but the directory was not flushed
+                    with contextlib.suppress(OSError):
+                        if old is None:
+                            self._calls.unlink(self._path / name)
+                        else:
+                            self._put(name, old)
                 raise
+
+    def _put(self, name: str, data: bytes) -> None:
+        beside = self._beside(secrets.token_hex(4), name)
+        try:
+            with self._new_file(beside) as descriptor:
+                self._write_all(descriptor, data)
+            self._calls.replace(beside, self._path / name)
+            self._sync_directory()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._calls.unlink(beside)
+            raise
+
+    def _content(self, name: str) -> bytes | None:
+        try:
+            return (self._path / name).read_bytes()
+        except OSError:
+            return None
 
     def _sync_directory(self) -> None:
         descriptor = self._calls.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
@@ -223,10 +243,10 @@ class LocalStore:
             self._calls.close(descriptor)
 
     def _manifest(self, name: str) -> Manifest | None:
-        try:
-            return Manifest.decode((self._path / name).read_bytes(), str(self._path / name))
-        except (OSError, DataLossError):
-            return None
+        data = self._content(name)
+        with contextlib.suppress(DataLossError):
+            return None if data is None else Manifest.decode(data, str(self._path / name))
+        return None
 
     def _files(self, name: str) -> Sequence[TensorFile]:
         manifest = self._manifest(name)

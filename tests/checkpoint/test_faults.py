@@ -1,0 +1,269 @@
+"""A save that fails at any of its system calls leaves the directory and the saver as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.checkpoint import Saver, latest_checkpoint
+from asyncmon.errors import (
+    FailedPreconditionError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnknownError,
+)
+from asyncmon.files import FileCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = pytest.mark.asyncio
+
+HERE = Path(__file__).parent
+ERRORS = {
+    errno.ENOSPC: ResourceExhaustedError,
+    errno.EIO: UnknownError,
+    errno.EACCES: PermissionDeniedError,
+}
+
+
+class FailingCalls(FileCalls):
+    """The system's calls, of which one fails: the ``nth``, once armed."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.nth = -1
+        self.count = 0
+        self.log: list[str] = []
+
+    def _tick(self, what: str) -> None:
+        self.log.append(what)
+        self.count += 1
+        if self.count == self.nth:
+            raise OSError(self.code, os.strerror(self.code), "the file")
+
+    def make_dirs(self, path: Path) -> None:
+        self._tick("make_dirs")
+        super().make_dirs(path)
+
+    def open(self, path: Path, flags: int) -> int:
+        self._tick("open")
+        return super().open(path, flags)
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        self._tick("write")
+        return super().write(descriptor, data)
+
+    def fsync(self, descriptor: int) -> None:
+        self._tick("fsync")
+        super().fsync(descriptor)
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)  # a close that fails has closed all the same
+        self._tick("close")
+
+    def replace(self, source: Path, target: Path) -> None:
+        self._tick("replace")
+        super().replace(source, target)
+
+    def unlink(self, path: Path) -> None:
+        self._tick("unlink")
+        super().unlink(path)
+
+    def listdir(self, path: Path) -> list[str]:
+        self._tick("listdir")
+        return super().listdir(path)
+
+    def arm(self, nth: int) -> None:
+        self.count = 0
+        self.nth = nth
+        self.log.clear()
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {
+        path.name: path.read_bytes() for path in directory.iterdir() if path.name != ".asyncmon.lock"
+    }
+
+
+async def calls_of_a_save(directory: Path, make_session: Callable[..., Any], step: int) -> list[str]:
+    calls = FailingCalls()
+    saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+    session = make_session(a=np.arange(20.0), b=np.arange(20.0))
+    await saver.save(session, directory / "model.ckpt", 1)
+    calls.arm(-1)
+    await saver.save(session, directory / "model.ckpt", step)
+    await saver.close()
+    return list(calls.log)
+
+
+async def outcome(save: Awaitable[str | None]) -> tuple[str | None, OpError | None]:
+    try:
+        return await save, None
+    except OpError as error:
+        return None, error
+
+
+@pytest.mark.parametrize("step", [2, 1], ids=["new step", "same step again"])
+@pytest.mark.parametrize("code", ERRORS, ids=errno.errorcode.get)
+async def test_an_error_at_each_call_of_a_save_leaves_everything_as_it_was(
+    tmp_path: Path, make_session: Callable[..., Any], code: int, step: int
+) -> None:
+    """SA-19, CK: write beside, flush, rename, manifest, state file, directory; then delete the old."""
+    log = await calls_of_a_save(tmp_path / "count", make_session, step)
+    for nth in range(1, len(log) + 1):
+        directory = tmp_path / str(nth)
+        calls = FailingCalls(code)
+        saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+        session = make_session(a=np.arange(20.0), b=np.arange(20.0))
+        first = await saver.save(session, directory / "model.ckpt", 1)
+        before = content(directory)
+        session.step()
+        calls.arm(nth)
+        where = f"call {nth} of {log}"
+        path, error = await outcome(saver.save(session, directory / "model.ckpt", step))
+        if error is None:  # the save was committed, and went on to tidy up
+            assert log[nth - 1] == "unlink" or nth > len(log) - 4, where
+        else:
+            assert type(error) is ERRORS[code], where
+            assert str(directory) in str(error), where
+            assert isinstance(error.__cause__, OSError), where
+            assert saver.last_checkpoints == [first], where
+            path = first
+            # A checkpoint of the same name is replaced by its commit; the state file comes after it.
+            assert content(directory) == before or (step == 1 and nth > log.index("unlink")), where
+        assert await latest_checkpoint(directory) == path, where
+        calls.arm(-1)
+        assert await saver.save(session, directory / "model.ckpt", 3)
+        assert saver.last_checkpoints[-1:] == [str(directory / "model.ckpt-3")]
+        await saver.restore(session, str(directory / "model.ckpt-3"))
+        await saver.close()
+        shutil.rmtree(directory)
+
+
+class ShortWrites(FileCalls):
+    """A disk that takes at most seven bytes at a time."""
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        return super().write(descriptor, data[:7])
+
+
+class FullAfterAWhile(FileCalls):
+    """A disk that takes 100 bytes of each write, and then nothing more without saying why."""
+
+    def write(self, descriptor: int, data: bytes | memoryview) -> int:
+        return super().write(descriptor, data[:100]) if len(data) > 100 else 0
+
+
+async def test_short_writes_are_continued(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+    saver = Saver(calls=ShortWrites())
+    session = make_session(a=np.arange(1000.0))
+    path = await saver.save(session, tmp_path / "model.ckpt", 1)
+    session.step()
+    await saver.restore(session, path)
+    np.testing.assert_array_equal(session.state["a"], np.arange(1000.0))
+
+
+async def test_a_write_that_takes_nothing_fails_the_save(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver(calls=FullAfterAWhile())
+    with pytest.raises(UnknownError, match="takes no more than"):
+        await saver.save(make_session(a=np.arange(1000.0)), tmp_path / "model.ckpt", 1)
+    assert content(tmp_path) == {}
+
+
+@pytest.mark.parametrize("nth", range(1, 38))
+async def test_a_directory_that_vanishes_during_a_save_fails_it_and_the_next_one_makes_it_anew(
+    tmp_path: Path, make_session: Callable[..., Any], nth: int
+) -> None:
+    directory = tmp_path / "run"
+
+    class Vanishing(FailingCalls):
+        def _tick(self, what: str) -> None:
+            self.count += 1
+            if self.count == self.nth:
+                shutil.rmtree(directory)
+
+    calls = Vanishing()
+    saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+    session = make_session(a=np.arange(20.0), b=np.arange(20.0))
+    await saver.save(session, directory / "model.ckpt", 1)
+    calls.arm(nth)
+    _, error = await outcome(saver.save(session, directory / "model.ckpt", 2))
+    assert error is None or isinstance(error, NotFoundError | FailedPreconditionError)
+    calls.arm(-1)
+    path = await saver.save(session, directory / "model.ckpt", 3)
+    assert await latest_checkpoint(directory) == path
+    await saver.restore(session, path)
+    await saver.close()
+
+
+async def test_a_file_in_the_directorys_place_is_named(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    (tmp_path / "run").write_bytes(b"mine")
+    saver = Saver()
+    with pytest.raises(FailedPreconditionError, match=r"run' is not a directory but a file of 4 bytes"):
+        await saver.save(make_session(a=1.0), tmp_path / "run" / "model.ckpt", 1)
+    assert (tmp_path / "run").read_bytes() == b"mine"
+
+
+UNPRIVILEGED = """
+import asyncio, os, sys
+import numpy as np
+sys.path.insert(0, sys.argv[2])
+from conftest import MemorySession
+from asyncmon.checkpoint import Saver
+
+async def main():
+    session = MemorySession(a=np.arange(3.0))
+    await Saver().save(session, sys.argv[3] + "/model.ckpt", 1)  # all of Python that it takes is loaded
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    try:
+        await Saver().save(session, sys.argv[1] + "/model.ckpt", 2)
+    except Exception as error:
+        print(type(error).__name__, error)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without permission")
+async def test_a_directory_without_permission_is_named_and_left_alone(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        directory = open_to_all(Path(place))
+        saver = Saver()
+        path = await saver.save(make_session(a=np.arange(3.0)), directory / "model.ckpt", 1)
+        await saver.close()
+        before = content(directory)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", UNPRIVILEGED, str(directory), str(HERE), str(tmp_path),
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        text = out.decode()
+        assert text.startswith("PermissionDeniedError Checkpoints cannot be saved into")
+        assert "mode 0755" in text
+        assert "this process is user 65534" in text
+        assert content(directory) == before
+        assert await latest_checkpoint(directory) == path
+
+
+def open_to_all(directory: Path) -> Path:
+    directory.chmod(0o755)
+    return directory

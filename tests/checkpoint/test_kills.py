@@ -1,0 +1,48 @@
+"""Processes that die while they save: nothing acknowledged is lost, nothing damaged is restored."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def campaign(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[str, Any]]:
+    out = subprocess.run(
+        [sys.executable, str(HERE / "victim.py"), kind, str(directory), str(rounds), str(seed)],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(HERE)},
+    )  # fmt: skip
+    results = [json.loads(line) for line in out.stdout.splitlines()]
+    for result in results:
+        assert result["killed"], result
+        assert result["same"], result
+        assert result["step"] >= result["acknowledged"], result
+        assert result["damaged"] == [], result
+        assert result["left"] == [], result
+    return results
+
+
+def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
+    """SA-19: the newest restorable checkpoint is at least the last acknowledged one."""
+    results = campaign("calls", tmp_path, 0, 0)
+    assert len(results) > 30
+    assert {result["acknowledged"] for result in results} == {2}
+    assert {result["step"] for result in results} == {2, 3}  # before its commit, and after it
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    results = campaign("moments", tmp_path, 20, 1)
+    assert max(result["step"] for result in results) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_three_hundred_random_moments(tmp_path: Path) -> None:
+    assert len(campaign("moments", tmp_path, 300, 2)) == 300
