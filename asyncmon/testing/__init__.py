@@ -13,7 +13,7 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
 from asyncmon.testing.faults import fail_at_step, fail_in
 from asyncmon.testing.leftovers import assert_nothing_left_behind
 from asyncmon.testing.recording import Recorded, RecordingHook
-from asyncmon.testing.scripted import ScriptedCreator, ScriptedSession
+from asyncmon.testing.scripted import ScriptedCreator, ScriptedProgram, ScriptedSession
 from asyncmon.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Recorded",
     "RecordingHook",
     "ScriptedCreator",
+    "ScriptedProgram",
     "ScriptedSession",
     "VirtualTimeLoop",
     "assert_nothing_left_behind",

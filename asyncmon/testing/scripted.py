@@ -16,9 +16,10 @@ from asyncmon.snapshot import Snapshot
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ScriptedCreator", "ScriptedSession"]
+__all__ = ["ScriptedCreator", "ScriptedProgram", "ScriptedSession"]
 
 GLOBAL_STEP = "global_step"
+_INIT = "scripted initialisation"
 
 
 class ScriptedSession:
@@ -71,9 +72,9 @@ class ScriptedSession:
         self.closed = False
 
     @property
-    def graph(self) -> ScriptedSession:
-        """The program of this session: itself."""
-        return self
+    def graph(self) -> ScriptedProgram:
+        """The program of this session. The sessions it creates have this one's values and state."""
+        return ScriptedProgram(self)
 
     @property
     def global_step(self) -> int:
@@ -94,6 +95,8 @@ class ScriptedSession:
             RuntimeError: the session is closed.
         """
         self._check_open()
+        if fetches == _INIT:
+            return None
         self.runs.append(fetches)
         self.feeds.append(dict(feed_dict or {}))
         try:
@@ -156,6 +159,59 @@ class ScriptedSession:
         return other
 
 
+class ScriptedProgram:
+    """The program of scripted sessions: counts global steps, has nothing to initialise.
+
+    Args:
+        template: sessions created here have its values, and a copy of its state at that moment.
+
+    Example::
+
+        creator = ChiefSessionCreator(program=ScriptedProgram(), checkpoint_dir="runs")
+    """
+
+    def __init__(self, template: ScriptedSession | None = None) -> None:
+        self._template = template
+        self.finalized = False
+
+    def finalize(self) -> None:
+        """Remember that it was called."""
+        self.finalized = True
+
+    def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+        """Return a session whose steps never end."""
+        template = self._template
+        if template is None:
+            return ScriptedSession()
+        return ScriptedSession(
+            values=template.values, state=template.state, steps_per_run=template.steps_per_run
+        )
+
+    def init_op(self) -> str:
+        """Return a fetch that does nothing and is no part of the script."""
+        return _INIT
+
+    def local_init_op(self) -> None:
+        """Nothing is to be initialised."""
+
+    def ready_op(self) -> None:
+        """Everything is ready."""
+
+    def ready_for_local_init_op(self) -> None:
+        """Everything is ready."""
+
+    def summary_op(self) -> None:
+        """There are no summaries."""
+
+    def has_global_step(self) -> bool:
+        """Return True."""
+        return True
+
+    def canonical_feed(self, key: Any) -> Any:
+        """Return the key: everything has one name."""
+        return key
+
+
 class ScriptedCreator:
     """A session creator that hands out sessions in order; an exception among them is raised.
 
@@ -173,7 +229,10 @@ class ScriptedCreator:
 
     def __init__(self, *sessions: ScriptedSession | Exception) -> None:
         self._sessions = iter(sessions)
+        self.program = ScriptedProgram()
+        """What hooks' ``begin`` sees as the current program."""
         self.created = 0
+        """How many sessions were handed out."""
 
     async def create_session(self) -> ScriptedSession:
         """Return the next session.

@@ -1,0 +1,339 @@
+"""Save checkpoints while the steps go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.veto import is_judged, may_save, wait_judged
+from asyncmon.hooks.writers import HookWriter
+from asyncmon.runtime.hook import SAVER, SessionRunHook
+from asyncmon.runtime.program import current_program
+from asyncmon.runtime.timer import SecondOrStepTimer
+from asyncmon.summary.events import SessionLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from asyncmon.checkpoint.handle import SaveHandle
+    from asyncmon.checkpoint.saver import Saver
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.snapshot import Snapshot
+
+__all__ = ["CheckpointSaverHook", "CheckpointSaverListener"]
+
+logger = logging.getLogger(__name__)
+
+_QUICK_SECS = 0.1  # a saver whose saves take less than this
+_PATIENCE_SECS = 1.0  # is waited for this long, so that quick steps do not outrun it
+
+_directories: WeakValueDictionary[str, CheckpointSaverHook] = WeakValueDictionary()
+
+
+class CheckpointSaverListener:
+    """Told of a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
+
+    All methods are optional. ``before_save`` is awaited before the state is taken, ``after_save`` when
+    the checkpoint is committed; steps go on in between. Of several listeners all are called before a
+    save, in order, then all after it.
+
+    Example::
+
+        class Evaluate(CheckpointSaverListener):
+            async def after_save(self, session, global_step_value):
+                if await evaluate(global_step_value) > 0.99:
+                    return True
+    """
+
+    async def begin(self) -> None:
+        """The hook's ``begin``: operations may still be added to the program."""
+
+    async def before_save(self, session: Session, global_step_value: int) -> None:
+        """A checkpoint of this step is about to be taken. An error prevents it."""
+
+    async def after_save(self, session: Session, global_step_value: int) -> bool | None:
+        """A checkpoint of this step is committed. Return true to stop training."""
+
+    async def end(self, session: Session, global_step_value: int) -> None:
+        """The session ends successfully, at this step; its last checkpoint is committed."""
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Save checkpoints every so many steps or seconds. TF1: ``tf.train.CheckpointSaverHook``.
+
+    Saves when a session begins (unless it was just restored from that very checkpoint), when it is due
+    and, at a successful end, if the step has changed; never the same step twice. A save that is due
+    takes the state between two steps and is written while steps go on. By steps, it is taken exactly
+    after the run that made it due. By seconds, it is taken by a task at its time, also in the middle of
+    a long step (the state is that before the step), and only if the step has changed.
+
+    Where saves are quick, the run waits for one that is still being written when the next is due, so
+    that each is kept; where they are slow, the saver's ``when_busy`` says what becomes of the next. An
+    error of a save or a listener beside the steps interrupts the run. After a veto by a guard (a NaN)
+    nothing is saved.
+
+    Args:
+        checkpoint_dir: where checkpoints go; made if it is missing. Two hooks for one directory are
+            refused. ``CHECKPOINT`` events go to the event file in it.
+        save_secs: save every so many seconds.
+        save_steps: save once the step is this much beyond that of the last save.
+        saver: what to save with.
+        checkpoint_basename: the first part of the files' names.
+        scaffold: whose saver to use instead.
+        listeners: told of each save.
+        save_graph_def: also write the graph to the event file, for TensorBoard.
+        save_on_cancel: when the session is cancelled or interrupted, save its last state before the
+            cancellation goes on.
+        metrics: called at each save; what it returns is kept in the checkpoint, and is what a saver
+            with ``keep_best`` goes by.
+
+    Raises:
+        ValueError: neither or both of ``save_secs`` and ``save_steps``, or both of ``saver`` and
+            ``scaffold``, are given, or a period is not positive.
+
+    Example::
+
+        hooks = [CheckpointSaverHook("runs/digits", save_secs=60, saver=Saver(max_to_keep=3))]
+    """
+
+    priority = SAVER
+
+    def __init__(
+        self,
+        checkpoint_dir: str | os.PathLike[str],
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Saver | None = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Scaffold | None = None,
+        listeners: Iterable[CheckpointSaverListener] | None = None,
+        save_graph_def: bool = True,
+        *,
+        save_on_cancel: bool = False,
+        metrics: Callable[[], Mapping[str, float]] | None = None,
+    ) -> None:
+        logger.info("Create CheckpointSaverHook.")
+        if saver is not None and scaffold is not None:
+            raise ValueError("You cannot provide both saver and scaffold.")
+        SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
+        if save_secs is not None and not save_secs > 0:
+            raise ValueError(f"invalid save_secs={save_secs!r}: it must be positive.")
+        self._save_secs = save_secs
+        self._save_steps = (
+            None if save_steps is None else whole_number("save_steps", save_steps, least=1)
+        )
+        self._directory = os.fspath(checkpoint_dir)
+        self._prefix = f"{self._directory.rstrip('/')}/{checkpoint_basename}"
+        self._given_saver = saver
+        self._scaffold = scaffold
+        self._listeners = tuple(listeners or ())
+        self._save_graph_def = save_graph_def
+        self._save_on_cancel = save_on_cancel
+        self._metrics = metrics
+        self._output = HookWriter(self._directory, None)
+        self._saver: Saver
+        self._graph: Any = None
+        self._path: str | None = None
+        self._coord: Coordinator
+        self._taken: int | None = None  # the step of the last snapshot
+        self._kept: int | None = None  # the step of the last commit
+        self._quick = True
+        self._finishing: asyncio.Task[Any] | None = None
+        self._ended = False
+        if save_secs is None:
+            if not save_on_cancel:
+                leave_out(self, CheckpointSaverHook, "background")
+        else:
+            leave_out(self, CheckpointSaverHook, "after_run")
+
+    async def begin(self) -> None:
+        """Refuse a program without global step and a directory that another hook saves to."""
+        require_global_step(self)
+        self._graph = getattr(current_program(), "graph", None)
+        self._claim_directory()
+        self._output.open()
+        for listener in self._listeners:
+            await listener.begin()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Save the state the session begins with, unless it was just restored from there."""
+        step = global_step_of(self, session)
+        self._saver, self._coord = self._find_saver(), coord
+        self._finishing, self._ended = None, False
+        self._output.start(step)
+        writer = self._output.file_writer
+        if self._save_graph_def and writer is not None and hasattr(session.graph, "get_operations"):
+            writer.add_graph(session.graph, step)
+        self._taken = self._kept = step
+        if not self._just_restored(step):
+            self._kept = None
+            await self._finish(await self._start(session, step), session)
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Take a checkpoint if it is due."""
+        step, taken = run_values.step, self._taken
+        assert step is not None, "after_create_session saw to it"
+        assert taken is not None, "after_create_session set it"
+        assert self._save_steps is not None, "left out otherwise"
+        if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
+            if self._quick and self._finishing is not None:
+                await asyncio.wait([self._finishing], timeout=_PATIENCE_SECS)
+            session = run_context.session
+            self._finish_later(await self._start(session, step), session)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Take a checkpoint every so many seconds, if the step has changed."""
+        async for _ in coord.every(self._save_secs):
+            if session.global_step == self._taken:
+                await coord.sample([])  # nothing ran: the next step is due
+            step = global_step_of(self, session)
+            if step == self._taken or not may_save(coord):
+                continue
+            await self._tell_before(session, step)
+            taken = await self._take_judged(session, coord)
+            if taken is not None:
+                self._finish_later(self._order(taken, taken.step), session)
+
+    async def end(self, session: Session) -> None:
+        """Save the last state if its step is not saved yet, and wait until everything is committed."""
+        step = global_step_of(self, session)
+        if self._finishing is not None:
+            await asyncio.wait([self._finishing])
+        if step != self._kept and may_save(self._coord):
+            await self._finish(await self._start(session, step), session)
+        for listener in self._listeners:
+            await listener.end(session, step)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Wait for saves under way, let go of the event file and of the directory."""
+        try:
+            if hasattr(self, "_saver"):
+                await self._saver.close()
+        finally:
+            if self._path is not None:
+                _directories.pop(self._path, None)
+                self._path = None
+            await self._output.close()
+
+    def _claim_directory(self) -> None:
+        path = os.path.realpath(self._directory)
+        if _directories.setdefault(path, self) is not self:
+            raise ValueError(
+                f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
+                "the other's checkpoints. Leave one out; MonitoredTrainingSession adds one of its own "
+                "unless save_checkpoint_secs and save_checkpoint_steps are None."
+            )
+        self._path = path
+
+    def _find_saver(self) -> Saver:
+        if self._given_saver is not None:
+            return self._given_saver
+        if self._scaffold is not None:
+            scaffolds: Saver = self._scaffold.saver
+            return scaffolds
+        graph = self._graph
+        savers = [] if graph is None else graph.get_collection(GraphKeys.SAVERS)
+        if not savers:
+            raise RuntimeError(
+                "No items in collection savers. Please add a saver to the collection or provide a "
+                "saver or scaffold."
+            )
+        if len(savers) > 1:
+            raise RuntimeError(
+                "More than one item in collection savers. Please indicate which one to use by passing "
+                "it to the constructor."
+            )
+        saver: Saver = savers[0]
+        return saver
+
+    def _just_restored(self, step: int) -> bool:
+        restored = self._saver.restored_path
+        if restored is None:
+            return False
+        same_place = os.path.realpath(restored).rpartition("-")[0] == os.path.realpath(self._prefix)
+        number = restored.rpartition("-")[2]
+        return same_place and number.isdigit() and int(number) == step
+
+    async def _start(self, session: Session, step: int) -> SaveHandle:
+        """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""
+        await self._tell_before(session, step)
+        return self._order(session, step)
+
+    async def _tell_before(self, session: Session, step: int) -> None:
+        logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
+        for listener in self._listeners:
+            await listener.before_save(session, step)
+
+    async def _take_judged(self, session: Session, coord: Coordinator) -> _Taken | None:
+        """Take the state between two steps, once the guards have judged it; None after a veto.
+
+        On return nothing was committed since, so that what travels with the checkpoint fits to it.
+        """
+        while await wait_judged(coord, session):
+            snapshot = await session.snapshot()  # waits where a step is just being applied
+            step = snapshot.step
+            if step is not None and step == session.global_step and is_judged(coord, step):
+                return _Taken(session, snapshot, step)
+            snapshot.release()
+        return None
+
+    def _order(self, session: Session | _Taken, step: int) -> SaveHandle:
+        metrics = self._metrics() if self._metrics is not None else None
+        handle = self._saver.start_save(session, self._prefix, global_step=step, metrics=metrics)
+        self._taken = step
+        logger.info("Saving checkpoints for %d into %s.", step, handle.path)
+        return handle
+
+    def _finish_later(self, handle: SaveHandle, session: Session) -> None:
+        before = self._finishing
+        self._finishing = self._coord.create_task(
+            self._finish_after, before, handle, session, name=f"CheckpointSaverHook, step {handle.step}"
+        )
+
+    async def _finish_after(
+        self, before: asyncio.Task[Any] | None, handle: SaveHandle, session: Session
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._finish(handle, session)
+
+    async def _finish(self, handle: SaveHandle, session: Session) -> None:
+        """When the checkpoint is committed, write that down and tell the listeners."""
+        path = await handle
+        step = handle.step
+        if path is None or step is None or handle.superseded_by is not None:
+            return
+        self._kept = step
+        self._quick = (handle.seconds or 0.0) < _QUICK_SECS
+        logger.info("Saved checkpoint %s in %.3f s.", path, handle.seconds)
+        if self._output.writer is not None:
+            event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)
+            self._output.writer.add_session_log(event, step)
+        logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
+        for listener in self._listeners:
+            if await listener.after_save(session, step):
+                line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
+                logger.info(line, listener)
+                self._coord.request_stop(reason=line % (listener,))
+
+
+class _Taken:
+    """A session as it was: what a saver needs to save a snapshot that was taken before."""
+
+    def __init__(self, session: Session, snapshot: Snapshot, step: int) -> None:
+        self.graph = session.graph
+        self.load = session.load
+        self.step = step
+        self._snapshot = snapshot
+
+    async def snapshot(self) -> Snapshot:
+        """Return it."""
+        return self._snapshot

@@ -1,0 +1,211 @@
+"""Stop when evaluations get no better."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon.hooks.moments import whole_number
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asyncmon.hooks.eval_hook import Evaluations
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.protocol import Session
+
+__all__ = [
+    "EarlyStoppingHook",
+    "StopRule",
+    "stop_if_higher",
+    "stop_if_lower",
+    "stop_if_no_decrease",
+    "stop_if_no_increase",
+]
+
+
+class StopRule(Protocol):
+    """Decides after each evaluation. ``state_dict`` and ``load_state_dict`` carry it over restarts."""
+
+    def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        """Return why to stop, or None to go on."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the rule remembers."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what :meth:`state_dict` returned."""
+
+
+class EarlyStoppingHook(SessionRunHook):
+    """Ask for a stop when a rule says so of an evaluation. Its state travels in the checkpoints.
+
+    Made by :func:`stop_if_no_decrease`, :func:`stop_if_no_increase`, :func:`stop_if_higher` and
+    :func:`stop_if_lower`, or with a rule of one's own.
+
+    Args:
+        evaluations: the hook that evaluates; it has to be among the session's hooks, too.
+        rule: decides.
+
+    Example::
+
+        evaluation = EvalHook({"loss": loss}, lambda: test_feeds, every_n_steps=500)
+        hooks = [evaluation, stop_if_no_decrease(evaluation, "loss", patience=3)]
+    """
+
+    def __init__(self, evaluations: Evaluations, rule: StopRule) -> None:
+        self._rule = rule
+        self._coord: Coordinator | None = None
+        self._reason: str | None = None
+        evaluations.add_listener(self._hear)
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Keep the coordinator, to be asked for a stop. One that was reached before holds again."""
+        self._coord = coord
+        if self._reason is not None:
+            coord.request_stop(reason=self._reason)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the rule remembers, and whether it has stopped training."""
+        return {"rule": self._rule.state_dict(), "reason": self._reason}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the state of an earlier run."""
+        self._rule.load_state_dict(state["rule"])
+        self._reason = state["reason"]
+
+    def _hear(self, step: int, metrics: Mapping[str, float]) -> None:
+        reason = self._rule(step, metrics)
+        if reason is not None and self._reason is None:
+            self._reason = reason
+            if self._coord is not None:
+                self._coord.request_stop(reason=reason)
+
+
+def stop_if_no_decrease(
+    evaluations: Evaluations,
+    metric_name: str,
+    patience: int,
+    min_steps: int = 0,
+    *,
+    min_delta: float = 0.0,
+) -> EarlyStoppingHook:
+    """Return a hook that stops when a metric has not decreased in some evaluations.
+
+    TF1: ``tf.estimator.experimental.stop_if_no_decrease_hook``, with patience by evaluations.
+
+    Args:
+        evaluations: the hook that evaluates.
+        metric_name: which of its metrics.
+        patience: how many evaluations in a row may bring no new lowest value.
+        min_steps: evaluations at earlier steps do not stop.
+        min_delta: by how much a value has to lie below the lowest one to count.
+    """
+    return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, -1))
+
+
+def stop_if_no_increase(
+    evaluations: Evaluations,
+    metric_name: str,
+    patience: int,
+    min_steps: int = 0,
+    *,
+    min_delta: float = 0.0,
+) -> EarlyStoppingHook:
+    """Return a hook that stops when a metric has not increased in some evaluations.
+
+    TF1: ``tf.estimator.experimental.stop_if_no_increase_hook``. Arguments as in
+    :func:`stop_if_no_decrease`.
+    """
+    return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, 1))
+
+
+def stop_if_higher(
+    evaluations: Evaluations, metric_name: str, threshold: float, min_steps: int = 0
+) -> EarlyStoppingHook:
+    """Return a hook that stops when a metric is higher than a threshold.
+
+    TF1: ``tf.estimator.experimental.stop_if_higher_hook``.
+
+    Args:
+        evaluations: the hook that evaluates.
+        metric_name: which of its metrics.
+        threshold: the value to exceed.
+        min_steps: evaluations at earlier steps do not stop.
+    """
+    return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, 1))
+
+
+def stop_if_lower(
+    evaluations: Evaluations, metric_name: str, threshold: float, min_steps: int = 0
+) -> EarlyStoppingHook:
+    """Return a hook that stops when a metric is lower than a threshold.
+
+    TF1: ``tf.estimator.experimental.stop_if_lower_hook``. Arguments as in :func:`stop_if_higher`.
+    """
+    return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, -1))
+
+
+class _NoProgress:
+    def __init__(
+        self, metric_name: str, patience: int, min_steps: int, min_delta: float, sign: int
+    ) -> None:
+        self._name = metric_name
+        self._patience = whole_number("patience", patience, least=1)
+        self._min_steps = min_steps
+        self._min_delta = min_delta
+        self._sign = sign
+        self._best = -math.inf  # of the metric times the sign: higher is better
+        self._best_step: int | None = None
+        self._in_vain = 0
+
+    def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        value = self._sign * _metric(metrics, self._name)
+        if value > self._best + self._min_delta:
+            self._best, self._best_step, self._in_vain = value, step, 0
+            return None
+        self._in_vain += 1
+        if self._in_vain < self._patience or step < self._min_steps:
+            return None
+        verb = "increase" if self._sign > 0 else "decrease"
+        best = "no value yet" if self._best_step is None else f"{self._sign * self._best:g}"
+        return (
+            f"no {verb} of {self._name!r} in {self._in_vain} evaluations up to step {step}; the best "
+            f"was {best}, at step {self._best_step}"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self._best, "best_step": self._best_step, "in_vain": self._in_vain}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._best, self._best_step = state["best"], state["best_step"]
+        self._in_vain = state["in_vain"]
+
+
+class _Threshold:
+    def __init__(self, metric_name: str, threshold: float, min_steps: int, sign: int) -> None:
+        self._name = metric_name
+        self._threshold = threshold
+        self._min_steps = min_steps
+        self._sign = sign
+
+    def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+        value = _metric(metrics, self._name)
+        if step < self._min_steps or not self._sign * (value - self._threshold) > 0:
+            return None
+        word = "higher" if self._sign > 0 else "lower"
+        return f"{self._name!r} = {value:g} at step {step}, {word} than {self._threshold:g}"
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+def _metric(metrics: Mapping[str, float], name: str) -> float:
+    try:
+        return metrics[name]
+    except KeyError:
+        raise KeyError(f"There is no metric {name!r}; the evaluation has {sorted(metrics)}.") from None

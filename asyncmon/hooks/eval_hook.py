@@ -1,0 +1,345 @@
+"""Evaluate now and then, beside the steps or between them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.checkpoint import CheckpointReader
+from asyncmon.checkpoint.management import checkpoints_iterator
+from asyncmon.hooks.evaluation import Evaluator
+from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.writers import HookWriter
+from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime.program import current_program
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from asyncmon.hooks.evaluation import Batches
+    from asyncmon.hooks.writers import SummaryWriter
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+    Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
+
+__all__ = ["EvalHook", "Evaluations", "InMemoryEvaluatorHook"]
+
+logger = logging.getLogger(__name__)
+
+_NOT_DUE = sys.maxsize
+
+
+class Evaluations(SessionRunHook):
+    """What hooks that evaluate have in common: their results.
+
+    Args:
+        name: the first part of the summaries' tags, ``<name>/<metric>``.
+        output_dir: write the metrics to the event file of this directory.
+        summary_writer: write them to this writer instead.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output_dir: str | os.PathLike[str] | None,
+        summary_writer: SummaryWriter | None,
+    ) -> None:
+        self.name = name
+        self.metrics: dict[str, float] = {}
+        """The metrics of the last evaluation; empty before the first."""
+        self.step: int | None = None
+        """The global step of the state that was evaluated last."""
+        self._output = HookWriter(output_dir, summary_writer)
+        self._listeners: list[Listener] = []
+
+    def add_listener(self, listener: Listener) -> None:
+        """Have a function, plain or async, called with the step and the metrics of each evaluation."""
+        self._listeners.append(listener)
+
+    async def begin(self) -> None:
+        """Take hold of the writer."""
+        self._output.open()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Say at which step the session begins."""
+        self._output.start(session.global_step)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Let go of the writer."""
+        await self._output.close()
+
+    async def _publish(self, step: int, metrics: dict[str, float]) -> None:
+        self.step, self.metrics = step, metrics
+        line = ", ".join(f"{tag} = {value:g}" for tag, value in metrics.items())
+        logger.info("Evaluation %r at step %d: %s", self.name, step, line)
+        if self._output.writer is not None:
+            for tag, value in metrics.items():
+                self._output.writer.add_scalar(f"{self.name}/{tag}", value, step)
+        for listener in self._listeners:
+            result = listener(step, metrics)
+            if inspect.isawaitable(result):
+                await result
+
+
+class EvalHook(Evaluations):
+    """Evaluate every so many steps or seconds, or each new checkpoint, while training goes on.
+
+    Each evaluation sees one consistent state, that of its step, in a session of its own, and averages
+    metrics over batches. By default it runs beside the steps; when the next is due before it is over,
+    the newest state waits for its turn and states in between are left out. At a successful end the
+    evaluations under way are waited for.
+
+    ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` hears of each.
+
+    Args:
+        metrics: fetches by name, each giving one number a batch.
+        batches: feed dicts, from an iterable, an async iterable, or a function that returns one, which
+            each evaluation goes through from the start; None: once without feeds.
+        every_n_steps: evaluate every so many steps.
+        every_n_secs: evaluate every so many seconds, if the step has changed.
+        checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
+        steps: how many batches at most.
+        weight: a fetch that gives the weight of a batch in the averages.
+        concurrent: False pauses training meanwhile.
+        at_end: also evaluate the last state of a successful end.
+        name: the first part of the summaries' tags.
+        output_dir: write the metrics to the event file of this directory.
+        summary_writer: write them to this writer instead.
+
+    Raises:
+        ValueError: not exactly one of ``every_n_steps``, ``every_n_secs`` and ``checkpoint_dir`` is
+            given, or checkpoints are to pause training.
+
+    Example::
+
+        evaluation = EvalHook({"accuracy": accuracy}, lambda: test_feeds, every_n_steps=500)
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Any],
+        batches: Batches | Callable[[], Batches] | None = None,
+        every_n_steps: int | None = None,
+        every_n_secs: float | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        *,
+        steps: int | None = None,
+        weight: Any = None,
+        concurrent: bool = True,
+        at_end: bool = False,
+        name: str = "eval",
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: SummaryWriter | None = None,
+    ) -> None:
+        super().__init__(name, output_dir, summary_writer)
+        if sum(when is not None for when in (every_n_steps, every_n_secs, checkpoint_dir)) != 1:
+            raise ValueError("Exactly one of every_n_steps, every_n_secs and checkpoint_dir is needed.")
+        if every_n_secs is not None and not every_n_secs > 0:
+            raise ValueError(f"invalid every_n_secs={every_n_secs!r}: it must be positive.")
+        if checkpoint_dir is not None and not concurrent:
+            raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
+        self._every_n_steps = (
+            None if every_n_steps is None else whole_number("every_n_steps", every_n_steps, least=1)
+        )
+        self._every_n_secs = every_n_secs
+        self._checkpoint_dir = checkpoint_dir
+        self._concurrent = concurrent
+        self._at_end = at_end
+        self._request = {"steps": steps, "weight": weight}
+        self._metrics, self._batches = metrics, batches
+        self._evaluator: Evaluator | None = None
+        self._due = 0
+        self._seen: int | None = None  # the step that was evaluated, is being, or waits to be
+        self._waiting: Snapshot | None = None
+        self._came = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
+            leave_out(self, EvalHook, "after_run")
+        elif not concurrent and every_n_steps is not None:
+            leave_out(self, EvalHook, "background")
+
+    async def begin(self) -> None:
+        """Refuse a program without global step, and prepare it for evaluations."""
+        await super().begin()
+        require_global_step(self)
+        self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
+        self._evaluator.prepare()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Count from here on."""
+        await super().after_create_session(session, coord)
+        step = global_step_of(self, session)
+        self._seen = None
+        self._drop_waiting()
+        self._due = step + (self._every_n_steps or 0)
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Evaluate, or have evaluated, the state after this run if it is due."""
+        step = run_values.step
+        assert step is not None, "after_create_session saw to it"
+        if step < self._due:
+            return
+        self._due = _NOT_DUE if self._every_n_steps is None else step + self._every_n_steps
+        if not self._concurrent:
+            await self._evaluate(await run_context.session.snapshot())
+            return
+        self._drop_waiting()
+        self._waiting = await run_context.session.snapshot()
+        self._idle.clear()
+        self._came.set()
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Evaluate beside the steps, or say when it is due."""
+        try:
+            if self._checkpoint_dir is not None:
+                async for path in checkpoints_iterator(self._checkpoint_dir):
+                    await self._evaluate_checkpoint(path)
+            elif self._every_n_secs is not None:
+                self._due = _NOT_DUE
+                async for _ in coord.every(self._every_n_secs):
+                    if not self._concurrent:
+                        self._due = 0
+                    elif session.global_step != self._seen:
+                        self._idle.clear()
+                        await self._evaluate(await session.snapshot())
+            else:
+                await self._evaluate_what_comes()
+        finally:
+            self._idle.set()
+
+    async def end(self, session: Session) -> None:
+        """Wait for the evaluations under way; with ``at_end``, evaluate the last state."""
+        await self._idle.wait()
+        if self._at_end and self._seen != session.global_step:
+            await self._evaluate(await session.snapshot())
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Close the evaluations' session, let go of the writer."""
+        self._drop_waiting()
+        try:
+            if self._evaluator is not None:
+                await self._evaluator.close()
+        finally:
+            await super().cleanup(error)
+
+    def _drop_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.release()
+
+    async def _evaluate_what_comes(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            waiting, self._waiting = self._waiting, None
+            if waiting is not None:
+                await self._evaluate(waiting)
+
+    async def _evaluate_checkpoint(self, path: str) -> None:
+        async with await CheckpointReader.open(path) as reader:
+            await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
+
+    async def _evaluate(self, state: Snapshot) -> None:
+        assert self._evaluator is not None, "after_create_session saw to it"
+        self._idle.clear()
+        self._seen = state.step
+        try:
+            metrics = await self._evaluator.evaluate(state)
+        except Exception:
+            if self.on_error != "log":
+                raise
+            logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
+        else:
+            await self._publish(state.step or 0, metrics)
+        finally:
+            state.release()
+            if self._waiting is None:
+                self._idle.set()
+
+
+class InMemoryEvaluatorHook(Evaluations):
+    """Evaluate another program with the state of this one. TF1: Estimator's ``InMemoryEvaluatorHook``.
+
+    The other program, a graph without dropout for example, takes the state by name, in memory. It is
+    evaluated before the first run, every so many runs, and at a successful end; training pauses
+    meanwhile.
+
+    Args:
+        program: what to evaluate.
+        metrics: fetches of that program by name, each giving one number a batch.
+        batches: feed dicts, as for :class:`EvalHook`.
+        steps: how many batches at most.
+        name: the first part of the summaries' tags.
+        every_n_iter: evaluate every so many runs, counted locally.
+        weight: a fetch that gives the weight of a batch in the averages.
+        output_dir: write the metrics to the event file of this directory.
+        summary_writer: write them to this writer instead.
+
+    Raises:
+        ValueError: ``every_n_iter`` is not positive.
+
+    Example::
+
+        hooks = [InMemoryEvaluatorHook(test_graph, {"loss": test_loss}, lambda: test_feeds)]
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        metrics: Mapping[str, Any],
+        batches: Batches | Callable[[], Batches] | None = None,
+        steps: int | None = None,
+        name: str = "eval",
+        every_n_iter: int = 100,
+        *,
+        weight: Any = None,
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: SummaryWriter | None = None,
+    ) -> None:
+        super().__init__(name, output_dir, summary_writer)
+        self._every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
+        self._evaluator = Evaluator(program, metrics, batches, steps=steps, weight=weight)
+        self._runs = 0
+        self._evaluated: tuple[int, int | None] | None = None
+
+    async def begin(self) -> None:
+        """Prepare the other program, and take hold of the writer."""
+        await super().begin()
+        self._evaluator.prepare()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Evaluate the state that training begins with."""
+        await super().after_create_session(session, coord)
+        await self._evaluate(session)
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Evaluate every so many runs."""
+        self._runs += 1
+        if self._runs % self._every_n_iter == 0:
+            await self._evaluate(run_context.session)
+
+    async def end(self, session: Session) -> None:
+        """Evaluate the last state, unless the last run did."""
+        if self._evaluated != (self._runs, session.global_step):
+            await self._evaluate(session)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Close the evaluations' session, let go of the writer."""
+        try:
+            await self._evaluator.close()
+        finally:
+            await super().cleanup(error)
+
+    async def _evaluate(self, session: Session) -> None:
+        with await session.snapshot() as state:
+            metrics = await self._evaluator.evaluate(state)
+        self._evaluated = self._runs, state.step
+        await self._publish(state.step or 0, metrics)

@@ -1,0 +1,170 @@
+"""One evaluation: metrics of a state, averaged over batches."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.checkpoint.sessions import state_spec
+from asyncmon.errors import END_OF_DATA, NotFoundError
+from asyncmon.runtime.program import as_program
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from asyncmon.runtime.protocol import Session
+
+    Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
+
+__all__ = ["Evaluator", "evaluate"]
+
+
+async def evaluate(
+    session: Session,
+    metrics: Mapping[str, Any],
+    batches: Batches | Callable[[], Batches] | None = None,
+    *,
+    steps: int | None = None,
+    weight: Any = None,
+) -> dict[str, float]:
+    """Return metrics of a session's state, averaged over batches.
+
+    Args:
+        session: a raw session. Its state should not change meanwhile.
+        metrics: fetches by name, each giving one number a batch.
+        batches: feed dicts, from an iterable, an async iterable, or a function that returns one; None
+            computes the metrics once, without feeds. The end of the data may also be raised by a run.
+        steps: how many batches at most; None for all.
+        weight: a fetch that gives the weight of a batch in the average, such as its size; None
+            weighs all alike.
+
+    Raises:
+        ValueError: there was no batch, or the weights sum up to nothing.
+
+    Example::
+
+        test = await evaluate(sess.raw_session(), {"accuracy": accuracy}, lambda: test_feeds)
+    """
+    totals = dict.fromkeys(metrics, 0.0)
+    weights = 0.0
+    count = 0
+    fetches = dict(metrics) if weight is None else {**metrics, _WEIGHT: weight}
+    async for feed in _feeds(batches):
+        if steps is not None and count >= steps:
+            break
+        try:
+            values = await session.run(fetches, feed_dict=feed)
+        except END_OF_DATA:
+            break
+        count += 1
+        share = 1.0 if weight is None else float(values[_WEIGHT])
+        weights += share
+        for name in totals:
+            totals[name] += share * float(np.asarray(values[name]).item())
+    if not weights:
+        raise ValueError(f"An evaluation needs data, got {count} batches of weight {weights:g} in all.")
+    return {name: total / weights for name, total in totals.items()}
+
+
+_WEIGHT = "\0weight"
+
+
+class Evaluator:
+    """A session of its own for evaluations, so that training goes on beside them.
+
+    Made of the same program as the training session, or of another one whose variables have the same
+    names (a graph without dropout, say). Opened at the first evaluation.
+
+    Args:
+        program: what to evaluate; a graph or any other program.
+        metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
+
+    Example::
+
+        evaluator = Evaluator(graph, {"loss": loss}, lambda: feeds)
+        with await session.snapshot() as state:
+            print(await evaluator.evaluate(state))
+        await evaluator.close()
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        metrics: Mapping[str, Any],
+        batches: Batches | Callable[[], Batches] | None = None,
+        *,
+        steps: int | None = None,
+        weight: Any = None,
+    ) -> None:
+        self._program = program
+        self._prepared = False
+        self._metrics = dict(metrics)
+        self._batches = batches
+        self._steps = steps
+        self._weight = weight
+        self._session: Session | None = None
+        self._local_init_op: Any = None
+
+    def prepare(self) -> None:
+        """Add what is needed to the program, while that is possible: before it is finalized.
+
+        Done by the first evaluation if it was not done before.
+        """
+        program = self._program = as_program(self._program)
+        if not self._prepared:
+            self._prepared = True
+            self._local_init_op = program.local_init_op()
+
+    async def evaluate(self, state: Mapping[str, Any]) -> dict[str, float]:
+        """Return the metrics of a state, averaged.
+
+        Args:
+            state: names to arrays; more than the program has is fine.
+
+        Raises:
+            NotFoundError: the program has variables that the state lacks; all are named.
+        """
+        session = self._session or await self._open()
+        spec = await state_spec(session)
+        wanted = set(spec.known) if spec.complete or spec.known else set(state)
+        missing = sorted(wanted - set(state))
+        if missing:
+            raise NotFoundError(
+                f"The evaluated program has state that the training session lacks: {missing}. "
+                "It goes by name: build both with the same names."
+            )
+        await session.load({name: state[name] for name in wanted})
+        return await evaluate(
+            session, self._metrics, self._batches, steps=self._steps, weight=self._weight
+        )
+
+    async def close(self) -> None:
+        """Close the session. A second call does nothing."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _open(self) -> Session:
+        self.prepare()
+        session: Session = self._program.create_session()
+        self._session = session
+        if self._local_init_op is not None:
+            await session.run(self._local_init_op)
+        return session
+
+
+async def _feeds(
+    batches: Batches | Callable[[], Batches] | None,
+) -> AsyncIterator[Mapping[Any, Any] | None]:
+    if batches is None:
+        yield None
+        return
+    source = batches() if callable(batches) else batches
+    if isinstance(source, AsyncIterable):
+        async for feed in source:
+            yield feed
+    else:
+        for feed in source:
+            yield feed

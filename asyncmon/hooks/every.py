@@ -1,0 +1,115 @@
+"""A hook from one async function."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["EveryHook", "every"]
+
+
+class EveryHook(SessionRunHook):
+    """Call an async function every so many steps or seconds. Made by :func:`every`."""
+
+    def __init__(
+        self, fn: Callable[..., Awaitable[Any]], *, steps: int | None = None, secs: float | None = None
+    ) -> None:
+        if (steps is None) == (secs is None):
+            raise ValueError(f"Give one of steps and secs, got steps={steps!r} and secs={secs!r}.")
+        if secs is not None and not secs > 0:
+            raise ValueError(f"invalid secs={secs!r}: it must be positive.")
+        self._steps = None if steps is None else whole_number("steps", steps, least=1)
+        self._secs = secs
+        self._fn = fn
+        self._takes_session = _takes_session(fn)
+        self._done = 0
+        self.name = getattr(fn, "__qualname__", repr(fn))
+        leave_out(self, EveryHook, *(("background",) if secs is None else ("after_run",)))
+
+    async def __call__(self, *args: Any) -> Any:
+        """Call the function itself."""
+        return await self._fn(*args)
+
+    async def begin(self) -> None:
+        """Refuse a program without global step, when called by steps."""
+        if self._steps is not None:
+            require_global_step(self)
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Count steps from here on."""
+        if self._steps is not None:
+            self._done = global_step_of(self, session) // self._steps
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Call the function when the run completed or passed a multiple of ``steps``."""
+        assert self._steps is not None, "left out otherwise"
+        step = run_values.step
+        assert step is not None, "after_create_session saw to it"
+        done, self._done = self._done, step // self._steps
+        if self._done > done:
+            await self._call(run_context.session)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Call the function every so many seconds."""
+        async for _ in coord.every(self._secs):
+            await self._call(session)
+
+    async def _call(self, session: Session) -> None:
+        await (self._fn(session) if self._takes_session else self._fn())
+
+
+def every(
+    *, steps: int | None = None, secs: float | None = None
+) -> Callable[[Callable[..., Awaitable[Any]]], EveryHook]:
+    """Make a hook of one async function that is called every so many steps or seconds.
+
+    By steps, the function is awaited on the step path after the runs that complete a multiple of
+    ``steps``. By seconds, it is awaited in a task beside the steps, does not drift, and never overlaps
+    itself. The function takes the raw session, or nothing.
+
+    Raises:
+        TypeError: the function is no ``async def``.
+        ValueError: neither or both of ``steps`` and ``secs`` are given, or it is not positive.
+
+    Example::
+
+        @am.every(secs=30)
+        async def report(session):
+            print(session.global_step, await session.peek(loss))
+
+        async with am.MonitoredSession(hooks=[report]) as sess:
+            ...
+    """
+
+    def make(fn: Callable[..., Awaitable[Any]]) -> EveryHook:
+        if not inspect.iscoroutinefunction(fn):
+            raise TypeError(f"@every takes an `async def` function, got {fn!r}.")
+        return EveryHook(fn, steps=steps, secs=secs)
+
+    return make
+
+
+def _takes_session(fn: Callable[..., Any]) -> bool:
+    signature = inspect.signature(fn)
+    try:
+        signature.bind("session")
+    except TypeError:
+        try:
+            signature.bind()
+        except TypeError:
+            name = getattr(fn, "__qualname__", repr(fn))
+            raise TypeError(
+                f"{name}{signature} must take the session, or nothing: `async def {name}(session)`."
+            ) from None
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""Log values of the steps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon import clock
+from asyncmon.hooks.moments import leave_out, whole_number
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["LoggingTensorHook"]
+
+logger = logging.getLogger(__name__)
+
+
+class LoggingTensorHook(SessionRunHook):
+    """Log values every so many runs or seconds, and at the end. TF1: ``tf.train.LoggingTensorHook``.
+
+    Values are fetched only in the runs that log, together with what the caller fetches. By runs, the
+    first run logs, and each ``every_n_iter``-th after it; runs are counted over recoveries. By
+    seconds, a task asks for the values of the next run every ``every_n_secs``, and nothing is added
+    to the other runs; nothing is logged while nothing runs.
+
+    Args:
+        tensors: what to log: fetches by tag, logged in the order given; or fetches, whose names are
+            their tags.
+        every_n_iter: log every so many runs, counted locally.
+        every_n_secs: log every so many seconds. With 0 or less: each run.
+        at_end: log once more at a successful end, unless the last step is logged already.
+        formatter: makes the line from a dict of tags and values; plain function.
+
+    Raises:
+        ValueError: neither or both of ``every_n_iter`` and ``every_n_secs`` are given (neither is
+            right with ``at_end``), or ``every_n_iter`` is not positive.
+
+    Example::
+
+        hooks = [LoggingTensorHook({"loss": loss, "rate": learning_rate}, every_n_iter=100)]
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any] | Iterable[Any],
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[str, Any]], str] | None = None,
+    ) -> None:
+        neither, both = every_n_iter is every_n_secs is None, None not in (every_n_iter, every_n_secs)
+        if both or (neither and not at_end):
+            raise ValueError(
+                "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
+            )
+        if every_n_iter is not None and every_n_iter <= 0:
+            raise ValueError(f"invalid every_n_iter={every_n_iter}.")
+        self._tensors = _by_tag(tensors)
+        self._every_n_iter = (
+            None if every_n_iter is None else whole_number("every_n_iter", every_n_iter)
+        )
+        if every_n_secs is not None and every_n_secs <= 0:
+            self._every_n_iter, every_n_secs = 1, None
+        self._every_n_secs = every_n_secs
+        self._at_end = at_end
+        self._formatter = formatter
+        self._runs = 0
+        self._due = False
+        self._logged_at: float | None = None
+        self._logged_run: tuple[int | None, int] | None = None
+        self._args = SessionRunArgs(self._tensors)
+        if self._every_n_iter is None:
+            leave_out(self, LoggingTensorHook, "before_run", "after_run")
+        if self._every_n_secs is None:
+            leave_out(self, LoggingTensorHook, "background")
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Ask for the values if this run is to be logged."""
+        assert self._every_n_iter is not None, "left out otherwise"
+        self._due = self._runs % self._every_n_iter == 0
+        return self._args if self._due else None
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Log the values if they were asked for."""
+        self._runs += 1
+        if self._due:
+            self._log(run_values.results)
+            self._logged_run = run_values.step, self._runs
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Every so many seconds, log the values of the next run."""
+        self._log(await coord.sample(self._tensors))
+        async for _ in coord.every(self._every_n_secs):
+            self._log(await coord.sample(self._tensors))
+
+    async def end(self, session: Session) -> None:
+        """With ``at_end``, compute the values once more and log them."""
+        if self._at_end and self._logged_run != (session.global_step, self._runs):
+            self._log(await session.run(self._tensors))
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        now, before = clock.monotonic(), self._logged_at
+        self._logged_at = now
+        if self._formatter is not None:
+            logger.info("%s", self._formatter(dict(values)))
+            return
+        line = ", ".join(f"{tag} = {_text(values[tag])}" for tag in self._tensors)
+        if before is None:
+            logger.info("%s", line)
+        else:
+            logger.info("%s (%.3f sec)", line, now - before)
+
+
+def _by_tag(tensors: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
+    if isinstance(tensors, Mapping):
+        return dict(tensors)
+    if isinstance(tensors, str) or not isinstance(tensors, Iterable):
+        raise TypeError(
+            f"tensors must be a dict of tags and fetches or a list of fetches, got {tensors!r}. "
+            "Write [...] around a single one."
+        )
+    return {
+        fetch if isinstance(fetch, str) else getattr(fetch, "name", str(fetch)): fetch
+        for fetch in tensors
+    }
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, suppress_small=True)
+    return str(value)

@@ -1,0 +1,170 @@
+"""How late the event loop runs, and who holds it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asyncmon import clock
+from asyncmon.hooks.writers import HookWriter
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    import os
+    from types import FrameType
+
+    from asyncmon.hooks.writers import SummaryWriter
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["LoopLagHook"]
+
+logger = logging.getLogger(__name__)
+
+_MOMENTS = (".begin", ".after_create_session", ".before_run", ".after_run", ".end", ".background")
+
+
+class LoopLagHook(SessionRunHook):
+    """Measure how late the event loop runs, report percentiles, and warn of who holds it.
+
+    A task sleeps again and again and notes by how much it wakes too late. When the loop has been held
+    for ``warn_secs``, a thread looks at what runs on it at that moment and warns, once for each place,
+    with the names of the task and of the hook, if it is one, and the line.
+
+    Args:
+        every_n_secs: report every so many seconds.
+        warn_secs: warn when the loop is held for longer.
+        interval_secs: how often to measure.
+        output_dir: write the percentiles, in seconds, to the event file of this directory, under
+            ``loop_lag/p50``, ``p95``, ``p99`` and ``max``; each report is logged, too.
+        summary_writer: write them to this writer instead.
+
+    Example::
+
+        hooks = [LoopLagHook(warn_secs=0.1, output_dir="logs")]
+    """
+
+    def __init__(
+        self,
+        every_n_secs: float = 60.0,
+        warn_secs: float = 0.1,
+        interval_secs: float = 0.05,
+        *,
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: SummaryWriter | None = None,
+    ) -> None:
+        for name, value in {
+            "every_n_secs": every_n_secs,
+            "warn_secs": warn_secs,
+            "interval_secs": interval_secs,
+        }.items():
+            if not value > 0:
+                raise ValueError(f"invalid {name}={value!r}: it must be positive.")
+        self._every_n_secs = every_n_secs
+        self._warn_secs = warn_secs
+        self._interval_secs = interval_secs
+        self._output = HookWriter(output_dir, summary_writer)
+        self._lags: list[float] = []
+        self.percentiles: dict[str, float] = {}
+        """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""
+
+    async def begin(self) -> None:
+        """Take hold of the writer."""
+        self._output.open()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Say at which step the session begins."""
+        self._output.start(session.global_step)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Measure, and report."""
+        report_at = clock.monotonic() + self._every_n_secs
+        watch = _Watch(asyncio.get_running_loop(), self._warn_secs, self._interval_secs)
+        watch.start()
+        try:
+            while True:
+                due = clock.monotonic() + self._interval_secs
+                await asyncio.sleep(self._interval_secs)
+                watch.beat()
+                now = clock.monotonic()
+                self._lags.append(max(0.0, now - due))
+                if now >= report_at:
+                    report_at = now + self._every_n_secs
+                    self._report(session.global_step)
+        finally:
+            watch.stop()
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Let go of the writer."""
+        await self._output.close()
+
+    def _report(self, step: int | None) -> None:
+        lags, self._lags = np.asarray(self._lags), []
+        p50, p95, p99 = np.percentile(lags, [50, 95, 99]).tolist()
+        self.percentiles = {"p50": p50, "p95": p95, "p99": p99, "max": float(lags.max())}
+        line = ", ".join(f"{name} {1000 * secs:.1f} ms" for name, secs in self.percentiles.items())
+        logger.info("The event loop was late by %s.", line)
+        if self._output.writer is not None:
+            for name, secs in self.percentiles.items():
+                self._output.writer.add_scalar(f"loop_lag/{name}", secs, step)
+
+
+class _Watch(threading.Thread):
+    """Notice, from outside of the loop, that the loop does not go round, and see what holds it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, warn_secs: float, interval_secs: float) -> None:
+        super().__init__(name="asyncmon loop watch", daemon=True)  # it must not delay the exit
+        self._loop = loop
+        self._loop_thread = threading.get_ident()
+        self._patience = warn_secs + interval_secs
+        self._warn_secs = warn_secs
+        self._beaten = threading.Event()
+        self._stopped = False
+        self._seen: set[str] = set()
+
+    def beat(self) -> None:
+        """Say that the loop goes round."""
+        self._beaten.set()
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._stopped = True
+        self._beaten.set()
+
+    def run(self) -> None:
+        """Wait for beats; where one is missing, warn."""
+        while not self._stopped:
+            if self._beaten.wait(self._patience):
+                self._beaten.clear()
+                continue
+            culprit = who_runs(self._loop, self._loop_thread)
+            if culprit is not None and culprit not in self._seen:
+                self._seen.add(culprit)
+                logger.warning("The event loop was held for over %g s by %s.", self._warn_secs, culprit)
+            self._beaten.wait()
+
+
+def who_runs(loop: asyncio.AbstractEventLoop, thread: int) -> str | None:
+    """Return what runs on a loop at this moment, seen from another thread; None if nothing does."""
+    frame = sys._current_frames().get(thread)
+    task = asyncio.current_task(loop)
+    if frame is None or (task is None and frame.f_code.co_name in {"select", "_run_once"}):
+        return None
+    name = f"task {task.get_name()!r}" if task is not None else "a callback"
+    hook = _hook_of(frame)
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}"
+    return f"{name}{f', hook {hook}' if hook else ''}, at {place}"
+
+
+def _hook_of(frame: FrameType | None) -> str | None:
+    while frame is not None:
+        qualname = frame.f_code.co_qualname
+        if qualname.endswith(_MOMENTS) and "asyncmon/runtime/" not in frame.f_code.co_filename:
+            return qualname.rpartition(".")[0].rpartition(".<locals>.")[2]
+        frame = frame.f_back
+    return None

@@ -1,0 +1,66 @@
+"""What hooks have in common: checks of their arguments, and moments they leave out."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime.program import current_program
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["global_step_of", "leave_out", "require_global_step", "whole_number"]
+
+
+def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *moments: str) -> None:
+    """Make this object do nothing at some moments, so that nothing is called there in vain.
+
+    What a subclass of ``owner`` overrides stays.
+    """
+    for moment in moments:
+        if getattr(type(hook), moment) is getattr(owner, moment):
+            setattr(hook, moment, getattr(SessionRunHook, moment).__get__(hook))
+
+
+def require_global_step(hook: SessionRunHook) -> None:
+    """Refuse, in ``begin``, a program that counts no steps.
+
+    Raises:
+        RuntimeError: the current program has no global step.
+    """
+    if not current_program().has_global_step():
+        raise _no_global_step(hook)
+
+
+def global_step_of(hook: SessionRunHook, session: Session) -> int:
+    """Return the committed global step of a session.
+
+    Raises:
+        RuntimeError: it has none.
+    """
+    step = session.global_step
+    if step is None:
+        raise _no_global_step(hook)
+    return step
+
+
+def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
+    """Return an argument as an int.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is less than ``least``.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}.") from None
+    if least is not None and number < least:
+        raise ValueError(f"invalid {name}={value!r}: it must be {least} or more.")
+    return number
+
+
+def _no_global_step(hook: SessionRunHook) -> RuntimeError:
+    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")

@@ -1,0 +1,88 @@
+"""Stop when the loss is no number any more."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.hooks.veto import SavingGuard, veto_saving
+from asyncmon.runtime.hook import GUARD, SessionRunArgs, SessionRunHook
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["NanLossDuringTrainingError", "NanTensorHook"]
+
+logger = logging.getLogger(__name__)
+
+
+class NanLossDuringTrainingError(RuntimeError):
+    """The loss became NaN. TF1: ``tf.train.NanLossDuringTrainingError``."""
+
+    def __init__(self, message: str = "NaN loss during training.") -> None:
+        super().__init__(message)
+
+
+class NanTensorHook(SessionRunHook):
+    """Watch the loss, and stop when it is NaN. TF1: ``tf.train.NanTensorHook``.
+
+    Stands before other hooks in every phase. From the moment it sees a NaN no checkpoint of this
+    session is written any more, also none at its end: the last good one stays the latest.
+
+    Args:
+        loss_tensor: what to watch, of any shape: one NaN among its elements is enough.
+        fail_on_nan_loss: raise :class:`NanLossDuringTrainingError` out of the run; otherwise log a
+            warning and ask for a stop.
+        inf: also take infinity for divergence.
+
+    Example::
+
+        hooks = [NanTensorHook(loss)]
+    """
+
+    priority = GUARD
+
+    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True, *, inf: bool = False) -> None:
+        self._args = SessionRunArgs(loss_tensor)
+        self._fail_on_nan_loss = fail_on_nan_loss
+        self._inf = inf
+        self._coord: Coordinator
+        self._guard: SavingGuard
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Become a guard of this session: savers keep to its verdicts."""
+        self._coord = coord
+        self._guard = SavingGuard(coord, session.global_step)
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the loss."""
+        return self._args
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Judge the loss.
+
+        Raises:
+            NanLossDuringTrainingError: it is NaN, and ``fail_on_nan_loss``.
+        """
+        loss = run_values.results
+        if not self._diverged(loss):
+            self._guard.passed(run_values.step)
+            return
+        message = f"Model diverged with loss = {'NaN' if np.isnan(loss).any() else loss}."
+        veto_saving(self._coord, message)
+        if self._fail_on_nan_loss:
+            logger.error(message)
+            raise NanLossDuringTrainingError
+        logger.warning(message)
+        run_context.request_stop(message)
+
+    def _diverged(self, loss: Any) -> bool:
+        if isinstance(loss, np.ndarray) and loss.ndim:
+            return bool((~np.isfinite(loss) if self._inf else np.isnan(loss)).any())
+        # NaN is the one number that differs from itself, and lies below nothing
+        return bool(not abs(loss) < math.inf if self._inf else loss != loss)

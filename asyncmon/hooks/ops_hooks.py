@@ -1,0 +1,102 @@
+"""Something fetched at the end, something fed at each run."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import END_OF_DATA, OutOfRangeError
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from asyncmon.runtime.hook import SessionRunContext
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["FeedFnHook", "FinalOpsHook"]
+
+logger = logging.getLogger(__name__)
+
+_HAS_INPUT = (
+    "An OutOfRangeError or StopIteration exception is raised by the code in FinalOpsHook. This "
+    "typically means the Ops running by the FinalOpsHook have a dependency back to some input source, "
+    "which should not happen. For example, for metrics, the read of the result should not depend on "
+    "the update of it."
+)
+
+
+class FinalOpsHook(SessionRunHook):
+    """Run something once more at a successful end, and keep the result. TF1: ``tf.train.FinalOpsHook``.
+
+    Args:
+        final_ops: what to fetch, in any nesting; None for nothing.
+        final_ops_feed_dict: what to feed to it.
+
+    Example::
+
+        final = FinalOpsHook({"accuracy": accuracy}, {images: test_images, labels: test_labels})
+        async with MonitoredSession(hooks=[final]) as sess:
+            ...
+        print(final.final_ops_values["accuracy"])
+    """
+
+    def __init__(self, final_ops: Any, final_ops_feed_dict: Mapping[Any, Any] | None = None) -> None:
+        self._final_ops = final_ops
+        self._feed_dict = final_ops_feed_dict
+        self._values: Any = None
+
+    @property
+    def final_ops_values(self) -> Any:
+        """The values, in the shape of ``final_ops``; None before the end and after other ends."""
+        return self._values
+
+    async def end(self, session: Session) -> None:
+        """Run the operations."""
+        if self._final_ops is None:
+            return
+        try:
+            self._values = await session.run(self._final_ops, feed_dict=self._feed_dict)
+        except END_OF_DATA as error:
+            logger.warning("%s (%r)", _HAS_INPUT, error)
+            raise
+
+
+class FeedFnHook(SessionRunHook):
+    """Feed what a function returns to each run. TF1: ``tf.train.FeedFnHook``.
+
+    The end of the data, raised by the function as ``OutOfRangeError``, ``StopAsyncIteration`` or
+    ``StopIteration``, ends training cleanly.
+
+    Args:
+        feed_fn: called before each run; returns a feed dict, or None to feed nothing. Plain or
+            ``async def``.
+
+    Example::
+
+        batches = iter(dataset)
+        hooks = [FeedFnHook(lambda: {images: next(batches)})]
+    """
+
+    def __init__(
+        self, feed_fn: Callable[[], Mapping[Any, Any] | Awaitable[Mapping[Any, Any] | None] | None]
+    ) -> None:
+        if not callable(feed_fn):
+            raise TypeError(f"feed_fn must be a function that returns a feed dict, got {feed_fn!r}.")
+        self._feed_fn = feed_fn
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask the function, and feed what it returns.
+
+        Raises:
+            OutOfRangeError: the function is at its end.
+        """
+        try:
+            feed = self._feed_fn()
+            if inspect.isawaitable(feed):
+                feed = await feed
+        except (StopIteration, StopAsyncIteration) as error:
+            # the first of them cannot leave a coroutine as itself
+            raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).") from error
+        return SessionRunArgs(fetches=None, feed_dict=feed)

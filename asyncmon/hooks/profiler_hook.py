@@ -1,0 +1,157 @@
+"""Trace a step now and then."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock, files
+from asyncmon.graph.run_options import NodeStats, RunOptions
+from asyncmon.hooks.chrome_trace import chrome_trace
+from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.hooks.writers import HookWriter
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.runtime.timer import SecondOrStepTimer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["ProfilerHook"]
+
+logger = logging.getLogger(__name__)
+
+
+class ProfilerHook(SessionRunHook):
+    """Trace a step every so many steps or seconds. TF1: ``tf.train.ProfilerHook``.
+
+    Each traced step becomes a file ``timeline-<step>.json``, to be opened in chrome://tracing or
+    https://ui.perfetto.dev, and an entry of TensorBoard's graph page, ``step_<step>``. The first run of
+    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. A program that does not tell
+    what its operations took is traced as one slice.
+
+    Args:
+        save_steps: trace every so many steps.
+        save_secs: trace the first run that begins so many seconds after the last trace.
+        output_dir: where the files go; made when the first is written.
+        show_dataflow: draw which operation's result goes where.
+        show_memory: draw the bytes that the step made.
+
+    Raises:
+        ValueError: neither or both of ``save_steps`` and ``save_secs`` are given, or a negative one.
+
+    Example::
+
+        hooks = [ProfilerHook(save_steps=1000, output_dir="profiles")]
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: str | os.PathLike[str] = "",
+        show_dataflow: bool = True,
+        show_memory: bool = False,
+    ) -> None:
+        SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
+        if save_secs is not None and not save_secs > 0:
+            raise ValueError(f"invalid save_secs={save_secs!r}: it must be positive.")
+        self._save_steps = (
+            None if save_steps is None else whole_number("save_steps", save_steps, least=1)
+        )
+        self._save_secs = save_secs
+        self._directory = os.fspath(output_dir) or os.curdir
+        self._show_dataflow = show_dataflow
+        self._show_memory = show_memory
+        self._output = HookWriter(self._directory, None)
+        self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
+        self._tagged: set[int] = set()
+        self._due: float | None = None  # a step or a time; None before the first run
+        self._traces = False
+        self._began = 0.0
+        self._coord: Coordinator
+
+    async def begin(self) -> None:
+        """Refuse a program without global step, and take hold of the writer."""
+        require_global_step(self)
+        self._output.open()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Count from here on."""
+        self._coord = coord
+        step = global_step_of(self, session)
+        self._due = None if self._save_steps is None else step + self._save_steps
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Ask for a trace if this run is due."""
+        self._traces = self._due is not None and self._next_mark(run_context.session) >= self._due
+        if not self._traces:
+            return None
+        self._began = time.perf_counter()
+        return self._args
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Write the trace, beside the steps."""
+        step = run_values.step
+        assert step is not None, "after_create_session saw to it"
+        if self._due is None:
+            self._due = clock.monotonic() + (self._save_secs or 0.0)
+        if not self._traces:
+            return
+        if self._save_steps is not None:
+            self._due = step + self._save_steps
+        else:
+            self._due = clock.monotonic() + (self._save_secs or 0.0)
+        metadata = run_values.run_metadata
+        if self._output.file_writer is not None and step not in self._tagged and metadata.nodes:
+            self._tagged.add(step)
+            self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
+        took = time.perf_counter() - self._began
+        nodes = metadata.nodes or [_whole(step, took)]
+        inputs = _inputs(run_context.session) if self._show_dataflow else None
+        self._coord.create_task(self._write, step, nodes, inputs, name=f"ProfilerHook, step {step}")
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Let go of the writer."""
+        await self._output.close()
+
+    def _next_mark(self, session: Session) -> float:
+        return clock.monotonic() if self._save_steps is None else global_step_of(self, session) + 1
+
+    async def _write(
+        self, step: int, nodes: Sequence[NodeStats], inputs: Mapping[str, Sequence[str]] | None
+    ) -> None:
+        path = os.path.join(self._directory, f"timeline-{step}.json")
+        logger.info("Saving timeline for %d into '%s'.", step, path)
+        await files.make_dirs(self._directory)
+        await files.in_thread(self._write_file, path, step, nodes, inputs)
+
+    def _write_file(
+        self,
+        path: str,
+        step: int,
+        nodes: Sequence[NodeStats],
+        inputs: Mapping[str, Sequence[str]] | None,
+    ) -> None:
+        trace = chrome_trace(nodes, title=f"step {step}", inputs=inputs, show_memory=self._show_memory)
+        with open(path, "w") as file:
+            file.write(trace)
+
+
+def _whole(step: int, secs: float) -> NodeStats:
+    name = threading.current_thread().name
+    return NodeStats(name=f"step {step}", op="step", start=0.0, duration=secs, thread=name, nbytes=0)
+
+
+def _inputs(session: Session) -> dict[str, list[str]] | None:
+    """Return the names of the operations whose results each operation takes, where a graph tells."""
+    operations: Any = getattr(session.graph, "get_operations", None)
+    if operations is None:
+        return None
+    return {op.name: [tensor.op.name for tensor in op.inputs] for op in operations()}

@@ -1,0 +1,67 @@
+"""Stop after so many steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["StopAtStepHook"]
+
+
+class StopAtStepHook(SessionRunHook):
+    """Ask for a stop at a step. TF1: ``tf.train.StopAtStepHook``.
+
+    A session that is at the step already when it is created is told to stop at once, before any run.
+
+    Args:
+        num_steps: how many steps to do, counted from the step at which the first session begins; a
+            recovery does not count anew.
+        last_step: the step to stop at.
+
+    Raises:
+        ValueError: neither or both are given.
+        TypeError: the one given is no whole number.
+
+    Example::
+
+        hooks = [StopAtStepHook(last_step=10_000)]
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if num_steps is None and last_step is None:
+            raise ValueError("One of num_steps or last_step must be specified.")
+        if num_steps is not None and last_step is not None:
+            raise ValueError("Only one of num_steps or last_step can be specified.")
+        self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
+        self._last_step = None if last_step is None else whole_number("last_step", last_step)
+
+    async def begin(self) -> None:
+        """Refuse a program without global step."""
+        require_global_step(self)
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Fix the last step, once. Ask for a stop if the session is there already."""
+        step = global_step_of(self, session)
+        if self._last_step is None:
+            assert self._num_steps is not None, "one of the two is given"
+            self._last_step = step + self._num_steps
+        if step >= self._last_step:
+            coord.request_stop(reason=self._reason(step))
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Ask for a stop if the run reached the last step."""
+        step = run_values.step
+        assert step is not None, "after_create_session saw to it"
+        assert self._last_step is not None, "after_create_session set it"
+        if step >= self._last_step:
+            run_context.request_stop(self._reason(step))
+
+    def _reason(self, step: int) -> str:
+        return f"StopAtStepHook: step {step} reached the last step, {self._last_step}"

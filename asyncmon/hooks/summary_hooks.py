@@ -1,0 +1,162 @@
+"""Write summaries of the steps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.writers import HookWriter
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.runtime.timer import SecondOrStepTimer
+
+if TYPE_CHECKING:
+    import os
+
+    from asyncmon.hooks.writers import SummaryWriter
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
+    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.scaffold import Scaffold
+
+__all__ = ["SummarySaverHook"]
+
+logger = logging.getLogger(__name__)
+
+
+class SummarySaverHook(SessionRunHook):
+    """Write summaries every so many steps or seconds. TF1: ``tf.train.SummarySaverHook``.
+
+    By steps, the first training run of each session is summarised, then those ``save_steps`` further
+    on; the summary is computed in that very run. A run that does not advance the global step, such as
+    an evaluation, is never written. By seconds, a task asks the next run for the summary. ``START`` is
+    written with the step at which the session begins.
+
+    Args:
+        save_steps: write every so many steps.
+        save_secs: write every so many seconds.
+        output_dir: write to the event file of this directory.
+        summary_writer: write to this writer instead.
+        scaffold: whose ``summary_op`` to write, or nothing if it has none.
+        summary_op: what to write: a fetch, or a list of them, that gives serialized summaries, or
+            numbers by tag.
+        on_error: with ``"log"``, the summary is computed after the run on its own, and its failure is
+            logged and does not end training.
+
+    Raises:
+        ValueError: neither or both of ``save_steps`` and ``save_secs``, or of ``scaffold`` and
+            ``summary_op`` are given, or nowhere to write to.
+
+    Example::
+
+        hooks = [SummarySaverHook(save_steps=100, output_dir="logs", summary_op=summary.merge_all())]
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: SummaryWriter | None = None,
+        scaffold: Scaffold | None = None,
+        summary_op: Any = None,
+        *,
+        on_error: Literal["raise", "log"] = "raise",
+    ) -> None:
+        if (scaffold is None) == (summary_op is None):
+            raise ValueError("Exactly one of scaffold or summary_op must be provided.")
+        SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
+        self._output = HookWriter(output_dir, summary_writer)
+        if not self._output.writes:
+            raise ValueError(
+                "SummarySaverHook has nowhere to write: give output_dir or summary_writer."
+            )
+        if save_secs is not None and not save_secs > 0:
+            raise ValueError(f"invalid save_secs={save_secs!r}: it must be positive.")
+        self.on_error = on_error
+        self._save_secs = save_secs
+        self._save_steps = 0
+        if save_steps is None:
+            leave_out(self, SummarySaverHook, "before_run", "after_run")
+        else:
+            self._save_steps = whole_number("save_steps", save_steps, least=1)
+            leave_out(self, SummarySaverHook, "background")
+        self._scaffold = scaffold
+        self._summary_op = summary_op
+        self._fetches: list[Any] = []
+        self._due: int | None = 0  # None: there is nothing to write
+        self._stride = 1
+        self._step_before = 0
+        self._asked = False
+
+    async def begin(self) -> None:
+        """Refuse a program without global step, and take hold of the writer."""
+        require_global_step(self)
+        self._output.open()
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Say at which step the session begins, and that the first run is due."""
+        op = self._summary_op if self._scaffold is None else self._scaffold.summary_op
+        self._fetches = list(op) if isinstance(op, list | tuple) else [] if op is None else [op]
+        self._due = 0 if self._fetches else None
+        self._output.start(global_step_of(self, session))
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Ask for the summary if this run is going to be due."""
+        if self._due is None:
+            return None
+        step = self._step_before = global_step_of(self, run_context.session)
+        self._asked = step + self._stride >= self._due
+        return SessionRunArgs(self._fetches) if self._asked and self.on_error == "raise" else None
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Write the summary if the run was due and did advance the step."""
+        step, before = run_values.step, self._step_before
+        assert step is not None, "after_create_session saw to it"
+        if self._due is None or step == before:
+            return
+        self._stride = max(1, step - before)
+        if self._asked:
+            self._due = step + self._save_steps
+            if self.on_error == "log":
+                await self._write_apart(run_context.session, run_context.original_args.feed_dict)
+            else:
+                self._write(run_values.results, step)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Every so many seconds, write the summary of the next run."""
+        if not self._fetches:
+            return
+        await self._write_next(session, coord)
+        async for _ in coord.every(self._save_secs):
+            await self._write_next(session, coord)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Flush, and let go of the writer, whatever the end."""
+        await self._output.close()
+
+    async def _write_next(self, session: Session, coord: Coordinator) -> None:
+        if self.on_error == "log":
+            await coord.sample([])
+            await self._write_apart(session, None)
+        else:
+            results, step = await coord.sample_step(self._fetches)
+            self._write(results, step)
+
+    async def _write_apart(self, session: Session, feed_dict: Mapping[Any, Any] | None) -> None:
+        step = session.global_step
+        try:
+            self._write(await session.peek(self._fetches, feed_dict), step)
+        except Exception:
+            logger.exception("The summary of step %s failed.", step)
+
+    def _write(self, results: list[Any], step: int | None) -> None:
+        writer = self._output.writer
+        assert writer is not None, "the constructor saw to it"
+        for result in results:
+            if isinstance(result, Mapping):
+                for tag, value in result.items():
+                    writer.add_scalar(tag, value, step)
+            elif result is not None:
+                writer.add_summary(result, step)

@@ -1,0 +1,77 @@
+"""Let a worker begin when others have done some steps."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from asyncmon.errors import OutOfRangeError
+from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunContext
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["GlobalStepWaiterHook"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECS = 0.5
+_LOG_STEPS = 1000
+
+
+class GlobalStepWaiterHook(SessionRunHook):
+    """Delay the first run until the global step is far enough. TF1: ``tf.train.GlobalStepWaiterHook``.
+
+    Others advance the step meanwhile: workers of a cluster, or tasks that share the session. Waiting
+    ends when a stop is requested: the run then raises :class:`~asyncmon.errors.OutOfRangeError`, the
+    clean end, since this worker's turn never came.
+
+    Args:
+        wait_until_step: the step to wait for; 0 or less waits for nothing.
+
+    Example::
+
+        hooks = [GlobalStepWaiterHook(task_index * 1000)]
+    """
+
+    def __init__(self, wait_until_step: int) -> None:
+        self._wait_until_step = whole_number("wait_until_step", wait_until_step)
+        self._passed = self._wait_until_step <= 0
+        self._coord: Coordinator
+
+    async def begin(self) -> None:
+        """Refuse a program without global step."""
+        require_global_step(self)
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Keep the coordinator: its stop ends the wait."""
+        global_step_of(self, session)
+        self._coord = coord
+
+    async def before_run(self, run_context: SessionRunContext) -> None:
+        """Wait, before the first run.
+
+        Raises:
+            OutOfRangeError: a stop was requested first.
+        """
+        if self._passed:
+            return
+        session = run_context.session
+        logger.info("Waiting for global step %d before starting training.", self._wait_until_step)
+        logged = 0
+        while (step := global_step_of(self, session)) < self._wait_until_step:
+            if step - logged > _LOG_STEPS:
+                logged = step
+                logger.info(
+                    "Waiting for global step %d before starting training. Current step is %d.",
+                    self._wait_until_step,
+                    step,
+                )
+            if await self._coord.wait_for_stop(_POLL_SECS):
+                raise OutOfRangeError(
+                    f"A stop was requested at step {step} while waiting for {self._wait_until_step}."
+                )
+        self._passed = True

@@ -1,0 +1,68 @@
+"""A training loop in virtual time, over a scripted session, for the tests of single hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.testing import ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Train(Protocol):
+    async def __call__(
+        self,
+        *hooks: Any,
+        runs: int | None = None,
+        session: ScriptedSession | None = None,
+    ) -> ScriptedSession: ...
+
+
+@pytest.fixture
+def train() -> Train:
+    """Train until a stop is requested, or for some runs; return the raw session."""
+
+    async def train(
+        *hooks: Any, runs: int | None = None, session: ScriptedSession | None = None
+    ) -> ScriptedSession:
+        session = session or ScriptedSession()
+        async with MonitoredSession(ScriptedCreator(session), hooks) as sess:
+            for _ in itertools.count() if runs is None else range(runs):
+                if sess.should_stop():
+                    break
+                await sess.run("train")
+        return session
+
+    return train
+
+
+@pytest.fixture
+def lasting() -> Callable[..., Iterable[Any]]:
+    """Make a script of outcomes that each take some seconds."""
+
+    def lasting(secs: float, outcomes: Iterable[Any] | None = None) -> Iterable[Any]:
+        def outcome(value: Any) -> Callable[[], Any]:
+            return lambda: asyncio.sleep(secs, value)
+
+        return (outcome(value) for value in (itertools.repeat(None) if outcomes is None else outcomes))
+
+    return lasting
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
+    """Return the log lines of one of the hooks' modules."""
+    caplog.set_level(logging.INFO, "asyncmon")
+
+    def lines(module: str) -> list[str]:
+        name = f"asyncmon.hooks.{module}"
+        return [record.getMessage() for record in caplog.records if record.name == name]
+
+    return lines

@@ -1,0 +1,173 @@
+"""LoggingTensorHook: HK-LOG-1 to 11."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.errors import AbortedError
+from asyncmon.hooks import LoggingTensorHook
+from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.testing import ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.hooks.conftest import Train
+
+    Lines = Callable[[str], list[str]]
+    Lasting = Callable[..., Iterable[Any]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+WRONG = "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
+
+
+class Counting(ScriptedSession):
+    """A session whose fetch "n" gives the step before the run, and "runs" is what asked for it."""
+
+    def __init__(self, script: Iterable[Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(script, values={"n": lambda: self.global_step, "b": 2.0, "z": 1.5}, **kwargs)
+
+
+def logged(lines: list[str]) -> list[int]:
+    return [int(line.split()[2]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"every_n_iter": 1, "every_n_secs": 1.0},
+        {"every_n_iter": 1, "every_n_secs": 1, "at_end": True},
+    ],
+)
+async def test_hk_log_1_one_of_the_three_is_needed(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=WRONG):
+        LoggingTensorHook(["n"], **arguments)
+
+
+@pytest.mark.parametrize("every", [0, -1])
+async def test_hk_log_1_a_period_in_runs_is_positive(every: int) -> None:
+    with pytest.raises(ValueError, match=rf"invalid every_n_iter={every}."):
+        LoggingTensorHook(["n"], every_n_iter=every)
+
+
+async def test_hk_log_1_a_period_of_no_seconds_logs_each_run(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook(["n"], every_n_secs=0), runs=3, session=Counting())
+    assert logged(lines("logging_hooks")) == [1, 2, 3]
+
+
+async def test_hk_log_2_by_runs_the_first_and_each_nth_after_it_log(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook(["n"], every_n_iter=10), runs=31, session=Counting())
+    assert logged(lines("logging_hooks")) == [1, 11, 21, 31]
+
+
+async def test_hk_log_2_runs_are_counted_and_not_steps(train: Train, lines: Lines) -> None:
+    session = Counting(state={"global_step": 250}, steps_per_run=7)
+    await train(LoggingTensorHook(["n"], every_n_iter=2), runs=4, session=session)
+    assert logged(lines("logging_hooks")) == [257, 271]
+
+
+async def test_hk_log_3_by_seconds_it_does_not_drift(
+    train: Train, lines: Lines, lasting: Lasting
+) -> None:
+    """Runs of 4 s, logs due at 4, 14, 24 and so on: in the first run that begins after that."""
+    await train(LoggingTensorHook(["n"], every_n_secs=10), runs=16, session=Counting(lasting(4)))
+    assert logged(lines("logging_hooks")) == [1, 5, 8, 10, 13, 15]
+
+
+async def test_hk_log_3_nothing_is_logged_while_nothing_runs(lines: Lines) -> None:
+    hook = LoggingTensorHook(["n"], every_n_secs=10)
+    async with MonitoredSession(ScriptedCreator(Counting()), [hook]) as sess:
+        await asyncio.sleep(100)
+        assert lines("logging_hooks") == []
+        await sess.run("train")
+        await asyncio.sleep(35)
+        await sess.run("train")
+        await sess.run("train")
+    assert logged(lines("logging_hooks")) == [1, 2]
+
+
+async def test_hk_log_3_by_seconds_a_run_costs_nothing() -> None:
+    hook = LoggingTensorHook(["n"], every_n_secs=10)
+    assert not overrides(hook, "before_run")
+    assert not overrides(hook, "after_run")
+    assert not overrides(LoggingTensorHook(["n"], every_n_iter=10), "background")
+
+
+async def test_hk_log_4_the_line(train: Train, lines: Lines, lasting: Lasting) -> None:
+    hook = LoggingTensorHook(["b", "z"], every_n_iter=1)
+    await train(hook, runs=2, session=Counting(lasting(0.003)))
+    assert lines("logging_hooks") == ["b = 2.0, z = 1.5", "b = 2.0, z = 1.5 (0.003 sec)"]
+
+
+async def test_hk_log_5_tags_come_in_the_order_given(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook({"z": "z", "a": "b"}, every_n_iter=1), runs=1, session=Counting())
+    assert lines("logging_hooks") == ["z = 1.5, a = 2.0"]
+
+
+async def test_hk_log_6_a_formatter_makes_the_whole_line(train: Train, lines: Lines) -> None:
+    hook = LoggingTensorHook(
+        ["b", "z"], every_n_iter=1, formatter=lambda values: f"100% {sorted(values)}"
+    )
+    await train(hook, runs=2, session=Counting())
+    assert lines("logging_hooks") == ["100% ['b', 'z']"] * 2
+
+
+async def test_hk_log_7_at_end_computes_once_more(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook(["b"], at_end=True), runs=3, session=Counting())
+    assert lines("logging_hooks") == ["b = 2.0"]
+
+
+async def test_hk_log_7_at_end_does_not_log_the_same_step_twice(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook(["n"], every_n_iter=2, at_end=True), runs=3, session=Counting())
+    assert logged(lines("logging_hooks")) == [1, 3]
+
+
+async def test_hk_log_7_nothing_is_logged_at_the_end_without_it(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook(["n"], every_n_iter=10), runs=5, session=Counting())
+    assert logged(lines("logging_hooks")) == [1]
+
+
+async def test_hk_log_7_nothing_is_logged_at_an_error(train: Train, lines: Lines) -> None:
+    with pytest.raises(KeyError):
+        await train(LoggingTensorHook(["n"], at_end=True), session=Counting([None, KeyError("x")]))
+    assert lines("logging_hooks") == []
+
+
+async def test_hk_log_8_only_the_runs_that_log_fetch(train: Train) -> None:
+    session = await train(LoggingTensorHook(["b"], every_n_iter=3), runs=5, session=Counting())
+    assert [fetches == "train" for fetches in session.runs] == [False, True, True, False, True]
+
+
+async def test_hk_log_9_iterables_are_read_once(train: Train, lines: Lines) -> None:
+    await train(LoggingTensorHook((tag for tag in "bz"), every_n_iter=1), runs=2, session=Counting())
+    assert lines("logging_hooks")[0] == "b = 2.0, z = 1.5"
+    assert len(lines("logging_hooks")) == 2
+
+
+async def test_hk_log_9_a_single_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Write \[...\] around a single one"):
+        LoggingTensorHook("loss", every_n_iter=1)
+
+
+async def test_hk_log_10_arrays_are_printed_without_exponents(train: Train, lines: Lines) -> None:
+    options = np.get_printoptions()
+    session = ScriptedSession(values={"w": np.array([1e-9, 0.5]), "n": np.float32(0.1)})
+    await train(LoggingTensorHook(["w", "n"], every_n_iter=1), runs=1, session=session)
+    assert lines("logging_hooks") == ["w = [0.  0.5], n = 0.1"]
+    assert np.get_printoptions() == options
+
+
+async def test_hk_log_11_a_recovery_goes_on_counting(lines: Lines) -> None:
+    first, second = Counting([None, None, AbortedError("gone")]), Counting(state={"global_step": 100})
+    hook = LoggingTensorHook(["n"], every_n_iter=3)
+    async with MonitoredSession(ScriptedCreator(first, second), [hook]) as sess:
+        for _ in range(5):
+            await sess.run("train")
+    assert logged(lines("logging_hooks")) == [1, 102]

@@ -1,0 +1,142 @@
+"""NanTensorHook: HK-NAN-1 to 3, MT-3 and the veto of saving."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.errors import AbortedError
+from asyncmon.hooks import NanLossDuringTrainingError, NanTensorHook, SavingGuard, veto_saving
+from asyncmon.hooks.veto import is_judged, may_save, wait_judged
+from asyncmon.runtime import Coordinator
+from asyncmon.runtime.hook_check import check_hooks
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
+
+if TYPE_CHECKING:
+    from tests.hooks.conftest import Train
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+NAN = float("nan")
+
+
+async def test_hk_nan_1_nan_fails_the_run_and_end_is_not_called(
+    train: Train, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder, session = RecordingHook(), ScriptedSession([{"loss": 1.0}, {"loss": NAN}, None])
+    with pytest.raises(NanLossDuringTrainingError) as caught:
+        await train(NanTensorHook("loss"), recorder, session=session)
+    assert str(caught.value) == "NaN loss during training."
+    assert isinstance(caught.value, RuntimeError)
+    assert recorder.steps("after_run") == [1]
+    assert "end" not in recorder.moments()
+    [line] = [record for record in caplog.records if record.name.endswith("nan_hooks")]
+    assert line.levelno == logging.ERROR
+    assert line.getMessage() == "Model diverged with loss = NaN."
+
+
+async def test_hk_nan_2_without_failing_a_stop_is_requested(
+    train: Train, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder, session = RecordingHook(), ScriptedSession([{"loss": 1.0}, {"loss": NAN}, None])
+    await train(NanTensorHook("loss", fail_on_nan_loss=False), recorder, session=session)
+    assert session.global_step == 2
+    assert recorder.steps("after_run") == [1, 2]
+    assert "end" in recorder.moments()
+    [line] = [record for record in caplog.records if record.name.endswith("nan_hooks")]
+    assert line.levelno == logging.WARNING
+    assert line.getMessage() == "Model diverged with loss = NaN."
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [NAN, np.float32(NAN), np.array(NAN), np.array([1.0, NAN]), np.array([[0, NAN]], np.float16)],
+)
+async def test_hk_nan_3_one_nan_is_enough(train: Train, loss: Any) -> None:
+    with pytest.raises(NanLossDuringTrainingError):
+        await train(NanTensorHook("loss"), session=ScriptedSession([{"loss": loss}]))
+
+
+@pytest.mark.parametrize("loss", [float("inf"), np.float32("-inf"), np.array([1.0, np.inf])])
+async def test_hk_nan_3_infinity_is_an_option(
+    train: Train, loss: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await train(NanTensorHook("loss"), runs=1, session=ScriptedSession([{"loss": loss}]))
+    with pytest.raises(NanLossDuringTrainingError):
+        await train(NanTensorHook("loss", inf=True), session=ScriptedSession([{"loss": loss}]))
+    assert "inf" in caplog.text
+
+
+@pytest.mark.parametrize("loss", [0.0, 1, np.float32(3), np.array([1, 2]), np.array(5.0)])
+@pytest.mark.parametrize("inf", [False, True])
+async def test_numbers_pass(train: Train, loss: Any, inf: bool) -> None:
+    session = await train(
+        NanTensorHook("loss", inf=inf), runs=1, session=ScriptedSession(values={"loss": loss})
+    )
+    assert session.global_step == 1
+
+
+async def test_mt_3_guards_stand_before_all_other_hooks() -> None:
+    other, guard = RecordingHook(), NanTensorHook("loss")
+    assert check_hooks([other, guard]) == (guard, other)
+
+
+async def test_a_nan_vetoes_saving_until_a_recovery() -> None:
+    sessions = ScriptedSession([{"loss": NAN}, AbortedError("gone")]), ScriptedSession()
+    recorder = RecordingHook()
+    hooks = [recorder, NanTensorHook("loss", fail_on_nan_loss=True)]
+    async with MonitoredSession(ScriptedCreator(*sessions), hooks) as sess:
+        assert may_save(recorder.coords[0])
+        with pytest.raises(NanLossDuringTrainingError):
+            await sess.run("train")
+        assert not may_save(recorder.coords[0])
+        sessions[1].values["loss"] = 1.0
+        await sess.run("train")
+        assert may_save(recorder.coords[1])
+
+
+class TestSavingGuard:
+    async def test_a_saver_waits_for_the_verdict_of_each_guard(self) -> None:
+        coord, session = Coordinator(), ScriptedSession()
+        guards = [SavingGuard(coord, 0), SavingGuard(coord, 0)]
+        assert await wait_judged(coord, session)
+        await session.run("train")
+        assert not is_judged(coord, 1)
+        waiting = asyncio.create_task(wait_judged(coord, session))
+        await wait_all_tasks_blocked()
+        guards[0].passed(1)
+        await wait_all_tasks_blocked()
+        assert not waiting.done()
+        guards[1].passed(1)
+        assert await waiting
+        assert is_judged(coord, 1)
+
+    async def test_a_veto_ends_the_wait(self) -> None:
+        coord, session = Coordinator(), ScriptedSession()
+        SavingGuard(coord, 0)
+        await session.run("train")
+        waiting = asyncio.create_task(wait_judged(coord, session))
+        await wait_all_tasks_blocked()
+        veto_saving(coord, "it is bad")
+        assert not await waiting
+        assert not is_judged(coord, 1)
+
+    async def test_steps_without_hooks_count_as_good_after_a_while(self) -> None:
+        coord, session = Coordinator(), ScriptedSession()
+        guard = SavingGuard(coord, 0)
+        await session.run("train")
+        assert await wait_judged(coord, session)
+        assert is_judged(coord, 5)
+        guard.passed(1)
+        assert not is_judged(coord, 5)
+
+    async def test_without_guards_everything_may_be_saved(self) -> None:
+        coord, session = Coordinator(), ScriptedSession()
+        assert may_save(coord)
+        assert is_judged(coord, 7)
+        assert await wait_judged(coord, session)

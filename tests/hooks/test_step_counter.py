@@ -1,0 +1,164 @@
+"""StepCounterHook: HK-STEP-1 to 7."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.errors import AbortedError
+from asyncmon.hooks import StepCounterHook
+from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.summary import FileWriter, FileWriterCache, summary_iterator
+from asyncmon.testing import ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.hooks.conftest import Train
+
+    Lines = Callable[[str], list[str]]
+    Lasting = Callable[..., Iterable[Any]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def rates(folder: Path) -> list[tuple[int, float]]:
+    """Return the steps and values of the summary in a directory."""
+    [name] = os.listdir(folder)
+    return [
+        (event.step, value.simple_value)
+        async for event in summary_iterator(folder / name)
+        for value in event.summary.value
+        if value.tag == "global_step/sec"
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"every_n_steps": 5, "every_n_secs": 5}, {"every_n_steps": None}]
+)
+async def test_hk_step_1_exactly_one_period(arguments: dict[str, Any]) -> None:
+    message = "exactly one of every_n_steps and every_n_secs should be provided."
+    with pytest.raises(ValueError, match=message):
+        StepCounterHook(**arguments)
+
+
+async def test_hk_step_1_seconds_alone_override_the_default() -> None:
+    hook = StepCounterHook(every_n_secs=3)
+    assert overrides(hook, "background")
+    assert not overrides(hook, "after_run")
+    default = inspect.signature(StepCounterHook).parameters["every_n_steps"].default
+    assert default == 100
+    with pytest.raises(ValueError, match="exactly one"):
+        StepCounterHook(every_n_steps=100, every_n_secs=3)
+
+
+@pytest.mark.parametrize("arguments", [{"every_n_steps": 0}, {"every_n_secs": 0}])
+async def test_a_period_is_positive(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="invalid every_n_s"):
+        StepCounterHook(**arguments)
+
+
+@pytest.mark.parametrize(("period", "steps"), [(10, [11, 21]), (4, [5, 9, 13, 17, 21, 25])])
+async def test_hk_step_2_the_first_run_only_sets_the_mark(
+    train: Train, lasting: Lasting, tmp_path: Path, period: int, steps: list[int]
+) -> None:
+    hook = StepCounterHook(every_n_steps=period, output_dir=tmp_path)
+    await train(hook, runs=28, session=ScriptedSession(lasting(0.5)))
+    assert await rates(tmp_path) == [(step, 2.0) for step in steps]
+
+
+async def test_hk_step_2_by_seconds_from_the_first_run_on(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    """The mark is set at 0.4 s, step 1; then a report each second, at 1.4, 2.4 and 3.4 s."""
+    hook = StepCounterHook(every_n_secs=1, output_dir=tmp_path)
+    await train(hook, runs=10, session=ScriptedSession(lasting(0.4)))
+    assert await rates(tmp_path) == [(3, 2.0), (5, 2.0), (8, 3.0)]
+
+
+async def test_hk_step_3_the_line(train: Train, lasting: Lasting, lines: Lines) -> None:
+    await train(StepCounterHook(every_n_steps=2), runs=5, session=ScriptedSession(lasting(0.3)))
+    assert lines("step_counter") == ["global_step/sec: 3.33333"] * 2
+
+
+async def test_hk_step_4_a_step_that_stands_still_is_warned_of_once(train: Train, lines: Lines) -> None:
+    session = ScriptedSession(steps_per_run=0)
+    await train(StepCounterHook(), StepCounterHook(), runs=9, session=session)
+    warnings = lines("step_counter")
+    assert len(warnings) == 2, "once for each hook"
+    assert warnings[0].startswith(
+        "It seems that global step (tf.train.get_global_step) has not been increased."
+    )
+
+
+async def test_hk_step_4_by_seconds_too(train: Train, lasting: Lasting, lines: Lines) -> None:
+    session = ScriptedSession(lasting(1), steps_per_run=0)
+    await train(StepCounterHook(every_n_secs=2), runs=20, session=session)
+    assert len(lines("step_counter")) == 1
+
+
+async def test_by_seconds_an_interval_without_a_run_is_no_warning(
+    lines: Lines, lasting: Lasting
+) -> None:
+    session = ScriptedSession(lasting(1))
+    hook = StepCounterHook(every_n_secs=2)
+    async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+        await sess.run("train")
+        await asyncio.sleep(18.5)
+        for _ in range(4):
+            await sess.run("train")
+    assert lines("step_counter") == ["global_step/sec: 0.05", "global_step/sec: 1"]
+
+
+async def test_hk_step_5_no_time_gives_no_rate(train: Train, lines: Lines) -> None:
+    await train(StepCounterHook(every_n_steps=1), runs=5)
+    assert lines("step_counter") == []
+
+
+async def test_hk_step_6_a_given_writer_wins_and_stays_open(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    async with FileWriter(tmp_path / "given") as writer:
+        hook = StepCounterHook(1, output_dir=tmp_path / "other", summary_writer=writer)
+        await train(hook, runs=2, session=ScriptedSession(lasting(1)))
+        assert not writer.closed
+        assert await rates(tmp_path / "given") == [(2, 1.0)], "flushed"
+    assert not (tmp_path / "other").exists()
+
+
+async def test_hk_step_6_the_writer_of_a_directory_is_shared(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    shared = FileWriterCache.acquire(tmp_path)
+    hook = StepCounterHook(1, output_dir=f"{tmp_path}/.")
+    await train(hook, runs=2, session=ScriptedSession(lasting(1)))
+    assert not shared.closed
+    await FileWriterCache.release(shared)
+    assert shared.closed
+    assert await rates(tmp_path) == [(2, 1.0)]
+
+
+async def test_hk_step_7_a_recovery_begins_anew(lasting: Lasting, tmp_path: Path) -> None:
+    """WR-15: rate timers are reset."""
+    first = ScriptedSession(lasting(1, [None] * 12 + [AbortedError("gone")]))
+    second = ScriptedSession(lasting(0.5), state={"global_step": 10})
+    hook = StepCounterHook(5, output_dir=tmp_path)
+    async with MonitoredSession(ScriptedCreator(first, second), [hook]) as sess:
+        for _ in range(20):
+            await sess.run("train")
+    assert await rates(tmp_path) == [(6, 1.0), (11, 1.0), (16, 2.0)]
+
+
+async def test_a_step_that_goes_back_begins_anew(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    outcomes = [None, None, {"global_step": 100}, {"global_step": 5}, None, None]
+    hook = StepCounterHook(2, output_dir=tmp_path)
+    await train(hook, runs=6, session=ScriptedSession(lasting(1, outcomes)))
+    assert await rates(tmp_path) == [(100, 49.5), (7, 1.0)]

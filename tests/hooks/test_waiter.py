@@ -1,0 +1,87 @@
+"""GlobalStepWaiterHook: HK-WAIT-1 to 3."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from asyncmon import clock
+from asyncmon.hooks import GlobalStepWaiterHook
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.hooks.conftest import Train
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def advance(session: ScriptedSession, steps: int, secs: float) -> None:
+    """Do steps, as another worker does."""
+    for _ in range(steps):
+        await asyncio.sleep(secs)
+        session.state["global_step"] = np.asarray(session.global_step + 1)
+
+
+async def test_hk_wait_1_the_first_run_waits_for_the_step() -> None:
+    session = ScriptedSession()
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5)]) as sess:
+        others = asyncio.create_task(advance(session, 5, 1.2))
+        await sess.run("train")
+        assert session.global_step == 6
+        assert clock.monotonic() == 6
+        await sess.run("train")
+        assert clock.monotonic() == 6, "looked at once only"
+        await others
+
+
+async def test_hk_wait_1_it_says_what_it_waits_for(lines: Callable[[str], list[str]]) -> None:
+    session = ScriptedSession()
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(2500)]) as sess:
+        others = asyncio.create_task(advance(session, 2500, 0.01))
+        await sess.run("train")
+        await others
+    said = lines("waiter")
+    assert said[0] == "Waiting for global step 2500 before starting training."
+    assert said[1:] == [f"{said[0]} Current step is {step}." for step in (1049, 2099)]
+
+
+@pytest.mark.parametrize("step", [0, -3])
+async def test_hk_wait_1_no_step_is_not_waited_for(train: Train, step: int) -> None:
+    session = await train(GlobalStepWaiterHook(step), runs=1)
+    assert session.global_step == 1
+    assert clock.monotonic() == 0
+
+
+async def test_hk_wait_1_other_tasks_go_on_meanwhile() -> None:
+    session = ScriptedSession()
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(1)]) as sess:
+        run = asyncio.create_task(sess.run("train"))
+        await asyncio.sleep(3600)
+        assert not run.done()
+        await advance(session, 1, 0)
+        await run
+
+
+async def test_hk_wait_2_a_stop_ends_the_wait_at_once_and_cleanly() -> None:
+    session, recorder = ScriptedSession(), RecordingHook()
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5), recorder]) as sess:
+        asyncio.get_running_loop().call_later(7.3, sess.request_stop)
+        await sess.run("train")
+    assert clock.monotonic() == 7.3
+    assert session.runs == []
+    assert "end" in recorder.moments()
+
+
+async def test_hk_wait_2_it_can_be_cancelled() -> None:
+    session = ScriptedSession()
+    async with MonitoredSession(ScriptedCreator(session), [GlobalStepWaiterHook(5)]) as sess:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await sess.run("train")
+    assert session.runs == []
