@@ -11,7 +11,9 @@ A session is built in layers, each with one job, around the raw session of a pro
 Hooks are checked by ``hook_check``; a ``Coordinator`` owns the tasks that run beside the steps.
 """
 
+from asyncmon.runtime.attached import AttachedHook
 from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.creators import ChiefSessionCreator, SessionCreator, WorkerSessionCreator
 from asyncmon.runtime.hook import (
     GUARD,
     SAVER,
@@ -21,22 +23,38 @@ from asyncmon.runtime.hook import (
     SessionRunValues,
 )
 from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.program import Program, current_program
+from asyncmon.runtime.program import Program, as_program, current_program
 from asyncmon.runtime.protocol import Session
+from asyncmon.runtime.recovery import Recovery
+from asyncmon.runtime.scaffold import Scaffold
+from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.runtime.sessions import MonitoredSession, SingularMonitoredSession
+from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
 
 __all__ = [
     "GUARD",
     "SAVER",
+    "AttachedHook",
+    "ChiefSessionCreator",
     "Coordinator",
     "LooperTask",
+    "MonitoredSession",
     "NeverTriggerTimer",
     "Program",
+    "Recovery",
+    "Scaffold",
     "SecondOrStepTimer",
     "Session",
+    "SessionCreator",
+    "SessionManager",
     "SessionRunArgs",
     "SessionRunContext",
     "SessionRunHook",
     "SessionRunValues",
+    "SingularMonitoredSession",
+    "StepContext",
+    "WorkerSessionCreator",
+    "as_program",
     "current_program",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.interrupts import Interrupts
+from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
 from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.stopping import stop_tasks
 from asyncmon.runtime.timer import Ticks
@@ -45,22 +46,26 @@ class Coordinator:
 
     def __init__(self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None) -> None:
         clean = (OutOfRangeError,) if clean_stop_exception_types is None else clean_stop_exception_types
-        self._clean_types: tuple[type[BaseException], ...] = tuple(clean)
+        self._reports = Reports(clean)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hasty: set[asyncio.Task[Any]] = set()
         self._waiters: set[asyncio.Future[bool]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._callbacks: list[Callable[[], None]] = []
         self.interrupts = Interrupts()
+        """The calls that an error reported here ends."""
         self.samples = Samples()
+        """What :meth:`sample` asked for."""
         self._reset()
 
     def _reset(self) -> None:
         # Written by any thread, so each is one store or one append, which the interpreter keeps whole.
         self._stop = False
         self._joined = False
+        self.stopped_by_request = False
+        """Whether anybody asked for a stop without an error."""
         self._stop_reason: str | None = None
-        self._errors: list[BaseException] = []
-        self._error: BaseException | None = None
+        self._reports.clear()
 
     # -- stopping -----------------------------------------------------------------------------------
 
@@ -82,38 +87,22 @@ class Coordinator:
             BaseException: ``ex``, when the coordinator is joined already and nobody would see it.
             TypeError: ``ex`` is neither an exception nor an ``exc_info``.
         """
-        self._request_stop(_as_exception(ex), reason, source=None)
+        error = as_exception(ex)
+        if error is None:
+            self.stopped_by_request = True
+        self._request_stop(error, reason, source=None)
 
     def _request_stop(
         self, error: BaseException | None, reason: str | None, source: str | None
     ) -> None:
         if error is not None:
-            if self._joined and not isinstance(error, self._clean_types):
+            if self._joined and not isinstance(error, self._reports.clean_types):
                 raise error
-            self._report(error, source)
+            self._reports.add(error, source)
         if self._stop_reason is None:
-            self._stop_reason = reason or (_describe(error, source) if error is not None else None)
+            self._stop_reason = reason or (describe(error, source) if error is not None else None)
         self._stop = True
         self._wake_loop()
-
-    def _report(self, error: BaseException, source: str | None) -> None:
-        if any(error is known for known in self._errors):
-            return
-        self._errors.append(error)
-        where = f" (from {source})" if source else ""
-        if isinstance(error, self._clean_types):
-            logger.info("Error reported to Coordinator: %s, %s%s", type(error), error, where)
-        elif self._error is None:
-            self._error = error
-            logger.info(
-                "Error reported to Coordinator: %s, %s%s", type(error), error, where, exc_info=error
-            )
-        else:
-            logger.error(
-                "Error reported to Coordinator after the first: %s, %s%s",
-                type(error), error, where, exc_info=error,
-            )  # fmt: skip
-            self._error.add_note(f"Then, before the end: {_describe(error, source)}")
 
     def _wake_loop(self) -> None:
         loop = self._loop
@@ -129,9 +118,10 @@ class Coordinator:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(True)
-        error = self._error or next(iter(self._errors), None)
-        if error is not None:
-            self.interrupts.interrupt(error)
+        if self.error is not None:
+            self.interrupts.interrupt(self.error)
+        while self._callbacks:
+            self._callbacks.pop()()
 
     def clear_stop(self) -> None:
         """Forget the stop, its reason and the errors: the coordinator can be used again."""
@@ -152,14 +142,19 @@ class Coordinator:
         return self._joined
 
     @property
+    def errors(self) -> tuple[BaseException, ...]:
+        """Every error reported, in order, those of clean types included."""
+        return tuple(self._reports.all)
+
+    @property
     def error(self) -> BaseException | None:
         """The primary error: the first one reported that is not of a clean type, or None."""
-        return self._error
+        return self._reports.primary
 
     def raise_requested_exception(self) -> None:
         """Raise the primary error, if there is one. It stays."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     @contextlib.contextmanager
     def stop_on_exception(self) -> Iterator[None]:
@@ -171,7 +166,14 @@ class Coordinator:
         try:
             yield
         except Exception as error:
-            self._request_stop(error, None, _current_task_name())
+            self._request_stop(error, None, current_task_name())
+
+    def when_stopped(self, callback: Callable[[], None]) -> None:
+        """Call something in the event loop's thread once a stop is requested, or soon if it was."""
+        self._bind()
+        self._callbacks.append(callback)
+        if self._stop:
+            self._wake_loop()
 
     # -- waiting ------------------------------------------------------------------------------------
 
@@ -221,6 +223,11 @@ class Coordinator:
         Raises:
             RuntimeError: the session ended before another run was complete.
         """
+        values, _ = await self.samples.ask(fetches)
+        return values
+
+    async def sample_step(self, fetches: Any) -> tuple[Any, int | None]:
+        """Like :meth:`sample`, and return the global step after that run too."""
         return await self.samples.ask(fetches)
 
     # -- tasks --------------------------------------------------------------------------------------
@@ -307,41 +314,56 @@ class Coordinator:
             BaseException: the primary error, each time.
             RuntimeError: there is no such error, but tasks ignored their cancellation.
         """
+        stragglers = await self._join(set(tasks or ()), stop_grace_period_secs)
+        self.raise_requested_exception()
+        if stragglers and not ignore_live_tasks:
+            raise RuntimeError(stragglers)
+        if stragglers:
+            logger.warning(stragglers)
+
+    async def shut_down(self, grace: float, but: asyncio.Task[Any] | None = None) -> None:
+        """Request a stop and join, raising nothing: the errors are in :attr:`errors`.
+
+        Args:
+            grace: seconds for tasks to end by themselves.
+            but: a task not to wait for, as it waits for this.
+        """
+        self._request_stop(None, None, None)
+        if stragglers := await self._join(set(), grace, but):
+            logger.warning(stragglers)
+
+    async def _join(
+        self, extra: set[asyncio.Task[Any]], grace: float, but: asyncio.Task[Any] | None = None
+    ) -> str:
+        """Wait, cancel, and return a sentence about stragglers, empty when there are none."""
         self._bind()
-        extra = set(tasks or ())
+        but = but or asyncio.current_task()
+
+        def alive() -> set[asyncio.Task[Any]]:
+            return {task for task in self._tasks | extra if not task.done() and task is not but}
+
         try:
-            await self._wait_until_stop_or_idle(extra)
-            stragglers = await stop_tasks(
-                lambda: self._alive(extra), self._hasty, stop_grace_period_secs
-            )
+            await self._wait_until_stop_or_idle(alive)
+            stragglers = await stop_tasks(alive, self._hasty, grace)
         except asyncio.CancelledError:
-            for task in self._alive(extra):
+            for task in alive():
                 task.cancel()
             raise
         finally:
             self._joined = True
             self._tasks.clear()
-        self.raise_requested_exception()
-        if stragglers:
-            message = f"Coordinator stopped with threads still running: {' '.join(stragglers)}"
-            if not ignore_live_tasks:
-                raise RuntimeError(message)
-            logger.warning(message)
+        names = " ".join(stragglers)
+        return f"Coordinator stopped with threads still running: {names}" if names else ""
 
-    async def _wait_until_stop_or_idle(self, extra: set[asyncio.Task[Any]]) -> None:
-        loop = self._bind()
-        stop: asyncio.Future[bool] = loop.create_future()
+    async def _wait_until_stop_or_idle(self, alive: Callable[[], set[asyncio.Task[Any]]]) -> None:
+        stop: asyncio.Future[bool] = self._bind().create_future()
         self._waiters.add(stop)
         try:
-            while not self._stop and (alive := self._alive(extra)):
-                await asyncio.wait({*alive, stop}, return_when=asyncio.FIRST_COMPLETED)
+            while not self._stop and (tasks := alive()):
+                await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waiters.discard(stop)
             stop.cancel()
-
-    def _alive(self, extra: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
-        current = asyncio.current_task()
-        return {task for task in self._tasks | extra if not task.done() and task is not current}
 
     def _bind(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
@@ -357,14 +379,6 @@ def _time_out(waiter: asyncio.Future[bool]) -> None:
         waiter.set_result(False)
 
 
-def _as_exception(ex: Any) -> BaseException | None:
-    if isinstance(ex, tuple) and len(ex) == 3:
-        ex = ex[1]
-    if ex is None or isinstance(ex, BaseException):
-        return ex
-    raise TypeError(f"request_stop takes an exception, a sys.exc_info() or None, got {ex!r}.")
-
-
 def _refuse_coroutine(fn: Any) -> None:
     if inspect.iscoroutine(fn):
         fn.close()
@@ -372,15 +386,3 @@ def _refuse_coroutine(fn: Any) -> None:
             f"create_task takes a function and its arguments, got the coroutine {fn.__qualname__!r}. "
             f"Write coord.create_task({fn.__name__}, ...)."
         )
-
-
-def _describe(error: BaseException, source: str | None) -> str:
-    return f"{type(error).__name__}: {error}" + (f" in {source}" if source else "")
-
-
-def _current_task_name() -> str | None:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return None
-    return f"task {task.get_name()!r}" if task is not None else None

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from asyncmon.graph.build import get_default_graph
+from asyncmon.graph.graph import Graph
+from asyncmon.runtime.graph_program import GraphProgram
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from asyncmon.runtime.protocol import Session
 
-__all__ = ["Program", "current_program", "program_scope"]
+__all__ = ["Program", "as_program", "current_program", "program_scope"]
 
 
 class Program(Protocol):
     """What can be run. A session is one running instance of it.
 
     The methods named like operations of a scaffold give fetches of this program for that role, or
-    None where there is nothing to do.
+    None where there is nothing to do. A program may have more, which are used where they are there:
+    ``saver()``, the one to use by default; ``as_default()``, a context manager for building;
+    ``start_producers(session, coord)``, called for each created session before the hooks are told;
+    ``describe()``, which goes into checkpoints.
     """
 
     @property
@@ -56,16 +63,31 @@ class Program(Protocol):
 _current: ContextVar[Program | None] = ContextVar("asyncmon_program", default=None)
 
 
-def current_program() -> Program | None:
-    """Return the program whose session is being prepared, while hooks' ``begin`` runs."""
-    return _current.get()
+def as_program(program: Any = None) -> Program:
+    """Return the program that an object stands for: a ``Graph`` is adapted, others are programs.
+
+    Args:
+        program: None for the default graph.
+    """
+    program = get_default_graph() if program is None else program
+    return cast("Program", GraphProgram(program) if isinstance(program, Graph) else program)
+
+
+def current_program() -> Program:
+    """Return the program whose session is being prepared, while hooks' ``begin`` runs.
+
+    Elsewhere it is the default graph.
+    """
+    return _current.get() or as_program()
 
 
 @contextlib.contextmanager
-def program_scope(program: Program | None) -> Iterator[None]:
-    """Make a program the current one inside the block."""
+def program_scope(program: Program) -> Iterator[None]:
+    """Make a program the current one inside the block, and its graph, if it has one, the default."""
     token = _current.set(program)
+    as_default = getattr(program, "as_default", contextlib.nullcontext)
     try:
-        yield
+        with as_default():
+            yield
     finally:
         _current.reset(token)

@@ -16,60 +16,63 @@ class Sample:
     """One request: what to fetch, who gets it."""
 
     fetches: Any
-    future: asyncio.Future[Any]
+    future: asyncio.Future[tuple[Any, int | None]]
     asked_by: str
     failures: int = 0
 
+    def answer(self, values: Any, step: int | None) -> None:
+        """Give the values, with the global step after the run, to whoever still waits."""
+        if not self.future.done():
+            self.future.set_result((values, step))
+
 
 class Samples:
-    """The requests of one session that no run has answered yet. False when there are none."""
+    """The requests of one session that no run has answered yet."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[Sample] = []
+        self.waiting: list[Sample] = []
+        """Empty where nobody asks: a look at this is all that a run pays."""
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    async def ask(self, fetches: Any) -> Any:
-        """Wait for the next run and return the values it computed for ``fetches``."""
+    async def ask(self, fetches: Any) -> tuple[Any, int | None]:
+        """Wait for the next run; return the values it computed for ``fetches``, and its global step."""
         task = asyncio.current_task()
-        future = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
         sample = Sample(fetches, future, task.get_name() if task is not None else "?")
-        self._waiting.append(sample)
+        self.waiting.append(sample)
         try:
             return await future
         finally:
-            if sample in self._waiting:
-                self._waiting.remove(sample)
+            if sample in self.waiting:
+                self.waiting.remove(sample)
 
     def take(self) -> list[Sample]:
         """Return the requests a run is going to carry."""
-        taken, self._waiting = self._waiting, []
+        taken, self.waiting = self.waiting, []
         return [sample for sample in taken if not sample.future.done()]
 
     def put_back(self, samples: list[Sample], error: BaseException) -> None:
         """Let the next run carry them: this one failed. Their fetches may be the cause, so the
         second failure in a row is theirs to hear of."""
         if not isinstance(error, Exception):
-            self._waiting[:0] = samples
+            self.waiting[:0] = samples
             return
         error.add_note(f"The run also fetched samples for: {', '.join(s.asked_by for s in samples)}.")
         for sample in samples:
             sample.failures += 1
             if sample.failures >= _PATIENCE and not sample.future.done():
                 sample.future.set_exception(error)
-        self._waiting[:0] = [sample for sample in samples if not sample.future.done()]
+        self.waiting[:0] = [sample for sample in samples if not sample.future.done()]
 
     def move_to(self, other: Samples) -> None:
         """Hand the requests to the session that comes after a recovery."""
-        other._waiting.extend(self._waiting)
-        self._waiting = []
+        other.waiting.extend(self.waiting)
+        self.waiting = []
 
     def close(self, reason: str) -> None:
         """Answer everybody that no run will come."""
-        for sample in self._waiting:
+        for sample in self.waiting:
             if not sample.future.done():
                 sample.future.set_exception(RuntimeError(reason))
-        self._waiting = []
+        self.waiting = []

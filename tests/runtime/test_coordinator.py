@@ -350,8 +350,8 @@ async def test_a_sample_is_answered_by_the_next_run() -> None:
     await wait_all_tasks_blocked()
     (sample,) = coord.samples.take()
     assert sample.fetches == "loss"
-    assert not coord.samples
-    sample.future.set_result(1.5)
+    assert not coord.samples.waiting
+    sample.answer(1.5, 3)
     assert await asked == 1.5
 
 
@@ -380,4 +380,4 @@ async def test_a_cancelled_sample_is_forgotten() -> None:
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
-    assert not coord.samples
+    assert not coord.samples.waiting

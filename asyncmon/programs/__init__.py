@@ -1,0 +1,19 @@
+"""Other engines behind the session protocol.
+
+:class:`FunctionProgram` makes a program of plain and ``async def`` functions over a declared state, for
+whatever has no graph: a remote training API, a loop of reinforcement learning, another framework::
+
+    program = FunctionProgram(state={"weights": np.zeros(10)})
+
+    @program.step
+    async def train(state, batch):
+        ...
+
+    async with MonitoredTrainingSession(program=program, checkpoint_dir="runs") as sess:
+        await sess.run("train", {"batch": batch})
+"""
+
+from asyncmon.programs.function import FunctionProgram
+from asyncmon.programs.function_session import FunctionSession
+
+__all__ = ["FunctionProgram", "FunctionSession"]

@@ -1,0 +1,160 @@
+"""A program of plain and async functions over a declared state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+
+from asyncmon.errors import NotFoundError
+from asyncmon.programs.function_session import INITIALIZE, FunctionSession
+from asyncmon.programs.state_tree import Tree, declare, flatten
+from asyncmon.programs.steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Mapping
+
+__all__ = ["FunctionProgram"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@final
+class FunctionProgram:
+    """Named steps over a declared state.
+
+    ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)`` and returns what it
+    returns. Fetches are names, in any nesting, and may be
+
+    * a step, which is run: its result,
+    * a key of the mapping that a step of the same run returned,
+    * an entry of the state, like ``"weights"`` or ``"layers/0/bias"``: its value after the run.
+
+    A step is a transaction: it works on a copy of the state, which becomes the state when the step has
+    returned; one that fails or is cancelled changes nothing. Steps that change state come one after
+    another. A plain function runs in the loop's thread and should be short.
+
+    The global step is the entry ``"global_step"`` where the state declares one, and counted by the
+    steps themselves; else the program counts each run of a step that is not read-only.
+
+    Args:
+        state: arrays, numbers, and nested dicts and lists of these. Its structure, shapes and dtypes
+            are fixed. The functions get it as their parameter ``state``, or else as their first.
+        steps: names to functions, plain or ``async def``; see also :meth:`step`.
+        read_only: names of steps that change no state, such as an evaluation: they take no turn and
+            no copy (arrays are read-only), may be peeked at, and do not count.
+
+    Example::
+
+        program = FunctionProgram(state={"w": np.zeros(3)})
+
+        @program.step
+        async def train(state, batch):
+            gradient = await remote_gradient(state["w"], batch)
+            state["w"] -= 0.1 * gradient
+            return {"norm": float(np.linalg.norm(gradient))}
+    """
+
+    def __init__(
+        self,
+        state: Mapping[str, Any] | None = None,
+        steps: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        read_only: Collection[str] = (),
+    ) -> None:
+        self.state: Tree = declare(state or {})
+        self.steps: dict[str, Step] = {}
+        self.finalized = False
+        for name, fn in (steps or {}).items():
+            self._add(name, fn, read_only=name in read_only)
+        unknown = sorted(set(read_only) - set(self.steps))
+        if unknown:
+            raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+
+    @overload
+    def step(self, fn: F, /, *, name: str | None = None, read_only: bool = False) -> F: ...
+    @overload
+    def step(
+        self, fn: None = None, /, *, name: str | None = None, read_only: bool = False
+    ) -> Callable[[F], F]: ...
+    def step(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        read_only: bool = False,
+    ) -> Any:
+        """Add a function as a step, as a decorator with or without arguments; return it unchanged.
+
+        Args:
+            fn: plain or ``async def``.
+            name: how it is fetched. Default: its own name.
+            read_only: whether it changes no state.
+
+        Raises:
+            RuntimeError: the program is finalized.
+            ValueError: the name is taken.
+        """
+
+        def add(fn: F) -> F:
+            self._add(name or fn.__name__, fn, read_only=read_only)
+            return fn
+
+        return add if fn is None else add(fn)
+
+    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
+        if self.finalized:
+            raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
+        if name in self.steps or name in flatten(self.state):
+            raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
+        self.steps[name] = Step(name, fn, has_state=bool(self.state), read_only=read_only)
+
+    def finalize(self) -> None:
+        """Refuse further steps. A second call does nothing."""
+        self.finalized = True
+
+    def create_session(self, target: str = "", config: Any = None) -> FunctionSession:
+        """Return a session whose state is as declared.
+
+        Raises:
+            NotFoundError: a target that is not "".
+        """
+        if target:
+            raise NotFoundError(
+                f"No session factory registered for target {target!r}; expected '' for this process."
+            )
+        return FunctionSession(self, self.state, self.steps)
+
+    def init_op(self) -> Any:
+        """Return what sets the state to what was declared."""
+        return INITIALIZE
+
+    def local_init_op(self) -> None:
+        """Return None: there is no state that is not saved."""
+
+    def ready_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def ready_for_local_init_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def summary_op(self) -> None:
+        """Return None: there are no summaries."""
+
+    def has_global_step(self) -> bool:
+        """Return True: steps are counted."""
+        return True
+
+    def canonical_feed(self, key: Any) -> Hashable:
+        """Return a feed's name.
+
+        Raises:
+            TypeError: it is no name.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"What is fed to functions are names of their parameters, got {key!r}.")
+        return key
+
+    def describe(self) -> dict[str, Any]:
+        """Return what goes into checkpoints about this program."""
+        return {"type": "FunctionProgram", "steps": list(self.steps)}

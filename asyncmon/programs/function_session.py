@@ -1,0 +1,275 @@
+"""A running function program: its state, and the turns of its steps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
+from asyncmon.programs.state_tree import (
+    Tree,
+    adopt,
+    flatten,
+    replace_leaves,
+    with_fresh_arrays,
+    with_same_arrays,
+)
+from asyncmon.programs.structure import leaves, map_leaves
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Generator
+
+    from numpy.typing import NDArray
+
+    from asyncmon.programs.steps import Step
+
+__all__ = ["INITIALIZE", "FunctionSession"]
+
+GLOBAL_STEP = "global_step"
+
+
+class _Initialize:
+    """The fetch that sets the state to what was declared."""
+
+    name = "init"
+
+    def __repr__(self) -> str:
+        return "<initialise the state>"
+
+
+INITIALIZE = _Initialize()
+
+
+class FunctionSession:
+    """A running :class:`~asyncmon.programs.FunctionProgram`; its ``create_session`` makes it.
+
+    Args:
+        program: for :attr:`graph`.
+        state: what was declared.
+        steps: by name.
+    """
+
+    def __init__(self, program: Any, state: Tree, steps: Mapping[str, Step]) -> None:
+        self._program = program
+        self._declared = state
+        self._tree = state
+        self._steps = steps
+        self._counts = GLOBAL_STEP not in state
+        self._step = 0
+        self._turn = asyncio.Lock()
+        self._closed = False
+
+    @property
+    def graph(self) -> Any:
+        """The program."""
+        return self._program
+
+    @property
+    def global_step(self) -> int:
+        """The number of completed steps."""
+        return self._step if self._counts else int(self._tree[GLOBAL_STEP])
+
+    async def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[str, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        """Run the steps among the fetches, each once, in their order, and return what was fetched.
+
+        Args:
+            fetches: names, in any nesting of lists, tuples, dicts, namedtuples and dataclasses.
+            feed_dict: parameters of the steps by name.
+            options: ``timeout_in_ms`` is kept to.
+            run_metadata: gets the ``duration``.
+
+        Raises:
+            RuntimeError: the session is closed.
+            NotFoundError: a name that nothing in this run has; the state is as before.
+            TypeError: a fetch that is no name, or a step that left a state of another form.
+            InvalidArgumentError: a feed is missing, or no step knows one.
+            DeadlineExceededError: it took longer than ``options.timeout_in_ms``.
+            Exception: what a step raised.
+        """
+        if options is None and run_metadata is None:
+            return await self._run(fetches, feed_dict)
+        start = time.perf_counter()
+        seconds = getattr(options, "timeout_in_ms", 0) / 1000
+        scope = asyncio.timeout(seconds or None)
+        try:
+            async with scope:
+                result = await self._run(fetches, feed_dict)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise DeadlineExceededError(
+                f"The run of {fetches!r} took longer than its timeout of {seconds:g} s."
+            ) from error
+        if run_metadata is not None:
+            run_metadata.duration = time.perf_counter() - start
+        return result
+
+    async def _run(self, fetches: Any, feeds: Mapping[str, Any] | None) -> Any:
+        self._check_open()
+        if feeds:
+            self._check_feeds(feeds)
+        single = self._steps.get(fetches) if type(fetches) is str else None
+        steps = [single] if single is not None else self._steps_among(fetches)
+        if steps is None:
+            self._tree, self._step = self._declared, 0
+            return map_leaves(fetches, lambda _: None)
+        if all(step.read_only for step in steps):
+            return await self._compute(fetches, steps, feeds, with_same_arrays(self._tree))
+        async with self._turn:
+            self._check_open()
+            return await self._transact(fetches, steps, feeds)
+
+    async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
+        made: dict[int, NDArray[Any]] = {}
+        tree = before = self._tree
+        step = self._step + 1
+        working = with_fresh_arrays(before, made)
+        results = {one.name: await one(working, feeds) for one in steps}
+        if before:
+            problems: list[str] = []
+            tree = adopt(working, before, made, problems)
+            if problems:
+                raise TypeError(
+                    f"The steps {list(results)} left a state of another form than was declared, and "
+                    f"nothing of it is kept: {'; '.join(problems)}."
+                )
+        fetched = _fetched(fetches, results, tree, step if self._counts else None)
+        self._tree, self._step = tree, step
+        return fetched
+
+    async def _compute(
+        self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None, state: Tree
+    ) -> Any:
+        number = self._step if self._counts else None
+        tree = self._tree  # another step may commit while this one waits
+        results = {one.name: await one(state, feeds) for one in steps}
+        return _fetched(fetches, results, tree, number)
+
+    def _steps_among(self, fetches: Any) -> list[Step] | None:
+        """Return the steps to run, each once; None where the state is to be initialised."""
+        names = leaves(fetches)
+        if fetches is None or None in names:
+            raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
+        if INITIALIZE in names:
+            return None
+        wrong = [name for name in names if not isinstance(name, str)]
+        if wrong:
+            raise TypeError(f"Fetches of functions are names, got {wrong[0]!r}.")
+        return [self._steps[name] for name in dict.fromkeys(names) if name in self._steps]
+
+    def _check_feeds(self, feeds: Mapping[str, Any]) -> None:
+        steps = self._steps.values()
+        for name in feeds:
+            if not any(name in step.takes or step.takes_all for step in steps):
+                known = sorted({name for step in steps for name in step.takes})
+                raise InvalidArgumentError(
+                    f"No step has a parameter {name!r} to feed. There are: {known}."
+                )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    async def peek(self, fetches: Any, feed_dict: Mapping[str, Any] | None = None) -> Any:
+        """Return entries of the state and results of read-only steps, of one version of the state.
+
+        Raises:
+            InvalidArgumentError: a step among the fetches may change the state.
+            RuntimeError: the session is closed.
+        """
+        self._check_open()
+        if feed_dict:
+            self._check_feeds(feed_dict)
+        steps = self._steps_among(fetches)
+        changing = ["init"] if steps is None else [s.name for s in steps if not s.read_only]
+        if changing or steps is None:
+            raise InvalidArgumentError(
+                f"peek() cannot fetch {changing}: it changes the state. Use run(), or declare the step "
+                "read_only."
+            )
+        return await self._compute(fetches, steps, feed_dict, with_same_arrays(self._tree))
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Take a snapshot now, at no cost: a step never writes into an array of the state."""
+        self._check_open()
+        values = {name: np.asarray(value) for name, value in flatten(self._tree).items()}
+        if self._counts:
+            values[GLOBAL_STEP] = np.asarray(self._step, np.int64)
+        return _Ready(Snapshot(values, self.global_step))
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set entries of the state by name, between two steps; the others stay as they are.
+
+        Raises:
+            InvalidArgumentError: something does not fit; the error lists everything that does not.
+        """
+        self._check_open()
+        async with self._turn:
+            present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
+            problems = [p for name, value in values.items() if (p := _misfit(name, value, present))]
+            if problems:
+                raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+            self._tree = replace_leaves(self._tree, values)
+            if self._counts and GLOBAL_STEP in values:
+                self._step = int(values[GLOBAL_STEP])
+
+    async def close(self) -> None:
+        """Refuse further use. A second call does nothing."""
+        self._closed = True
+
+
+class _Ready:
+    """An awaitable that has its value already."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __await__(self) -> Generator[Any, None, Snapshot]:
+        yield from ()  # makes this a generator, which is what __await__ has to return
+        return self._snapshot
+
+
+def _fetched(fetches: Any, results: Mapping[str, Any], tree: Tree, step: int | None) -> Any:
+    if type(fetches) is str and fetches in results:
+        return results[fetches]
+    return map_leaves(fetches, lambda name: _value(name, results, tree, step))
+
+
+def _value(name: str, results: Mapping[str, Any], tree: Tree, step: int | None) -> Any:
+    if name in results:
+        return results[name]
+    for result in results.values():
+        if isinstance(result, Mapping) and name in result:
+            return result[name]
+    if name == GLOBAL_STEP and step is not None:
+        return np.int64(step)
+    entries = flatten(tree)
+    if name in entries:
+        return entries[name]
+    outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
+    raise NotFoundError(
+        f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
+        f"{sorted(map(str, outputs))}; entries of the state: {list(entries)}."
+    )
+
+
+def _misfit(name: str, value: Any, present: Mapping[str, Any]) -> str | None:
+    if name not in present:
+        return f"{name!r} is not an entry of the state, which has {list(present)}"
+    array, old = np.asarray(value), np.asarray(present[name])
+    if array.shape != old.shape:
+        return f"{name!r} has shape {old.shape}, the value {array.shape}"
+    if not np.can_cast(array.dtype, old.dtype, "safe" if old.dtype.kind == "b" else "same_kind"):
+        return f"{name!r} has dtype {old.dtype}, the value {array.dtype}"
+    return None

@@ -1,0 +1,175 @@
+"""Trees of state: nested dicts and lists of arrays and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Tree",
+    "adopt",
+    "declare",
+    "flatten",
+    "replace_leaves",
+    "with_fresh_arrays",
+    "with_same_arrays",
+]
+
+Tree = Any
+"""A dict with string keys, a list, an array, or a number."""
+
+
+def declare(tree: Tree, path: str = "state") -> Tree:
+    """Return a tree like the given one that shares nothing with it, its arrays read-only.
+
+    Raises:
+        TypeError: something in it is neither container, array nor number; the error says where.
+        ValueError: a key contains a slash, which separates levels in names.
+    """
+    if isinstance(tree, Mapping):
+        for key in tree:
+            if not isinstance(key, str):
+                raise TypeError(f"{path} has the key {key!r}; keys of state must be strings.")
+            if "/" in key:
+                raise ValueError(f"{path} has the key {key!r}; '/' separates levels in names.")
+        return {key: declare(value, f"{path}[{key!r}]") for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [declare(value, f"{path}[{i}]") for i, value in enumerate(tree)]
+    if isinstance(tree, np.generic):
+        return tree.item()
+    if isinstance(tree, bool | int | float | complex):
+        return tree
+    if isinstance(tree, np.ndarray) and tree.dtype != object:
+        return _frozen(tree.copy())
+    raise TypeError(
+        f"{path} is {tree!r}; state is made of arrays, numbers, and dicts and lists of these. Wrap it "
+        "in np.asarray(...), or keep it outside of the state."
+    )
+
+
+def with_fresh_arrays(tree: Tree, made: dict[int, NDArray[Any]]) -> Tree:
+    """Return a copy that may be changed at will; its arrays are also put into ``made``, by ``id``."""
+    if isinstance(tree, dict):
+        return {key: with_fresh_arrays(value, made) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [with_fresh_arrays(value, made) for value in tree]
+    if not isinstance(tree, np.ndarray):
+        return tree
+    array = tree.copy()
+    made[id(array)] = array
+    return array
+
+
+def with_same_arrays(tree: Tree) -> Tree:
+    """Return a copy of the containers alone; the read-only arrays are shared."""
+    if isinstance(tree, dict):
+        return {key: with_same_arrays(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [with_same_arrays(value) for value in tree]
+    return tree
+
+
+def adopt(
+    new: Tree,
+    old: Tree,
+    handed_out: dict[int, NDArray[Any]],
+    problems: list[str],
+    path: str = "state",
+) -> Tree:
+    """Return what a step made of its copy as the next state, or note why it cannot be.
+
+    Arrays that the step was given become the state's as they are, read-only from here on; others are
+    copied in, as the step's code may keep them.
+
+    Args:
+        new: what the step left.
+        old: the state before, which says what is expected where.
+        handed_out: the arrays of the copy that it was given, by ``id``.
+        problems: gets a sentence for everything that does not fit.
+        path: where this is, for the sentences.
+    """
+    if isinstance(old, dict):
+        if not isinstance(new, Mapping) or new.keys() != old.keys():
+            found = list(new) if isinstance(new, Mapping) else new
+            problems.append(f"{path} must keep the keys {list(old)}, found {found!r}")
+            return old
+        return {key: adopt(new[key], old[key], handed_out, problems, f"{path}[{key!r}]") for key in old}
+    if isinstance(old, list):
+        if not isinstance(new, list | tuple) or len(new) != len(old):
+            problems.append(f"{path} must stay a list of {len(old)}, found {new!r}")
+            return old
+        return [
+            adopt(one, was, handed_out, problems, f"{path}[{i}]")
+            for i, (one, was) in enumerate(zip(new, old, strict=True))
+        ]
+    if isinstance(old, np.ndarray):
+        return _adopt_array(new, old, handed_out, problems, path)
+    return _adopt_number(new, old, problems, path)
+
+
+def _adopt_array(
+    new: Any, old: NDArray[Any], handed_out: dict[int, NDArray[Any]], problems: list[str], path: str
+) -> NDArray[Any]:
+    array = np.asarray(new)
+    if array.shape != old.shape or not np.can_cast(array.dtype, old.dtype, "same_kind"):
+        problems.append(
+            f"{path} must stay an array of shape {old.shape} and dtype {old.dtype}, found shape "
+            f"{array.shape} and dtype {array.dtype}"
+        )
+        return old
+    if array is old:  # a read-only array of before, put back
+        return old
+    if id(array) not in handed_out or array.dtype != old.dtype:
+        array = array.astype(old.dtype)
+    return _frozen(array)
+
+
+def _adopt_number(new: Any, old: Any, problems: list[str], path: str) -> Any:
+    if isinstance(new, np.generic) or (isinstance(new, np.ndarray) and new.ndim == 0):
+        new = new.item()
+    if type(new) is type(old):
+        return new
+    if isinstance(new, bool | int | float | complex) and np.can_cast(type(new), type(old), "safe"):
+        return type(old)(new)
+    problems.append(f"{path} must stay a {type(old).__name__}, found {new!r}")
+    return old
+
+
+def flatten(tree: Tree, prefix: str = "") -> dict[str, Any]:
+    """Return names to arrays and numbers; levels are separated by slashes."""
+    if isinstance(tree, dict | list):
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        flat: dict[str, Any] = {}
+        for key, value in items:
+            flat |= flatten(value, f"{prefix}/{key}" if prefix else str(key))
+        return flat
+    return {prefix: tree}
+
+
+def replace_leaves(tree: Tree, values: Mapping[str, Any], prefix: str = "") -> Tree:
+    """Return a tree with other values at the names given, converted to what was there."""
+    if isinstance(tree, dict):
+        return {
+            key: replace_leaves(value, values, f"{prefix}/{key}" if prefix else key)
+            for key, value in tree.items()
+        }
+    if isinstance(tree, list):
+        return [
+            replace_leaves(value, values, f"{prefix}/{i}" if prefix else str(i))
+            for i, value in enumerate(tree)
+        ]
+    if prefix not in values:
+        return tree
+    if isinstance(tree, np.ndarray):
+        return _frozen(np.array(values[prefix], dtype=tree.dtype))
+    return type(tree)(np.asarray(values[prefix]).item())
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array

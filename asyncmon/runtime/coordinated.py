@@ -1,0 +1,116 @@
+"""The middle layer: what fails beside the steps interrupts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import PREEMPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hooked import Hooked
+    from asyncmon.runtime.step_fn import StepContext
+
+__all__ = ["Coordinated"]
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECS = 60.0
+"""How long a raw session may take to close before it is abandoned, named in the log."""
+
+
+class Coordinated:
+    """A session together with the coordinator of the tasks that run beside its steps.
+
+    Args:
+        inner: the layer below.
+        coord: an error reported to it ends a run that is waiting, and every one that comes after.
+        preemption: the errors that mean "try again with a new session".
+    """
+
+    def __init__(
+        self,
+        inner: Hooked,
+        coord: Coordinator,
+        preemption: tuple[type[Exception], ...] = PREEMPTION,
+    ) -> None:
+        self.raw = inner.raw
+        self.coord = coord
+        self.delivered = False
+        """Whether a run has raised the coordinator's error to the caller."""
+        self._inner = inner
+        self._preemption = preemption
+
+    async def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Run once, unless something beside the steps has failed."""
+        return await self._guard(self._inner.run, fetches, feed_dict, options, run_metadata)
+
+    async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+        """Call a step function, likewise."""
+        return await self._guard(self._inner.run_step_fn, step_fn)
+
+    async def run_bare(self, *args: Any) -> Any:
+        """Run without hooks, likewise."""
+        return await self._guard(self.raw.run, *args)
+
+    async def _guard(self, call: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        coord = self.coord
+        if coord.error is not None:
+            self.delivered = True
+            raise coord.error
+        interrupts, task = coord.interrupts, asyncio.current_task()
+        if task is None or task in interrupts:
+            return await call(*args)
+        base = interrupts.enter(task)
+        try:
+            result = await call(*args)
+        except BaseException as error:
+            reason = interrupts.leave(task, base, error)
+            if reason is None and isinstance(error, Exception):
+                reason = self._root_cause(error)
+            if reason is None:
+                raise
+        else:
+            interrupts.leave(task, base)
+            return result
+        self.delivered = True
+        raise reason
+
+    def _root_cause(self, error: Exception) -> BaseException | None:
+        """Return the coordinator's error where it explains that of a run better: when exactly one of
+        the two is a preemption."""
+        known = self.coord.error
+        if known is None or known is error:
+            return None
+        if isinstance(known, self._preemption) == isinstance(error, self._preemption):
+            return None
+        known.add_note(f"The run that was under way raised {type(error).__name__}: {error}")
+        return known
+
+    async def close(self, grace: float, but: asyncio.Task[Any] | None = None) -> None:
+        """Stop and join the tasks, then close the raw session. Raises nothing: errors of tasks are in
+        the coordinator, one of the raw session's ``close`` is logged.
+
+        Args:
+            grace: seconds for tasks to end by themselves.
+            but: a task not to wait for, as it waits for this.
+        """
+        try:
+            await self.coord.shut_down(grace, but)
+        finally:
+            await close_raw(self.raw)
+
+
+async def close_raw(raw: Any) -> None:
+    """Close a raw session, in bounded time; an error is logged."""
+    try:
+        async with asyncio.timeout(CLOSE_SECS):
+            await raw.close()
+    except Exception:
+        logger.exception("The raw session could not be closed in order; it is abandoned.")

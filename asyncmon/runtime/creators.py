@@ -1,0 +1,161 @@
+"""Who makes the raw session of a monitored one, at the start and at each recovery."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, final
+
+from asyncmon.runtime.program import as_program
+from asyncmon.runtime.scaffold import Scaffold
+from asyncmon.runtime.session_manager import SessionManager
+
+if TYPE_CHECKING:
+    import os
+
+    from asyncmon.runtime.program import Program
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
+
+
+class SessionCreator(ABC):
+    """A factory of raw sessions. TF1: ``tf.train.SessionCreator``.
+
+    Any object with this method will do. Where it also has ``program``, hooks' ``begin`` sees that as
+    the current one; where it has ``scaffold``, hooks with a state travel in its saver's checkpoints.
+    """
+
+    @abstractmethod
+    async def create_session(self) -> Session:
+        """Return a new session that is ready. Called once more for each recovery."""
+
+
+class _Prepared(SessionCreator):
+    """What the creators share: a scaffold, finalized once, and a session manager, made once."""
+
+    def __init__(
+        self, scaffold: Scaffold | None, master: str, config: Any, program: Any, wait_secs: float
+    ) -> None:
+        self._scaffold = scaffold if scaffold is not None else Scaffold()
+        known = self._scaffold.program
+        self._program = known if program is None and known is not None else as_program(program)
+        self._master = master
+        self._config = config
+        self._wait_secs = wait_secs
+        self._manager: SessionManager | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program: the given one, the scaffold's, or the default graph at construction."""
+        return self._program
+
+    @property
+    def scaffold(self) -> Scaffold:
+        """The scaffold; its pieces are there once it is finalized."""
+        return self._scaffold
+
+    def prepare(self) -> Scaffold:
+        """Finalize the scaffold. Called after all hooks' ``begin``; a second call does nothing."""
+        if self._manager is None:
+            scaffold = self._scaffold.finalize(self._program)
+            self._manager = SessionManager(
+                local_init_op=scaffold.local_init_op,
+                ready_op=scaffold.ready_op,
+                ready_for_local_init_op=scaffold.ready_for_local_init_op,
+                graph=self._program,
+                recovery_wait_secs=self._wait_secs,
+                local_init_feed_dict=scaffold.local_init_feed_dict,
+            )
+        return self._scaffold
+
+    def _session_manager(self) -> SessionManager:
+        self.prepare()
+        assert self._manager is not None, "prepare() makes it"
+        return self._manager
+
+
+@final
+class ChiefSessionCreator(_Prepared):
+    """Restore or initialise. TF1: ``tf.train.ChiefSessionCreator``.
+
+    Args:
+        scaffold: the pieces; made from the program where they are not given.
+        master: where the session runs; "" is here.
+        config: for the session.
+        checkpoint_dir: whose newest valid checkpoint is restored, if it has one.
+        checkpoint_filename_with_path: the one checkpoint to restore instead; it must be there.
+        program: what to run. Default: the scaffold's program, or the default graph.
+
+    Raises:
+        ValueError: both a directory and a file are given.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
+        checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
+        *,
+        program: Any = None,
+    ) -> None:
+        if checkpoint_dir and checkpoint_filename_with_path:
+            raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
+        super().__init__(scaffold, master, config, program, wait_secs=30)
+        self._checkpoint_dir = None if checkpoint_dir is None else str(checkpoint_dir)
+        path = checkpoint_filename_with_path
+        self._checkpoint_filename_with_path = None if path is None else str(path)
+
+    async def create_session(self) -> Session:
+        """Return a session: restored, or initialised; then local initialisation, and a check."""
+        manager = self._session_manager()
+        return await manager.prepare_session(
+            self._master,
+            init_op=self._scaffold.init_op,
+            saver=self._scaffold.saver,
+            checkpoint_dir=self._checkpoint_dir,
+            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            config=self._config,
+            init_feed_dict=self._scaffold.init_feed_dict,
+            init_fn=self._scaffold.init_fn,
+        )
+
+
+@final
+class WorkerSessionCreator(_Prepared):
+    """Wait until the chief has made the state ready. TF1: ``tf.train.WorkerSessionCreator``.
+
+    Never initialises nor restores what is shared.
+
+    Args:
+        scaffold: the pieces; made from the program where they are not given.
+        master: where the session runs.
+        config: for the session.
+        max_wait_secs: how long to wait, by elapsed time.
+        recovery_wait_secs: the longest pause between two looks; the first ones are short.
+        program: what to run. Default: the scaffold's program, or the default graph.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float = 1800,
+        *,
+        recovery_wait_secs: float = 30,
+        program: Any = None,
+    ) -> None:
+        super().__init__(scaffold, master, config, program, wait_secs=recovery_wait_secs)
+        self._max_wait_secs = max_wait_secs
+
+    async def create_session(self) -> Session:
+        """Return a session that is ready.
+
+        Raises:
+            DeadlineExceededError: it is not, in time.
+        """
+        return await self._session_manager().wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )

@@ -1,0 +1,148 @@
+"""The second half of a session's life, from the last run on: what every end does, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asyncmon.runtime.endings import Ending, is_clean, is_end_of_data, settle
+from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.recoverable import step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from asyncmon.runtime.coordinated import Coordinated
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.recoverable import Recoverable
+    from asyncmon.runtime.turn import Turn
+
+__all__ = ["finish"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LAST_WAIT_SECS = 5.0
+"""How long an interrupted run may take to leave."""
+
+
+async def finish(
+    sessions: Recoverable,
+    hooks: HookSet,
+    turn: Turn,
+    stop: Coordinator,
+    grace: float,
+    body: BaseException | None,
+    caller: asyncio.Task[Any] | None,
+) -> Ending:
+    """Close everything, in order, whatever fails on the way, and say how it ended.
+
+    Runs in a task of its own. A cancellation of that task cuts the current phase short, and only it.
+
+    Args:
+        sessions: the layers.
+        hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
+        turn: runs of other tasks finish first, or are interrupted after the grace period.
+        stop: of the whole session.
+        grace: seconds for runs and tasks to end by themselves.
+        body: what the body raised.
+        caller: the task that waits for this, which is so not waited for.
+    """
+    clean = is_clean(body)
+    await _phase(
+        "waiting for the run under way", _take_turn(sessions, hooks, turn, grace if clean else 0)
+    )
+    try:
+        session = sessions.current
+        step = None if session is None else step_of(session)
+        at_end: list[Exception] = []
+        if clean and session is not None:
+            at_end = await _phase("the hooks' end", hooks.end(session.raw)) or []
+            step = step_of(session)
+        if session is not None:
+            _interrupt(session.coord, "this run was under way")
+            await _phase("closing the session", session.close(grace, caller))
+            session.coord.samples.close("The session ended before another run was complete.")
+        sessions.current = None
+        beside = [] if session is None else _beside(session, sessions.errors, body)
+        reason = stop.stop_reason or (None if session is None else _clean_stop_reason(session))
+        ending = settle(body, beside, at_end, reason)
+        await _clean_up(hooks, ending)
+        logger.log(
+            logging.INFO if ending.error is None else logging.WARNING,
+            "Session ended%s: %s.",
+            "" if step is None else f" at step {step}", ending.reason.rstrip("."),
+        )  # fmt: skip
+        return ending
+    finally:
+        turn.release()
+
+
+async def _take_turn(sessions: Recoverable, hooks: HookSet, turn: Turn, grace: float) -> None:
+    """Let the runs of other tasks finish; after the grace period end them."""
+    try:
+        async with asyncio.timeout(max(grace, 0)):
+            await turn.wait()
+    except TimeoutError:
+        where = "" if hooks.running is None else f", in the hook {hook_name(hooks.running)}"
+        logger.warning("A run did not finish before the session was closed%s.", where)
+        if sessions.current is not None:
+            _interrupt(sessions.current.coord, f"a run was under way{where}")
+        sessions.interrupts.interrupt(RuntimeError("The session was closed during a recovery."))
+        try:
+            async with asyncio.timeout(LAST_WAIT_SECS):
+                await turn.wait()
+        except TimeoutError:
+            logger.warning("A run%s ignores its interruption; it is left behind.", where)
+
+
+def _interrupt(coord: Coordinator, what: str) -> None:
+    coord.interrupts.interrupt(RuntimeError(f"The session was closed while {what}."))
+
+
+async def _phase(what: str, work: Coroutine[Any, Any, T]) -> T | None:
+    try:
+        return await work
+    except asyncio.CancelledError:
+        logger.warning("The session is closed in a hurry: %s was cut short.", what)
+    except Exception:
+        logger.exception("%s failed.", what)
+    return None
+
+
+def _beside(
+    session: Coordinated, recovered: tuple[type[Exception], ...], body: BaseException | None
+) -> list[BaseException]:
+    """Return the errors of tasks that somebody has to be told of."""
+    coord = session.coord
+    left: list[BaseException] = []
+    for error in coord.errors:
+        if isinstance(error, recovered):
+            logger.error(
+                "An error occurred when attempting to close the session. This may be due to a "
+                "preemption in a connected worker or parameter server. Error: %s",
+                error,
+            )
+        elif not (
+            is_end_of_data(error) or error is body or (session.delivered and error is coord.error)
+        ):
+            left.append(error)
+    return left
+
+
+def _clean_stop_reason(session: Coordinated) -> str | None:
+    coord = session.coord
+    if coord.stopped_by_request or is_end_of_data(coord.error):
+        return coord.stop_reason
+    return None
+
+
+async def _clean_up(hooks: HookSet, ending: Ending) -> None:
+    while hooks.to_clean_up:
+        errors = await _phase("a hook's cleanup", hooks.cleanup(ending.error))
+        for error in errors or ():
+            if ending.error is not None:
+                ending.error.add_note(f"The cleanup of a hook failed: {type(error).__name__}: {error}")

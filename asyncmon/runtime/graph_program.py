@@ -1,0 +1,148 @@
+"""A ``Graph`` as a program: its defaults for the roles of a scaffold, kept in its collections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.checkpoint import Saver
+from asyncmon.graph.basic_ops import group
+from asyncmon.graph.build import get_default_graph
+from asyncmon.graph.feeds import feed_tensor
+from asyncmon.graph.global_step import get_global_step
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.session import Session as GraphSession
+from asyncmon.graph.variables import (
+    global_variables,
+    global_variables_initializer,
+    local_variables_initializer,
+    report_uninitialized_variables,
+)
+from asyncmon.summary import merge_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from contextlib import AbstractContextManager
+
+    from asyncmon.graph.graph import Graph
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["GraphProgram", "get_or_default"]
+
+SAVED_MODEL_INITIALIZERS = "saved_model_initializers"
+
+
+class GraphProgram:
+    """The adapter between a graph and the runtime; see :class:`~asyncmon.runtime.program.Program`.
+
+    What it makes for a role is remembered in the graph's collections, so that everyone who asks for
+    the same graph gets the same objects.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def finalized(self) -> bool:
+        """Whether nothing can be added to the graph any more."""
+        return self.graph.finalized
+
+    def finalize(self) -> None:
+        """Refuse additions to the graph from now on."""
+        self.graph.finalize()
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """Make the graph the default one inside ``with``."""
+        return self.graph.as_default()
+
+    def create_session(self, target: str = "", config: Any = None) -> Session:
+        """Return a raw session of the graph."""
+        return GraphSession(target, self.graph, config)
+
+    def init_op(self) -> Any:
+        """Return what initialises global variables, and whatever saved models brought along."""
+        more = self.graph.get_collection(SAVED_MODEL_INITIALIZERS)
+        return self._get(
+            "init_op", GraphKeys.INIT_OP, lambda: group(global_variables_initializer(), *more)
+        )
+
+    def local_init_op(self) -> Any:
+        """Return what initialises local variables and tables."""
+        return self._get("local_init_op", GraphKeys.LOCAL_INIT_OP, default_local_init_op)
+
+    def ready_op(self) -> Any:
+        """Return the names of the variables that have no value."""
+        return self._get("ready_op", GraphKeys.READY_OP, report_uninitialized_variables)
+
+    def ready_for_local_init_op(self) -> Any:
+        """Return the names of the global variables that have no value."""
+        return self._get(
+            "ready_for_local_init_op",
+            GraphKeys.READY_FOR_LOCAL_INIT_OP,
+            lambda: report_uninitialized_variables(global_variables()),
+        )
+
+    def summary_op(self) -> Any:
+        """Return the merge of all summaries, or None where the graph has none."""
+        return self._get("summary_op", GraphKeys.SUMMARY_OP, merge_all)
+
+    def saver(self) -> Any:
+        """Return the saver of the collection SAVERS, or a new one for all global variables.
+
+        Raises:
+            RuntimeError: there is more than one.
+        """
+        savers = self.graph.get_collection(GraphKeys.SAVERS)
+        if len(savers) > 1:
+            raise RuntimeError(
+                "More than one item in collection savers. Please indicate which one to use by passing "
+                "it to the constructor."
+            )
+        if not savers:
+            savers = [Saver(allow_empty=True)]
+            self.graph.add_to_collection(GraphKeys.SAVERS, savers[0])
+        return savers[0]
+
+    def has_global_step(self) -> bool:
+        """Return whether the graph has a global step."""
+        return get_global_step(self.graph) is not None
+
+    def canonical_feed(self, key: Any) -> Hashable:
+        """Return the tensor that is meant, given by itself or by name."""
+        return feed_tensor(self.graph, key)
+
+    def _get(self, arg_name: str, collection_key: str, make: Callable[[], Any]) -> Any:
+        with self.graph.as_default():
+            return get_or_default(arg_name, collection_key, make, self.graph)
+
+
+def get_or_default(
+    arg_name: str,
+    collection_key: str,
+    default_constructor: Callable[[], Any],
+    graph: Graph | None = None,
+) -> Any:
+    """Return the item of a collection, or make one and remember it there unless it is None.
+
+    Raises:
+        RuntimeError: the collection has more than one item; or one has to be made and the graph is
+            finalized.
+    """
+    graph = graph or get_default_graph()
+    items = graph.get_collection(collection_key)
+    if len(items) > 1:
+        raise RuntimeError(
+            f'More than one item in the collection "{collection_key}". Please indicate which one to '
+            f"use by passing it to the Scaffold constructor as:  Scaffold({arg_name}=item to use)"
+        )
+    if items:
+        return items[0]
+    made = default_constructor()
+    if made is not None:
+        graph.add_to_collection(collection_key, made)
+    return made
+
+
+def default_local_init_op() -> Any:
+    """Return what initialises the local variables and tables of the default graph."""
+    tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
+    return group(local_variables_initializer(), *tables)

@@ -1,0 +1,237 @@
+"""The hooks of one session: who is called when, and what their errors do."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["HookSet", "Step"]
+
+logger = logging.getLogger(__name__)
+
+CLEANUP_SECS = 120.0
+"""How long a hook's ``cleanup`` may take when the hook itself sets no deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one hook does around a run; one of the two at least."""
+
+    hook: Any
+    before: Callable[[Any], Awaitable[Any]] | None
+    after: Callable[[Any, Any], Awaitable[None]] | None
+
+
+class HookSet:
+    """Hooks in the order of their priorities, and the calls of each moment.
+
+    Calls are bound once, when the set changes: a method that a hook does not override is in no list
+    and costs nothing.
+
+    Args:
+        hooks: checked here, see :mod:`asyncmon.runtime.hook_check`.
+    """
+
+    def __init__(self, hooks: Iterable[Any] | None) -> None:
+        self.hooks = check_hooks(hooks)
+        self._begun: list[Any] = []
+        self._backgrounds: dict[int, asyncio.Task[Any]] = {}
+        self.running: Any = None
+        """The hook that is being awaited in a run, for reports."""
+        self.stop_requested = False
+        """Whether a hook asked for a stop; true for good, also over recoveries."""
+        self._bind()
+
+    def _bind(self) -> None:
+        self.steps = tuple(
+            Step(hook, self._call(hook, "before_run"), self._call(hook, "after_run"))
+            for hook in self.hooks
+            if overrides(hook, "before_run") or overrides(hook, "after_run")
+        )
+
+    def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
+        """Return how to call a method: bare, unless the hook wants a deadline or a policy."""
+        if not overrides(hook, moment):
+            return None
+        method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
+        if _deadline(hook) is not None:
+            method = functools.partial(_with_deadline, hook, moment, method)
+        if _policy(hook) != "raise":
+            method = functools.partial(self._with_policy, hook, moment, method)
+        return method
+
+    async def _with_policy(
+        self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
+    ) -> Any:
+        if moment != "begin" and not any(hook is one for one in self.hooks):
+            return None  # taken out by an earlier failure in this very run
+        try:
+            return await method(*args)
+        except Exception as error:
+            logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
+            if _policy(hook) == "detach":
+                await self._drop(hook, error)
+            return None
+
+    async def _drop(self, hook: Any, error: BaseException | None) -> None:
+        self._remove(hook)
+        if any(hook is begun for begun in self._begun):
+            await self._clean_up(hook, error)
+
+    # -- the moments --------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Call ``begin`` of each hook, in order; the first error leaves."""
+        for hook in self.hooks:
+            await self._begin(hook)
+
+    async def _begin(self, hook: Any) -> None:
+        self._begun.append(hook)
+        if (call := self._call(hook, "begin")) is not None:
+            await call()
+
+    async def created(self, session: Session, coord: Coordinator) -> None:
+        """Tell each hook of a new raw session, in order, then start their backgrounds."""
+        self._backgrounds.clear()
+        for hook in self.hooks:
+            if (call := self._call(hook, "after_create_session")) is not None:
+                await call(session, coord)
+        for hook in self.hooks:
+            self._start_background(hook, session, coord)
+        if self._backgrounds:
+            await asyncio.sleep(0)  # so that each runs to its first wait before the first run begins
+
+    def _start_background(self, hook: Any, session: Session, coord: Coordinator) -> None:
+        if not overrides(hook, "background"):
+            return
+        method = hook.background
+        if _policy(hook) != "raise":
+            method = functools.partial(self._with_policy, hook, "background", method)
+        self._backgrounds[id(hook)] = coord.create_task(
+            method, session, coord, name=f"{hook_name(hook)}.background", cancel_on_stop=True
+        )
+
+    async def end(self, session: Session) -> list[Exception]:
+        """Call every hook's ``end``, in order, also after one failed. Return the errors."""
+        errors = []
+        for hook in self.hooks:
+            if (call := self._call(hook, "end")) is not None:
+                try:
+                    await call(session)
+                except Exception as error:
+                    logger.exception("%s.end failed.", hook_name(hook))
+                    errors.append(error)
+        return errors
+
+    @property
+    def to_clean_up(self) -> bool:
+        """Whether hooks that began still wait for their ``cleanup``."""
+        return bool(self._begun)
+
+    async def cleanup(self, error: BaseException | None) -> list[Exception]:
+        """Call ``cleanup`` of each hook that began, once, in reverse order. Return the errors."""
+        errors = []
+        while self._begun:
+            failed = await self._clean_up(self._begun[-1], error)
+            if failed is not None:
+                errors.append(failed)
+        return errors
+
+    async def _clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
+        self._begun = [begun for begun in self._begun if begun is not hook]
+        if not overrides(hook, "cleanup"):
+            return None
+        secs = _deadline(hook) or CLEANUP_SECS
+        try:
+            async with asyncio.timeout(secs):
+                await hook.cleanup(error)
+        except TimeoutError as timeout:
+            logger.exception("%s.cleanup failed or took longer than %g s.", hook_name(hook), secs)
+            return timeout
+        except Exception as failure:
+            logger.exception("%s.cleanup failed.", hook_name(hook))
+            return failure
+        return None
+
+    # -- changes while the session runs -------------------------------------------------------------
+
+    async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
+        """Add a hook to a session that is open, with the moments it missed."""
+        check_hook(hook)
+        before = self.hooks
+        self.hooks = check_hooks((*self.hooks, hook))
+        try:
+            await self._begin(hook)
+            if (call := self._call(hook, "after_create_session")) is not None:
+                await call(session, coord)
+        except BaseException as error:
+            self.hooks = before
+            await self._clean_up(hook, error)
+            raise
+        if any(hook is one for one in self.hooks):  # else on_error="detach" took it out again
+            self._start_background(hook, session, coord)
+            self._bind()
+
+    async def detach(self, hook: Any, session: Session) -> None:
+        """Take a hook out, with the moments of a successful end. Nothing happens a second time."""
+        if not any(hook is one for one in self.hooks):
+            return
+        background = self._remove(hook)
+        if background is not None:
+            await asyncio.wait([background])
+        try:
+            if (call := self._call(hook, "end")) is not None:
+                await call(session)
+        except BaseException as error:
+            await self._clean_up(hook, error)
+            raise
+        failed = await self._clean_up(hook, None)
+        if failed is not None:
+            raise failed
+
+    def _remove(self, hook: Any) -> asyncio.Task[Any] | None:
+        self.hooks = tuple(one for one in self.hooks if one is not hook)
+        self._bind()
+        background = self._backgrounds.pop(id(hook), None)
+        if background is None or background is asyncio.current_task():
+            return None
+        background.cancel()
+        return background
+
+
+def _deadline(hook: Any) -> float | None:
+    secs: float | None = getattr(hook, "deadline", None)
+    return secs
+
+
+def _policy(hook: Any) -> str:
+    policy: str = getattr(hook, "on_error", "raise")
+    return policy
+
+
+async def _with_deadline(
+    hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
+) -> Any:
+    secs = _deadline(hook)
+    scope = asyncio.timeout(secs)
+    try:
+        async with scope:
+            return await method(*args)
+    except TimeoutError as error:
+        if not scope.expired():  # the hook's own
+            raise
+        raise DeadlineExceededError(
+            f"{hook_name(hook)}.{moment} took longer than its deadline of {secs:g} s."
+        ) from error

@@ -1,0 +1,389 @@
+"""The monitored session: a turn for each caller, an orderly start, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from asyncmon.clock import LoopBudget
+from asyncmon.errors import PREEMPTION
+from asyncmon.runtime.attached import AttachedHook
+from asyncmon.runtime.batches import Batches
+from asyncmon.runtime.coordinated import Coordinated
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.endings import Ending, is_clean
+from asyncmon.runtime.finish import finish
+from asyncmon.runtime.hook_set import HookSet
+from asyncmon.runtime.hooked import Hooked
+from asyncmon.runtime.opening import begin, tell_created
+from asyncmon.runtime.passengers import Passengers
+from asyncmon.runtime.program import as_program, program_scope
+from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.shield import shielded
+from asyncmon.runtime.signals import signal_stops
+from asyncmon.runtime.step_fn import AFTER_STOP, StepContext, check_step_fn
+from asyncmon.runtime.stops import Stops
+from asyncmon.runtime.turn import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from asyncmon.runtime.creators import SessionCreator
+    from asyncmon.runtime.recovery import Recovery
+
+__all__ = ["MonitoredBase", "Phase"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Phase(Enum):
+    """The life of a session; each misuse has its sentence."""
+
+    NEW = "The session is not open yet: write `async with session:` or `await session.start()` first."
+    OPENING = "The session is still being opened by another task."
+    OPEN = "The session is open already."
+    CLOSING = "The session is closed: it is just being closed."
+    CLOSED = "The session is closed and cannot be used again; make a new one."
+
+
+class MonitoredBase:
+    """What the kinds of monitored session share. See :class:`~asyncmon.MonitoredSession`."""
+
+    def __init__(
+        self,
+        creator: SessionCreator,
+        hooks: Iterable[Any] | None,
+        stop_grace_period_secs: float,
+        recovery: Recovery,
+        signals: Literal["auto"] | None,
+    ) -> None:
+        if signals not in ("auto", None):
+            raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
+        self._creator = creator
+        self._hooks = HookSet(hooks)
+        self._passengers = Passengers(None)
+        self._grace = stop_grace_period_secs
+        self._signals = signals
+        self._phase = Phase.NEW
+        self._turn = Turn()
+        self._stops = Stops(recovery.errors, lambda: self._phase is Phase.OPEN)
+        self._session = Recoverable(self._create, recovery, self._stops.whole)
+        self._closed = asyncio.Event()
+        self._ending: Ending | None = None
+        self._forget_signals: Callable[[], None] | None = None
+
+    # -- opening ------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Open the session: hooks' ``begin``, then create, restore or initialise, then tell hooks.
+
+        A failure or a cancellation on the way gives everything back, calls ``cleanup`` of the hooks
+        that began, and leaves. The task that calls this need not be the one that calls
+        :meth:`close`.
+
+        Raises:
+            RuntimeError: the session was opened before.
+        """
+        if self._phase is not Phase.NEW:
+            raise RuntimeError(self._phase.value)
+        self._phase = Phase.OPENING
+        self._budget = LoopBudget.of_running_loop()
+        task, interrupts = asyncio.current_task(), self._session.interrupts
+        assert task is not None, "coroutines of a session run in tasks"
+        base = interrupts.enter(task)
+        try:
+            await self._open()
+        except BaseException as error:
+            reason = interrupts.leave(task, base, error) or error
+        else:
+            interrupts.leave(task, base)
+            self._phase = Phase.OPEN
+            return self
+        ending = await self._finish(reason)
+        raise ending.error or reason
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def _open(self) -> None:
+        if self._signals == "auto":
+            self._forget_signals = signal_stops.add(self._on_signal)
+        self._stops.whole.when_stopped(self._stops.spread)
+        self._passengers = await begin(self._creator, self._hooks)
+        await self._session.open()
+
+    async def _create(self) -> Coordinated:
+        """Make one session, layer over layer. The recoverable layer calls this, as often as it must."""
+        raw = await self._creator.create_session()
+        coord = Coordinator(clean_stop_exception_types=())
+        inner = Hooked(raw, self._hooks, coord, self._turn, self._request_stop_by_hook)
+        session = Coordinated(inner, coord, self._session.errors or PREEMPTION)
+        try:
+            await tell_created(session, self._hooks)
+        except BaseException:
+            await shielded(session.close, 0.0, name="closing a session that did not open")
+            raise
+        if self._phase not in (Phase.OPENING, Phase.OPEN):  # whoever made this was given up waiting for
+            await shielded(session.close, 0.0, name="closing a session that came too late")
+            raise RuntimeError(self._phase.value)
+        self._stops.adopt(coord)
+        return session
+
+    # -- running ------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        fetches: Any,
+        feed_dict: Any = None,
+        options: Any = None,
+        run_metadata: Any = None,
+        *,
+        hooks: bool = True,
+    ) -> Any:
+        """Run one step with all hooks. TF1: same name.
+
+        Calls from several tasks come one after another, hooks included, in the order of the calls.
+        Cancelled, the step is done or not, never in part; no ``after_run`` is called, and the session
+        stays usable.
+
+        Args:
+            fetches: what to compute, in any nesting; the result has the same structure.
+            feed_dict: values for this run.
+            options: a ``RunOptions``.
+            run_metadata: a ``RunMetadata`` to be filled.
+            hooks: False for a run beside the others: no hook sees it, and it does not wait for its
+                turn, so that it can produce what a step is waiting for.
+
+        Raises:
+            RuntimeError: the session is not open, a hook has requested a stop, or this is called from
+                inside a run.
+            Exception: what the step or a hook raised; or, in its place, what a task beside the steps
+                reported, which also interrupts a run that is waiting.
+        """
+        if self._phase is not Phase.OPEN or self._hooks.stop_requested:
+            self._refuse(hooks)
+        if self._budget.spent():
+            await asyncio.sleep(0)
+        if not hooks:
+            return await self._session.run_bare(self._turn, (fetches, feed_dict, options, run_metadata))
+        turn = self._turn
+        if turn.holder is None:
+            turn.holder = asyncio.current_task()
+        else:
+            await turn.wait()
+        try:
+            if self._phase is not Phase.OPEN:  # closed while this waited
+                self._refuse()
+            return await self._session.run(fetches, feed_dict, options, run_metadata)
+        finally:
+            turn.release()
+
+    async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+        """Call a step function with a :class:`StepContext`, and return what it returns. TF1: same name.
+
+        The function may be plain or async. It has the session's turn to itself. A preemption error
+        anywhere inside repeats the whole function, with a fresh context, in the new session.
+
+        Raises:
+            ValueError: the function does not take exactly one argument.
+            RuntimeError, Exception: as :meth:`run`.
+        """
+        check_step_fn(step_fn)
+        if self._phase is not Phase.OPEN or self._hooks.stop_requested:
+            self._refuse()
+        if self._budget.spent():
+            await asyncio.sleep(0)
+        async with self._turn.held(reentrant=False):
+            if self._phase is not Phase.OPEN:
+                self._refuse()
+            return await self._session.run_step_fn(step_fn)
+
+    def _refuse(self, hooks: bool = True) -> None:
+        if self._phase is not Phase.OPEN:
+            raise RuntimeError(self._phase.value)
+        if hooks:
+            raise RuntimeError(AFTER_STOP)
+
+    async def sample(self, fetches: Any) -> Any:
+        """Fetch something together with the next run of this session. It also waits over recoveries.
+
+        Raises:
+            RuntimeError: the session is not open, or ended before another run was complete.
+        """
+        coord = self._stops.current
+        if self._phase is not Phase.OPEN or coord is None:
+            raise RuntimeError(self._phase.value)
+        return await coord.sample(fetches)
+
+    async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Compute fetches that change no state on one consistent version, delaying no step.
+
+        Raises:
+            RuntimeError: the session is not open, or a recovery is under way.
+        """
+        return await self._current().raw.peek(fetches, feed_dict)
+
+    def iterate(self, source: AsyncIterable[T] | Iterable[T]) -> Batches[T]:
+        """Return an async iterator over a source that also ends when the session is to stop.
+
+        Example::
+
+            async for batch in sess.iterate(source):
+                await sess.run(train_op, {x: batch})
+        """
+        return Batches(source, self.should_stop, self._stops.raise_pending, self._stops.waits)
+
+    # -- stopping -----------------------------------------------------------------------------------
+
+    def should_stop(self) -> bool:
+        """Return whether the body is to end. Never waits, never raises, changes nothing.
+
+        True when a stop was requested by anybody, when a task beside the steps has failed, and when
+        the session is not open (any more). An error that the next run recovers from does not count.
+        """
+        return self._phase is not Phase.OPEN or self._stops.is_requested()
+
+    def request_stop(self, reason: str | None = None) -> None:
+        """Ask the body to end. Safe in any thread and signal handler; the first reason stays.
+
+        A run that is under way completes; runs that come after are not refused.
+        """
+        self._stops.request(reason or "a stop was requested")
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the session stopped or is to stop, or None while nothing is known of a stop."""
+        return self._stops.reason if self._ending is None else self._ending.reason
+
+    def _request_stop_by_hook(self, reason: str) -> None:
+        self._hooks.stop_requested = True
+        self._stops.request(reason)
+
+    def _on_signal(self, name: str) -> None:
+        logger.info(
+            "Received %s: the session will stop. A second one does what it does by default.", name
+        )
+        self.request_stop(f"signal {name}")
+
+    # -- hooks that come and go ---------------------------------------------------------------------
+
+    async def attach(self, hook: Any) -> AttachedHook:
+        """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
+
+        Its part in runs begins with the next one. The program is finalized, so ``begin`` cannot add
+        to it. Waits for the run that is under way, unless it is called from inside of it.
+
+        Raises:
+            RuntimeError: the session is not open.
+            TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
+        """
+        async with self._turn.held():
+            session = self._current()
+            with program_scope(as_program(getattr(session.raw, "graph", session.raw))):
+                await self._hooks.attach(hook, session.raw, session.coord)
+            self._passengers.add([hook])
+        return AttachedHook(hook, self._detach)
+
+    async def _detach(self, hook: Any) -> None:
+        if self._phase is not Phase.OPEN:
+            return
+        async with self._turn.held():
+            if self._phase is Phase.OPEN:
+                self._passengers.remove(hook)
+                await self._hooks.detach(hook, self._current().raw)
+
+    def _current(self) -> Coordinated:
+        session = self._session.current
+        if self._phase is not Phase.OPEN:
+            raise RuntimeError(self._phase.value)
+        if session is None:
+            raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
+        return session
+
+    # -- access -------------------------------------------------------------------------------------
+
+    def raw_session(self) -> Any:
+        """Return the session of the program, or None while there is none. TF1: same name."""
+        session = self._session.current
+        return session.raw if session is not None and self._phase is Phase.OPEN else None
+
+    @property
+    def graph(self) -> Any:
+        """The program that runs: a ``Graph`` or another. None while the session is not open."""
+        return getattr(self.raw_session(), "graph", None)
+
+    @property
+    def global_step(self) -> int | None:
+        """The number of completed steps, or None where nobody counts or the session is not open."""
+        return getattr(self.raw_session(), "global_step", None)
+
+    @property
+    def coord(self) -> Coordinator | None:
+        """The coordinator of the tasks beside the steps; a recovery brings a new one."""
+        return self._stops.current
+
+    # -- closing ------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the session successfully: hooks' ``end``, tasks joined, raw session closed, ``cleanup``.
+
+        A second call does nothing; one that comes while another closes waits for it. Cancelled, it
+        still closes, with the grace period as its deadline, and then re-raises.
+
+        Raises:
+            RuntimeError: called from inside a run.
+            Exception: what failed beside the steps and nobody was told, or in hooks' ``end``.
+        """
+        await self._close(None)
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        return await self._close(exc)
+
+    async def _close(self, body: BaseException | None) -> bool:
+        """Close, and return whether the body's exception is dealt with."""
+        if self._turn.is_mine():
+            raise RuntimeError(
+                "close() was called from inside a run, which it would wait for. Use "
+                "run_context.request_stop() in a hook, step_context.request_stop() in a step function."
+            )
+        if self._phase is Phase.NEW:
+            self._phase = Phase.CLOSED
+            self._closed.set()
+        if self._phase is Phase.OPENING:
+            self._session.interrupts.interrupt(
+                RuntimeError("The session was closed while it was being opened.")
+            )
+        if self._phase is not Phase.OPEN:
+            await self._closed.wait()
+            return body is not None and is_clean(body)
+        ending = await self._finish(body)
+        if ending.error is not None and ending.error is not body:
+            raise ending.error
+        return ending.error is None and body is not None
+
+    async def _finish(self, body: BaseException | None) -> Ending:
+        self._phase = Phase.CLOSING
+        if self._forget_signals is not None:
+            self._forget_signals()
+        try:
+            self._ending = await shielded(
+                finish, self._session, self._hooks, self._turn, self._stops.whole, self._grace, body,
+                asyncio.current_task(),
+                name="asyncmon closing", patience=max(self._grace, 1.0),
+            )  # fmt: skip
+        finally:
+            self._passengers.remove()
+            self._phase = Phase.CLOSED
+            self._closed.set()
+        return self._ending

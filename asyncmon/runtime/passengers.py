@@ -1,0 +1,48 @@
+"""Hooks with a state travel in the checkpoints of the session's saver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.runtime.hook_check import hook_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Passengers"]
+
+
+class Passengers:
+    """What was added to a saver, to be taken off again when the session ends.
+
+    Args:
+        saver: has ``add_passenger`` and ``remove_passenger``; with another one no state travels.
+    """
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver if hasattr(saver, "add_passenger") else None
+        self._names: dict[str, Any] = {}
+
+    def add(self, hooks: Iterable[Any]) -> None:
+        """Add the hooks that have a state, as ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
+        if self._saver is None:
+            return
+        for hook in hooks:
+            if callable(getattr(hook, "state_dict", None)):
+                name = self._free(f"hooks/{hook_name(hook)}")
+                self._saver.add_passenger(name, hook)
+                self._names[name] = hook
+
+    def remove(self, hook: Any = None) -> None:
+        """Take off one hook, or all of them."""
+        for name, known in list(self._names.items()):
+            if self._saver is not None and (hook is None or known is hook):
+                del self._names[name]
+                self._saver.remove_passenger(name)
+
+    def _free(self, name: str) -> str:
+        number, free = 0, name
+        while free in self._names:
+            number += 1
+            free = f"{name}_{number}"
+        return free

@@ -1,0 +1,188 @@
+"""What a session needs besides its program, to be initialised, checked, saved and summarised."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.checkpoint import Saver
+from asyncmon.runtime.graph_program import default_local_init_op, get_or_default
+from asyncmon.runtime.program import as_program, program_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from asyncmon.runtime.program import Program
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["Scaffold"]
+
+logger = logging.getLogger(__name__)
+
+_ROLES = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "summary_op")
+
+
+class Scaffold:
+    """The pieces of a program's life, given or made from the program. TF1: ``tf.train.Scaffold``.
+
+    What is not given is None until :meth:`finalize`, which takes the program's own. May be used for
+    one session after another.
+
+    Args:
+        init_op: fetched to initialise the state when nothing is restored.
+        init_feed_dict: fed to it.
+        init_fn: ``init_fn(scaffold, session)``, plain or async, called after ``init_op``.
+        ready_op: gives the names of what is not initialised; nothing means ready.
+        ready_for_local_init_op: likewise, asked before ``local_init_op``.
+        local_init_op: fetched to initialise what is not saved, restored or not.
+        summary_op: gives all summaries.
+        saver: restores here, and saves in the default checkpoint hook.
+        copy_from_scaffold: where to take what is not given.
+        local_init_feed_dict: fed to ``local_init_op``.
+        program: whose scaffold this is. Default: that of the session creator.
+
+    Example::
+
+        scaffold = Scaffold(init_fn=lambda scaffold, sess: warm_start(sess), saver=Saver(max_to_keep=3))
+        session = MonitoredTrainingSession(checkpoint_dir="runs", scaffold=scaffold)
+    """
+
+    get_or_default = staticmethod(get_or_default)
+    default_local_init_op = staticmethod(default_local_init_op)
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        init_fn: Callable[[Scaffold, Session], Awaitable[Any] | Any] | None = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        local_init_op: Any = None,
+        summary_op: Any = None,
+        saver: Any = None,
+        copy_from_scaffold: Scaffold | None = None,
+        local_init_feed_dict: Mapping[Any, Any] | None = None,
+        *,
+        program: Any = None,
+    ) -> None:
+        other = copy_from_scaffold
+        if other is not None and not isinstance(other, Scaffold):
+            raise TypeError("copy_from_scaffold is not a Scaffold instance.")
+
+        def given(mine: Any, name: str) -> Any:
+            return mine if mine is not None or other is None else getattr(other, name)
+
+        self._init_op = given(init_op, "_init_op")
+        self._init_feed_dict = given(init_feed_dict, "_init_feed_dict")
+        self._user_init_fn = given(init_fn, "_user_init_fn")
+        self._ready_op = given(ready_op, "_ready_op")
+        self._ready_for_local_init_op = given(ready_for_local_init_op, "_ready_for_local_init_op")
+        self._local_init_op = given(local_init_op, "_local_init_op")
+        self._summary_op = given(summary_op, "_summary_op")
+        self._saver = given(saver, "_saver")
+        self._local_init_feed_dict = given(local_init_feed_dict, "_local_init_feed_dict")
+        self._program: Program | None = None
+        if program is not None or other is not None:
+            self._program = given(None if program is None else as_program(program), "_program")
+        self._filled = False
+
+    def finalize(self, program: Any = None) -> Scaffold:
+        """Fill in what was not given from the program, then finalize the program.
+
+        Called by session creators after all hooks' ``begin``, so that what these add is covered. A
+        second call changes nothing.
+
+        Args:
+            program: whose scaffold this becomes, if it is nobody's yet. Default: the default graph.
+
+        Raises:
+            RuntimeError: a piece has to be made and the graph is finalized already, or the graph
+                offers several for one role.
+            ValueError: the scaffold belongs to another program.
+        """
+        mine = self._bind(program)
+        if not self._filled:
+            with program_scope(mine):
+                self._fill(mine)
+            self._filled = True
+        mine.finalize()
+        logger.info("Graph was finalized.")
+        return self
+
+    def _bind(self, program: Any) -> Program:
+        if self._program is None:
+            self._program = as_program(program)
+        elif program is not None and not _same(self._program, as_program(program)):
+            raise ValueError(
+                "The Scaffold belongs to another program than the session. Make one Scaffold for each."
+            )
+        return self._program
+
+    def _fill(self, program: Program) -> None:
+        for role in _ROLES:
+            if getattr(self, f"_{role}") is None:
+                setattr(self, f"_{role}", getattr(program, role)())
+        if self._saver is None:
+            make = getattr(program, "saver", None)
+            self._saver = make() if make is not None else Saver(allow_empty=True)
+        build = getattr(self._saver, "build", None)
+        if build is not None:
+            build()
+
+    @property
+    def program(self) -> Program | None:
+        """The program whose pieces these are, once it is known."""
+        return self._program
+
+    @property
+    def init_op(self) -> Any:
+        """What initialises the state."""
+        return self._init_op
+
+    @property
+    def init_feed_dict(self) -> Mapping[Any, Any] | None:
+        """What is fed to ``init_op``."""
+        feeds: Mapping[Any, Any] | None = self._init_feed_dict
+        return feeds
+
+    @property
+    def init_fn(self) -> Callable[[Session], Awaitable[Any] | Any] | None:
+        """The given ``init_fn`` as a function of the session only."""
+        fn = self._user_init_fn
+        return None if fn is None else lambda session: fn(self, session)
+
+    @property
+    def ready_op(self) -> Any:
+        """What names what is not initialised."""
+        return self._ready_op
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """What names what ``local_init_op`` lacks."""
+        return self._ready_for_local_init_op
+
+    @property
+    def local_init_op(self) -> Any:
+        """What initialises what is not saved."""
+        return self._local_init_op
+
+    @property
+    def local_init_feed_dict(self) -> Mapping[Any, Any] | None:
+        """What is fed to ``local_init_op``."""
+        feeds: Mapping[Any, Any] | None = self._local_init_feed_dict
+        return feeds
+
+    @property
+    def summary_op(self) -> Any:
+        """What gives all summaries, or None."""
+        return self._summary_op
+
+    @property
+    def saver(self) -> Any:
+        """The saver."""
+        return self._saver
+
+
+def _same(one: Any, other: Any) -> bool:
+    graph = getattr(one, "graph", None)
+    return one is other or (graph is not None and graph is getattr(other, "graph", None))

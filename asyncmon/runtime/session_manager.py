@@ -1,0 +1,311 @@
+"""From a program to a session that is ready: restore or initialise, check, wait."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock
+from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime.coordinated import close_raw
+from asyncmon.runtime.program import as_program
+from asyncmon.runtime.readiness import what_lacks
+from asyncmon.runtime.shield import shielded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Self
+
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["SessionManager"]
+
+logger = logging.getLogger(__name__)
+
+FIRST_WAIT_SECS = 0.05
+"""The first pause of a waiting loop; each further one is twice as long, up to the limit given."""
+
+
+class SessionManager:
+    """Make sessions that are ready to be used. TF1: ``tf.train.SessionManager``.
+
+    A session that cannot be made ready is closed before the error leaves. Every wait can be
+    cancelled, begins with short pauses and keeps its deadline by elapsed time.
+
+    Args:
+        local_init_op: fetched, restored or not, once ``ready_for_local_init_op`` says so.
+        ready_op: gives the names of what is not initialised; None: always ready.
+        ready_for_local_init_op: likewise, for ``local_init_op``.
+        graph: the program, a ``Graph`` or another. Default: the default graph.
+        recovery_wait_secs: the longest pause between two looks.
+        local_init_run_options: ``RunOptions`` for ``local_init_op``.
+        local_init_feed_dict: fed to ``local_init_op``.
+
+    Raises:
+        ValueError: ``ready_for_local_init_op`` without ``local_init_op``.
+    """
+
+    def __init__(
+        self,
+        local_init_op: Any = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        graph: Any = None,
+        recovery_wait_secs: float = 30,
+        local_init_run_options: Any = None,
+        local_init_feed_dict: Mapping[Any, Any] | None = None,
+    ) -> None:
+        if ready_for_local_init_op is not None and local_init_op is None:
+            raise ValueError(
+                "If you pass a ready_for_local_init_op you must also pass a local_init_op , "
+                f"ready_for_local_init_op [{ready_for_local_init_op!r}]"
+            )
+        self._local_init_op = local_init_op
+        self._ready_op = ready_op
+        self._ready_for_local_init_op = ready_for_local_init_op
+        self._program = as_program(graph)
+        self._recovery_wait_secs = recovery_wait_secs
+        self._local_init_run_options = local_init_run_options
+        self._local_init_feed_dict = local_init_feed_dict
+
+    async def prepare_session(
+        self,
+        master: str = "",
+        init_op: Any = None,
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        init_fn: Callable[[Session], Awaitable[Any] | Any] | None = None,
+    ) -> Session:
+        """Return a session, restored if there is a checkpoint, else initialised. TF1: same name.
+
+        Not restored: ``init_op``, then ``init_fn(session)``. Restored: neither. In both cases
+        ``local_init_op`` follows, and a check that the session is ready.
+
+        Args:
+            master: where the session runs; "" is here.
+            init_op: initialises the state.
+            saver: restores.
+            checkpoint_dir: whose newest valid checkpoint is restored.
+            checkpoint_filename_with_path: the one checkpoint to restore instead.
+            wait_for_checkpoint: whether to wait for one, at most ``max_wait_secs``.
+            max_wait_secs: see there.
+            config: for the session.
+            init_feed_dict: fed to ``init_op``.
+            init_fn: plain or async.
+
+        Raises:
+            RuntimeError: there is nothing to initialise with, or it did not make the session ready.
+            ValueError: there are checkpoints, but none can be restored.
+        """
+        async with _ClosedOnError(self._program.create_session(master, config)) as session:
+            restored = await self._restore(
+                session, saver, checkpoint_dir, checkpoint_filename_with_path,
+                wait_for_checkpoint, max_wait_secs,
+            )  # fmt: skip
+            if restored is None:
+                if init_op is None and init_fn is None and self._local_init_op is None:
+                    raise RuntimeError(
+                        "Model is not initialized and no init_op or init_fn or local_init_op was given"
+                    )
+                if init_op is not None:
+                    await session.run(init_op, init_feed_dict)
+                if init_fn is not None:
+                    result = init_fn(session)
+                    if inspect.isawaitable(result):
+                        await result
+            error = await self._try_local_init(session)
+            if error is not None:
+                raise RuntimeError(
+                    "Init operations did not make model ready for local_init.  Init op: "
+                    f"{_name(init_op)}, init fn: {init_fn}, error: {error}"
+                )
+            error = await self._what_lacks(session)
+            if error is not None:
+                raise RuntimeError(
+                    f"Init operations did not make model ready.  Init op: {_name(init_op)}, init fn: "
+                    f"{init_fn}, local_init_op: {_name(self._local_init_op)}, error: {error}"
+                )
+            return session
+
+    async def recover_session(
+        self,
+        master: str = "",
+        saver: Any = None,
+        checkpoint_dir: str | None = None,
+        checkpoint_filename_with_path: str | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+    ) -> tuple[Session, bool]:
+        """Return a session and whether it was restored and is ready. TF1: same name.
+
+        ``local_init_op`` is tried in either case. Arguments as in :meth:`prepare_session`.
+        """
+        async with _ClosedOnError(self._program.create_session(master, config)) as session:
+            restored = await self._restore(
+                session, saver, checkpoint_dir, checkpoint_filename_with_path,
+                wait_for_checkpoint, max_wait_secs,
+            )  # fmt: skip
+            not_local = await self._try_local_init(session)
+            if restored is None:
+                return session, False
+            if not_local is not None:
+                logger.info(
+                    "Restoring model from %s did not make model ready for local init: %s",
+                    restored, not_local,
+                )  # fmt: skip
+                return session, False
+            lacks = await self._what_lacks(session)
+            if lacks is not None:
+                logger.info("Restoring model from %s did not make model ready: %s", restored, lacks)
+                return session, False
+            logger.info("Restored model from %s", restored)
+            return session, True
+
+    async def wait_for_session(
+        self, master: str = "", config: Any = None, max_wait_secs: float = float("inf")
+    ) -> Session:
+        """Return a session once somebody else has made its state ready. TF1: same name.
+
+        Each look opens a session; one that is not ready is closed again.
+
+        Raises:
+            DeadlineExceededError: it was not ready in time.
+        """
+        async for _ in _Looks(max_wait_secs, self._recovery_wait_secs):
+            async with _ClosedOnError(self._program.create_session(master, config)) as session:
+                not_local = await self._try_local_init(session)
+                lacks = await self._what_lacks(session) if not_local is None else None
+                if not_local is None and lacks is None:
+                    return session
+            logger.info(
+                "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
+                not_local,
+                lacks,
+            )
+            await _close_quietly(session)
+        raise DeadlineExceededError(f"Session was not ready after waiting {max_wait_secs:g} secs.")
+
+    async def _restore(
+        self,
+        session: Session,
+        saver: Any,
+        directory: str | None,
+        filename: str | None,
+        wait: bool,
+        max_wait_secs: float,
+    ) -> str | None:
+        """Restore if there is something to restore, and return from where."""
+        if saver is None or (not directory and not filename):
+            return None
+        if filename:
+            await saver.restore(session, filename)
+            return filename
+        assert directory is not None, "one of the two is given"
+        await _settle_saves(saver)
+        async for _ in _Looks(max_wait_secs if wait else 0, self._recovery_wait_secs):
+            restored = await self._restore_newest(session, saver, directory)
+            if restored is not None or not wait:
+                return restored
+            logger.info("Waiting for checkpoint to be available.")
+        return None
+
+    async def _restore_newest(self, session: Session, saver: Any, directory: str) -> str | None:
+        restore_latest = getattr(saver, "restore_latest", None)
+        if restore_latest is not None:
+            path = await restore_latest(session, directory)
+        else:
+            path = await latest_checkpoint(directory)
+            if path is not None:
+                await saver.restore(session, path)
+        state = await get_checkpoint_state(directory)
+        if path is None:
+            if state is not None and state.model_checkpoint_path:
+                raise ValueError(
+                    f"The passed save_path is not a valid checkpoint: {state.model_checkpoint_path}; "
+                    f"nor is any older one in {directory!r}. Training does not silently begin anew: "
+                    "repair or empty the directory, or use another."
+                )
+            return None
+        if state is not None:
+            await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+        restored: str = path
+        return restored
+
+    async def _try_local_init(self, session: Session) -> str | None:
+        """Run ``local_init_op`` if its time has come. Return why it has not."""
+        lacks = await what_lacks(
+            self._ready_for_local_init_op, session, "Model not ready for local init"
+        )
+        if lacks is None and self._local_init_op is not None:
+            logger.info("Running local_init_op.")
+            await session.run(
+                self._local_init_op, self._local_init_feed_dict, self._local_init_run_options
+            )
+            logger.info("Done running local_init_op.")
+        return lacks
+
+    async def _what_lacks(self, session: Session) -> str | None:
+        return await what_lacks(self._ready_op, session, "Model not ready")
+
+
+class _Looks:
+    """The moments at which to look: now, then at growing intervals, last at the deadline."""
+
+    def __init__(self, max_wait_secs: float, longest_pause: float) -> None:
+        self._deadline = clock.monotonic() + max_wait_secs
+        self._longest_pause = longest_pause
+        self._pause: float | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> None:
+        if self._pause is None:
+            self._pause = FIRST_WAIT_SECS
+            return
+        left = self._deadline - clock.monotonic()
+        if left <= 0:
+            raise StopAsyncIteration
+        await asyncio.sleep(min(self._pause, self._longest_pause, left))
+        self._pause *= 2
+
+
+class _ClosedOnError:
+    """Close a session when the block that prepares it fails."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def __aenter__(self) -> Session:
+        return self._session
+
+    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if error is not None:
+            await _close_quietly(self._session)
+
+
+async def _close_quietly(session: Session) -> None:
+    await shielded(close_raw, session, name="closing a session that is not ready")
+
+
+async def _settle_saves(saver: Any) -> None:
+    """Let saves of the session before finish: one of them may be what is restored."""
+    drain = getattr(saver, "drain", None)
+    if drain is not None:
+        try:
+            await drain()
+        except Exception:
+            logger.warning("A save failed before the session was created anew.", exc_info=True)
+
+
+def _name(op: Any) -> Any:
+    return getattr(op, "name", op)

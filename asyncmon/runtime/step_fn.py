@@ -1,0 +1,91 @@
+"""Step functions: user code that makes several runs one step."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["AFTER_STOP", "StepContext", "check_step_fn"]
+
+AFTER_STOP = "Run called even after should_stop requested."
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class StepContext:
+    """What a step function works with; a fresh one for each attempt. TF1: ``StepContext``.
+
+    Args:
+        session: the raw session.
+        run_with_hooks: runs with hooks in that session.
+        on_stop: called with the reason when the function asks for a stop.
+        is_stopped: whether a hook asked for a stop, so that no further run may start.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        run_with_hooks: Callable[..., Awaitable[Any]],
+        on_stop: Callable[[str], None],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._session = session
+        self._run_with_hooks = run_with_hooks
+        self._on_stop = on_stop
+        self._is_stopped = is_stopped
+        self._turn = asyncio.Lock()
+
+    @property
+    def session(self) -> Session:
+        """The raw session; running something in it triggers no hooks."""
+        return self._session
+
+    async def run_with_hooks(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        """Run with all hooks, as ``MonitoredSession.run`` does, any number of times.
+
+        Calls from several tasks of the step function come one after another.
+
+        Raises:
+            RuntimeError: a hook asked for a stop in an earlier run.
+        """
+        async with self._turn:
+            if self._is_stopped():
+                raise RuntimeError(AFTER_STOP)
+            return await self._run_with_hooks(fetches, feed_dict, options, run_metadata)
+
+    def request_stop(self) -> NoReturn:
+        """Stop the training: leave the step function and the body of the session, cleanly.
+
+        Raises:
+            StopAsyncIteration: always. (``StopIteration`` cannot leave a coroutine.)
+        """
+        message = "step_fn has requested the iterations to stop."
+        self._on_stop(message)
+        raise StopAsyncIteration(message)
+
+
+def check_step_fn(step_fn: Any) -> None:
+    """Refuse what cannot be called with a step context alone.
+
+    Raises:
+        TypeError: it is not callable.
+        ValueError: it takes more or less than one argument.
+    """
+    if not callable(step_fn):
+        raise TypeError(f"`step_fn` must be callable, got {step_fn!r}.")
+    parameters = inspect.signature(step_fn).parameters.values()
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    needed = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if len(positional) != 1 or needed:
+        raise ValueError(
+            "`step_fn` may either have one `step_context` argument, or `self` and `step_context` "
+            f"arguments if it's an instance method. Got ({', '.join(map(str, parameters))}) instead."
+        )
