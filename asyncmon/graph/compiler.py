@@ -23,7 +23,7 @@ from asyncmon.graph.steps import (
 from asyncmon.graph.tensor import Operation, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from asyncmon.graph.state import StateStore
 
@@ -39,7 +39,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
-    embedded: bool = False,
+    embedded: Mapping[Tensor, str] | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
 
@@ -47,7 +47,8 @@ def compile_plan(
         store: where variables have their slots.
         targets: what is fetched; operations give None.
         fed: tensors whose values are given, in this order.
-        embedded: a subgraph's plan: it hands what it writes to the plan around it.
+        embedded: of a subgraph's plan, which hands what it writes to the plan around it: the inputs
+            that are variables, with their names.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
@@ -81,23 +82,32 @@ class _Compiler:
         store: StateStore,
         targets: Sequence[Tensor | Operation],
         given: frozenset[Tensor],
-        embedded: bool,
+        embedded: Mapping[Tensor, str] | None,
     ) -> None:
         self.store = store
         self.given = given
-        self.embedded = embedded
+        self.embedded = embedded is not None
         self.plan = Plan()
         self.registers = Registers(store)
         self.written: dict[tuple[Operation, str], int] = {}
+        self.variables = {} if embedded is None else embedded
+        self.given = given = given | self.variables.keys()
         self.ops = needed_ops(targets, given)
-        consumed = {tensor for op in self.ops for tensor in op.inputs[op.op_def.refs :]}
-        consumed.update(target for target in targets if isinstance(target, Tensor))
-        self.versions = Versions(self.ops, consumed, all_early=embedded)
+        used = [(op, op.inputs[op.op_def.refs :]) for op in self.ops]
+        fetched = [target for target in targets if isinstance(target, Tensor)]
+        self.looked_at = {x for op, inputs in used if not op.op_def.needs_run for x in inputs}
+        """What nodes other than subgraphs use; those look at a variable only when they run."""
+        self.looked_at.update(fetched)
+        consumed = self.looked_at.union(*(inputs for op, inputs in used if op.op_def.needs_run))
+        self.versions = Versions(self.ops, consumed, all_early=self.embedded)
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
         plan = self.plan
         for tensor in fed:
             plan.feeds.append((Feed(tensor), self.registers.given(tensor)))
+        for tensor, name in self.variables.items():
+            required = tensor in self.looked_at
+            self.registers.of[tensor] = self._version(None, name, required=required)
         groups = Groups(self.ops, self.given, self.versions.access)
         nodes: dict[Operation, Node] = {}
         for op in self.ops:
@@ -188,7 +198,7 @@ class _Compiler:
         (name,) = self.versions.access[op].reads
         write = self.versions.seen[op, name]
         if op.type in ("VariableV2", "ReadVariable"):
-            registers.of[output] = self._version(write, name)
+            registers.of[output] = self._version(write, name, required=output in self.looked_at)
             return
         value = self._version(write, name, required=False)
         outputs = registers.outputs(op, self.given)
@@ -258,7 +268,9 @@ class _Compiler:
             for name, write in touched
         ]
         plans = [
-            compile_plan(self.store, branch.targets, branch.parameters, embedded=True)
+            compile_plan(
+                self.store, branch.targets, branch.fed(branch.parameters), embedded=branch.variables
+            )
             for branch in op.attrs["branches"]
         ]
         for plan in plans:

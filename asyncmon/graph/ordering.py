@@ -38,6 +38,7 @@ class Access:
             reads: dict[str, None] = {}
             writes: dict[str, None] = {}
             for branch in op.attrs["branches"]:
+                reads.update(dict.fromkeys(branch.variables.values()))
                 for inner in branch.get_operations():
                     access = cls.of(inner)
                     if access is not None:

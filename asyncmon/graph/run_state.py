@@ -27,6 +27,7 @@ class Run:
     Attributes:
         resources: what the session holds beside variables (queues), by name.
         error: set from the loop's thread when the run is to end; a worker looks at it between nodes.
+        compute: awaited as ``compute(stage, code, registers, run)`` by plans inside plans.
         iteration: of the loop bodies the run is in, so that each draws numbers of its own.
     """
 
@@ -34,6 +35,7 @@ class Run:
         "_on_abort",
         "_on_commit",
         "committed",
+        "compute",
         "deadline",
         "error",
         "interrupt",
@@ -47,6 +49,7 @@ class Run:
         self.resources = resources
         self.random_state = random_state
         self.iteration = 0
+        self.compute: Any = None
         self.error: BaseException | None = None
         self.interrupt: asyncio.Future[None] | None = None
         self.trace: list[NodeStats] | None = None
@@ -75,6 +78,16 @@ class Run:
     def rng(self, key: tuple[int | None, int]) -> np.random.Generator:
         """Return the generator of a random op."""
         return generator(self.random_state, key, self.iteration)
+
+    def begin_iteration(self, base: int, i: int) -> None:
+        """Note the i-th iteration of a loop that began in iteration ``base`` of those around it.
+
+        Raises:
+            BaseException: that of :meth:`abort`.
+        """
+        if self.error is not None:
+            raise self.error
+        self.iteration = (base * 1_000_003 + i) % (1 << 63)
 
     # For the session.
 

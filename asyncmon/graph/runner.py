@@ -91,6 +91,7 @@ class Runner:
         loop = asyncio.get_running_loop()
         run = Run(self._resources, self._store.values[0])
         run.interrupt = loop.create_future()
+        run.compute = self._compute
         if options is not None and metadata is not None and options.trace_level:
             run.trace = []
         if options is not None and options.timeout_in_ms:

@@ -1,0 +1,188 @@
+"""``cond``: one of two branches, chosen in the run. TF1: ``tf.cond``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph import nest
+from asyncmon.graph.basic_ops import constant, identity
+from asyncmon.graph.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_ops,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.context import BuildContext, building, entered
+from asyncmon.graph.creation_ops import zeros_like
+from asyncmon.graph.gradients import gradients
+from asyncmon.graph.op_def import OpDef, Shape, Spec, register
+from asyncmon.graph.subgraph import SubGraph, awaits, replay, run_subplan, run_subplan_awaiting
+from asyncmon.graph.tensor import Operation, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.plan import Plan
+    from asyncmon.graph.run_state import Run
+
+__all__ = ["cond"]
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any],
+    false_fn: Callable[[], Any],
+    strict: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
+
+    Only the chosen branch runs. What a branch uses from outside is computed before, whichever is
+    chosen. A variable assigned in a branch keeps its value where the other one is chosen.
+
+    Args:
+        pred: a bool scalar tensor.
+        true_fn: builds a tensor, an operation, or a nested structure of them.
+        false_fn: builds the same structure, with the same dtypes.
+        strict: keeps a list of one result a list.
+        name: the scope of the new ops.
+
+    Raises:
+        TypeError: ``pred`` is a Python bool, a function is none, or dtypes differ.
+        ValueError: the structures differ.
+    """
+    if isinstance(pred, bool):
+        raise TypeError("pred must not be a Python bool")
+    for label, branch_fn in (("true_fn", true_fn), ("false_fn", false_fn)):
+        if not callable(branch_fn):
+            raise TypeError(f"{label} must be callable, got {branch_fn!r}.")
+    with name_scope(name, "cond", [pred]):
+        true_graph, true_value = _traced(true_fn)
+        false_graph, false_value = _traced(false_fn)
+        if not nest.same_structure(true_value, false_value):
+            raise ValueError(
+                "true_fn and false_fn must return the same structure, got "
+                f"{true_value!r} and {false_value!r}."
+            )
+        _check_dtypes(true_graph, false_graph)
+        branches = (true_graph, false_graph)
+        outputs = create_ops(
+            "AsyncIf" if awaits(branches) else "If",
+            (convert_to_tensor(pred), *true_graph.captured, *false_graph.captured),
+            {"branches": branches},
+        )
+        result = nest.pack_like(true_value, [identity(output) for output in outputs])
+    if not strict and isinstance(result, list | tuple) and len(result) == 1:
+        return result[0]
+    return result
+
+
+def _traced(build: Callable[[], Any]) -> tuple[SubGraph, Any]:
+    """Build a branch. Operations among its results become tensors that are there once they are done."""
+    graph = SubGraph(get_default_graph())
+    context = building.get()
+    scope = None if context is None else context.variable_scope
+    with entered(BuildContext(graph, variable_scope=scope)):
+        value = build()
+        if value is None:
+            raise ValueError(f"{build!r} must return something, not None: a tensor or an operation.")
+        for leaf in nest.flatten(value):
+            graph.targets.append(_target(leaf))
+    return graph, value
+
+
+def _target(leaf: Any) -> Tensor:
+    if isinstance(leaf, Operation):
+        with control_dependencies([leaf]):
+            return identity(constant(True))
+    return identity(leaf)
+
+
+def _check_dtypes(true_graph: SubGraph, false_graph: SubGraph) -> None:
+    true_types = [target.dtype.name for target in true_graph.targets]
+    false_types = [target.dtype.name for target in false_graph.targets]
+    if true_types != false_types:
+        raise TypeError(
+            "Outputs of true_fn and false_fn must have the same type: "
+            f"{', '.join(true_types)} and {', '.join(false_types)}."
+        )
+
+
+def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> tuple[Spec, ...]:
+    if pred.dtype.name != "bool" or pred.shape not in ((), None):
+        raise TypeError(f"pred must be a bool scalar, got {pred!r}")
+    pairs = zip(branches[0].targets, branches[1].targets, strict=True)
+    return tuple(Spec(a.dtype, _common(a.spec.shape, b.spec.shape)) for a, b in pairs)
+
+
+def _common(a: Shape, b: Shape) -> Shape:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
+
+
+def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, list[Any]]:
+    first, second = op.attrs["branches"]
+    pred, *rest = arrays
+    count = len(first.captured)
+    if pred:
+        return plans[0], first.fed(rest[:count])
+    return plans[1], second.fed(rest[count:])
+
+
+def _if(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
+    plan, fed = _chosen(op, plans, arrays)
+    return run_subplan(plan, run, fed, state)
+
+
+async def _async_if(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any
+) -> Any:
+    plan, fed = _chosen(op, plans, arrays)
+    return await run_subplan_awaiting(plan, run, fed, state)
+
+
+def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
+    """The gradient of a cond is a cond, whose branches compute the branch again and its gradient."""
+    pred, *captured = op.inputs
+    first, second = op.attrs["branches"]
+    count = len(first.captured)
+    wanted = [i for i, tensor in enumerate(captured) if tensor.dtype.is_floating]
+
+    def back(branch: SubGraph, own: range) -> Callable[[], list[Tensor]]:
+        def build() -> list[Tensor]:
+            graph = get_default_graph()
+            inside = {i: graph.take_in(captured[i]) for i in own}
+            given = {p: inside[i] for p, i in zip(branch.parameters, own, strict=True)}
+            results = replay(branch, given, graph)
+            flowing = [(y, g) for y, g in zip(results, grads, strict=True) if g is not None]
+            xs = [inside[i] for i in wanted if i in own]
+            found = dict(
+                zip(
+                    [i for i in wanted if i in own],
+                    gradients(
+                        [y for y, _ in flowing],
+                        xs,
+                        [convert_to_tensor(g) for _, g in flowing],
+                        unconnected_gradients="zero",
+                    ),
+                    strict=True,
+                )
+            )
+            return [
+                convert_to_tensor(found[i]) if i in found else zeros_like(captured[i]) for i in wanted
+            ]
+
+        return build
+
+    if not wanted:
+        return [None] * len(op.inputs)
+    branches = (back(first, range(count)), back(second, range(count, len(captured))))
+    flowing = cond(pred, *branches, strict=True, name="cond_grad")
+    by_input = dict(zip(wanted, flowing, strict=True))
+    return [None, *(by_input.get(i) for i in range(len(captured)))]
+
+
+register(OpDef("If", _if, _spec, _gradient, stateful=True, needs_run=True))
+register(OpDef("AsyncIf", _async_if, _spec, stateful=True, needs_run=True, awaits=True))

@@ -1,0 +1,48 @@
+"""Nested lists, tuples and dicts of tensors, laid flat and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["flatten", "pack_like", "same_structure"]
+
+
+def flatten(structure: Any) -> list[Any]:
+    """Return the leaves in order; those of a dict by sorted key, as the original does."""
+    if isinstance(structure, Mapping):
+        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
+    if isinstance(structure, list | tuple):
+        return [leaf for item in structure for leaf in flatten(item)]
+    return [structure]
+
+
+def pack_like(structure: Any, leaves: Sequence[Any]) -> Any:
+    """Return a structure like this one with other leaves."""
+    return _pack(structure, iter(leaves))
+
+
+def same_structure(a: Any, b: Any) -> bool:
+    """Return true when both nest alike; lists and tuples count as the same."""
+    if isinstance(a, Mapping):
+        return (
+            isinstance(b, Mapping)
+            and a.keys() == b.keys()
+            and all(same_structure(a[k], b[k]) for k in a)
+        )
+    if isinstance(a, list | tuple):
+        return isinstance(b, list | tuple) and len(a) == len(b) and all(map(same_structure, a, b))
+    return not isinstance(b, Mapping | list | tuple)
+
+
+def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
+    if isinstance(structure, Mapping):
+        found = {key: _pack(structure[key], leaves) for key in sorted(structure)}
+        return type(structure)({key: found[key] for key in structure})  # type: ignore[call-arg]
+    if isinstance(structure, list | tuple):
+        items = [_pack(item, leaves) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
+    return next(leaves)

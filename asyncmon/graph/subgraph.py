@@ -1,0 +1,165 @@
+"""Graphs inside a graph: the branches of ``cond``, the test and body of ``while_loop``.
+
+A subgraph has parameters, which its op feeds, and targets, which are the op's outputs. A tensor of the
+outer graph that is used inside becomes a parameter by itself, and so an input of the op, so that
+gradients flow through it; a variable is read anew each time the subgraph runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.compiler import needed_ops
+from asyncmon.graph.graph import Graph
+from asyncmon.graph.plan import execute, execute_checked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from asyncmon.graph.plan import Plan
+    from asyncmon.graph.run_state import Run
+    from asyncmon.graph.tensor import Operation, Tensor
+
+__all__ = ["SubGraph", "awaits", "replay", "run_subplan", "run_subplan_awaiting"]
+
+
+class SubGraph(Graph):
+    """The inside of a control flow op.
+
+    Attributes:
+        parameters: its inputs, the explicit ones first.
+        variables: those of ``parameters`` that are variables, with their names.
+        targets: its outputs.
+        captured: the outer tensors among its inputs, in the order of their parameters.
+    """
+
+    def __init__(self, outer: Graph) -> None:
+        super().__init__()
+        self.outer = outer
+        self._collections = outer._collections
+        self.extras = outer.extras
+        self.parameters: list[Tensor] = []
+        self.variables: dict[Tensor, str] = {}
+        self.targets: list[Tensor] = []
+        self.captured: list[Tensor] = []
+        self._inside: dict[Tensor, Tensor] = {}
+        self._refs: dict[str, Tensor] = {}
+
+    def add_op(self, *args: Any, **kwargs: Any) -> Operation:
+        """Add a node, unless the outermost graph is finalized."""
+        self.root._check_not_finalized()
+        return super().add_op(*args, **kwargs)
+
+    def parameter(self, like: Tensor, shape: Any = ...) -> Tensor:
+        """Add an input of this dtype and shape."""
+        dims = like.spec.shape if shape is ... else shape
+        op = self.add_op("Placeholder", (), {"dtype": like.dtype, "shape": dims}, _inner_name(like))
+        self.parameters.append(op.outputs[0])
+        return op.outputs[0]
+
+    def fed(self, arrays: Sequence[Any]) -> list[Any]:
+        """Return, of the values of all inputs, those that its plan is fed: not the variables."""
+        if not self.variables:
+            return list(arrays)
+        pairs = zip(arrays, self.parameters, strict=True)
+        return [x for x, parameter in pairs if parameter not in self.variables]
+
+    def take_in(self, tensor: Tensor) -> Tensor:
+        """Return what stands here for a tensor of an outer graph: an input, or a constant."""
+        assert self.outer is not None
+        found = self._inside.get(tensor)
+        if found is not None:
+            return found
+        near = tensor if tensor.graph is self.outer else self.outer.take_in(tensor)
+        if near.op.type == "Const":
+            found = self.add_op("Const", (), near.op.attrs, _inner_name(near)).outputs[0]
+        else:
+            found = self.parameter(near)
+            self.captured.append(near)
+            name = near.op.attrs.get("variable") if near.op.type == "VariableV2" else None
+            if isinstance(self.outer, SubGraph):
+                name = name or self.outer.variables.get(near)
+            if name is not None:
+                self.variables[found] = name
+        self._inside[tensor] = found
+        return found
+
+    def take_in_ref(self, tensor: Tensor) -> Tensor:
+        """Return a node that stands here for a variable itself."""
+        name = tensor.op.attrs["variable"]
+        if name not in self._refs:
+            op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
+            self._refs[name] = op.outputs[0]
+        return self._refs[name]
+
+
+def _inner_name(tensor: Tensor) -> str:
+    return tensor.op.name.rpartition("/")[2]
+
+
+def awaits(graphs: Iterable[SubGraph]) -> bool:
+    """Return true when something inside has to be awaited."""
+    return any(op.op_def.awaits for graph in graphs for op in graph.get_operations())
+
+
+def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> list[Tensor]:
+    """Build the nodes of a branch a second time, in another graph, and return what its targets became.
+
+    Args:
+        branch: what to repeat.
+        given: what stands for its parameters.
+        graph: where to build; a branch that is being built.
+
+    Raises:
+        ValueError: it does something that must not be done twice.
+    """
+    made = dict(given)
+    for op in needed_ops(branch.targets, branch.parameters):
+        op_def = op.op_def
+        if op_def.awaits or op_def.changes or op_def.foreign or (op_def.refs and not op_def.peeks):
+            raise ValueError(
+                f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
+                "which its gradient would do. Move it out of the part that is differentiated."
+            )
+        if op.type == "VariableV2":
+            root = graph.root.get_operation_by_name(op.attrs["variable"])
+            made[op.outputs[0]] = graph.take_in_ref(root.outputs[0])
+            continue
+        copy = graph.add_op(op.type, [made[x] for x in op.inputs], op.attrs, op.name.rpartition("/")[2])
+        copy.rng_key = op.rng_key
+        made.update(zip(op.outputs, copy.outputs, strict=True))
+    return [made[target] for target in branch.targets]
+
+
+def run_subplan(
+    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any]
+) -> tuple[list[Any], Any]:
+    """Execute the plan of a subgraph on a state; return its targets and the state after it."""
+    registers = plan.start(fed)
+    plan.load(registers, state)
+    if run.interrupt is None:
+        execute(plan.code, registers, run)
+    else:
+        execute_checked(plan.code, registers, run)
+    return _outcome(plan, registers, state)
+
+
+async def run_subplan_awaiting(
+    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any]
+) -> tuple[list[Any], Any]:
+    """The same for a plan with awaited nodes."""
+    registers = plan.start(fed)
+    if plan.prelude is not None:
+        await plan.prelude.run(run, registers, run.compute)
+    plan.load(registers, state)
+    if plan.stage is not None:
+        await plan.stage.run(run, registers, run.compute)
+    execute_checked(plan.code, registers, run)
+    return _outcome(plan, registers, state)
+
+
+def _outcome(plan: Plan, registers: list[Any], state: dict[int, Any]) -> tuple[list[Any], Any]:
+    results = [registers[fetch.register] for fetch in plan.fetches if fetch is not None]
+    if not plan.versions:
+        return results, state
+    return results, state | {slot: registers[i] for slot, i in plan.versions.items()}
