@@ -18,10 +18,10 @@ from asyncmon.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["op_errors"]
+__all__ = ["describe", "op_errors"]
 
 _CLASSES: dict[int, type[OpError]] = {
     errno.EACCES: PermissionDeniedError,
@@ -40,12 +40,12 @@ _CLASSES: dict[int, type[OpError]] = {
 
 
 @contextlib.contextmanager
-def op_errors(what: str, directory: Path) -> Iterator[None]:
+def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     """Raise system errors of the block as :class:`OpError`, saying what was attempted and found.
 
     Args:
         what: the attempt, as in "Checkpoint 'a/model.ckpt-10' was not saved".
-        directory: where it was made.
+        found: says what is there.
     """
     try:
         yield
@@ -55,7 +55,7 @@ def op_errors(what: str, directory: Path) -> Iterator[None]:
         at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
         raise cls(
             f"{what}: {error.strerror or error} ({name}){at}. It needs a directory in which this"
-            f" process can create, rename and delete files; {describe(directory)}."
+            f" process can create, rename and delete files; {found()}."
         ) from error
 
 

@@ -26,7 +26,7 @@ import google_crc32c
 
 from asyncmon.checkpoint import layout
 from asyncmon.checkpoint.dtypes import byte_chunks
-from asyncmon.checkpoint.failures import op_errors
+from asyncmon.checkpoint.failures import describe, op_errors
 from asyncmon.checkpoint.lock import LOCK_NAME, DirectoryLock
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.mapped import MappedFile
@@ -78,7 +78,9 @@ class LocalStore:
         await in_thread(self._replace, name, data)
 
     async def write(self, draft: Draft) -> Manifest:
-        with op_errors(f"Checkpoint {str(self._path / draft.basename)!r} was not saved", self._path):
+        with op_errors(
+            f"Checkpoint {str(self._path / draft.basename)!r} was not saved", self._describe
+        ):
             token = secrets.token_hex(4)
             try:
                 parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
@@ -107,7 +109,7 @@ class LocalStore:
     # Everything below blocks, and runs in worker threads.
 
     def _claim(self) -> None:
-        with op_errors(f"Checkpoints cannot be saved into {self.directory!r}", self._path):
+        with op_errors(f"Checkpoints cannot be saved into {self.directory!r}", self._describe):
             self._calls.make_dirs(self._path)
             lock = DirectoryLock.of(self._path, self._calls)
             first = lock.acquire()
@@ -116,6 +118,9 @@ class LocalStore:
             self._lock = lock
             if first:
                 self._clean_up()
+
+    def _describe(self) -> str:
+        return describe(self._path)
 
     def _names(self) -> list[str]:
         try:
@@ -204,7 +209,7 @@ class LocalStore:
                         self._calls.unlink(self._path / name)
 
     def _replace(self, name: str, data: bytes) -> None:
-        with op_errors(f"{str(self._path / name)!r} was not written", self._path):
+        with op_errors(f"{str(self._path / name)!r} was not written", self._describe):
             old = self._content(name)
             try:
                 self._put(name, data)

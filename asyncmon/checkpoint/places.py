@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from asyncmon.checkpoint.local import LocalStore
 from asyncmon.files import FileCalls
@@ -23,7 +24,14 @@ def is_url(path: str) -> bool:
 
 
 def open_store(directory: str, calls: FileCalls = OS_CALLS) -> Store:
-    """Return the store of a directory or URL. Nothing is read or made yet."""
+    """Return the store of a directory or URL. Nothing is read or made yet.
+
+    Raises:
+        ImportError: a URL needs the extra ``cloud``, which is not installed.
+    """
+    if is_url(directory):
+        cloud = importlib.import_module("asyncmon.checkpoint.cloud")
+        return cast("Store", cloud.ObjectStore(directory))
     return LocalStore(directory, calls)
 
 
