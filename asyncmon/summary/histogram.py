@@ -68,7 +68,7 @@ def histogram_proto(values: ArrayLike) -> HistogramProto:
 def check_numbers(dtype: Any) -> None:
     """Check that a histogram can be made of arrays of a dtype. TypeError if not."""
     if np.dtype(dtype).kind not in "biuf":
-        raise TypeError(f"A histogram of {dtype} values was asked for; expected real numbers.")
+        raise TypeError(f"A histogram of {np.dtype(dtype)} was asked for; expected real numbers.")
 
 
 def _as_floats(values: ArrayLike) -> NDArray[Any]:
@@ -138,8 +138,9 @@ def _cells(double: bool) -> _Cells:
 
 def _sums(flat: NDArray[Any]) -> tuple[float, float]:
     total = squares = 0.0
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
-        total += float(block.sum())
-        squares += float(block @ block)
+    with np.errstate(over="ignore", invalid="ignore"):  # sums of the greatest numbers are infinite
+        for start in range(0, flat.size, _BLOCK):
+            block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
+            total += float(block.sum())
+            squares += float(block @ block)
     return total, squares

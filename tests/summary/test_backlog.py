@@ -1,0 +1,63 @@
+"""The queue: what it keeps and what it drops when the disk is behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.summary.backlog import Backlog, Policy
+from asyncmon.summary.entries import as_is
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+def filled(
+    policy: Policy, tags: list[Hashable | None], *, busy: bool = True, bound: int = 2
+) -> Backlog:
+    backlog = Backlog(policy, bound)
+    backlog.busy = busy
+    for step, tag in enumerate(tags):
+        backlog.put((0.0, step, tag, b"", as_is))
+    return backlog
+
+
+def taken(backlog: Backlog) -> list[tuple[Any, int]]:
+    return [(entry[2], entry[1]) for entry in backlog.take()]
+
+
+@pytest.mark.parametrize("policy", ["drop_oldest", "coalesce"])
+def test_nothing_is_dropped_while_the_disk_is_idle(policy: Policy) -> None:
+    backlog = filled(policy, ["a", "a", "a", "a"], busy=False)
+    assert (len(backlog), backlog.dropped) == (4, 0)
+
+
+def test_block_keeps_all() -> None:
+    backlog = filled("block", ["a", "a", "a"])
+    assert taken(backlog) == [("a", 0), ("a", 1), ("a", 2)]
+    assert backlog.take() == []
+
+
+def test_drop_oldest_drops_the_oldest_value() -> None:
+    backlog = filled("drop_oldest", [None, "a", "b", "c"])
+    assert taken(backlog) == [(None, 0), ("c", 3)]
+    assert backlog.dropped == 2
+
+
+def test_what_must_be_kept_is_kept_beyond_the_bound() -> None:
+    backlog = filled("drop_oldest", [None, None, None])
+    assert (len(backlog), backlog.dropped) == (3, 0)
+    backlog = filled("coalesce", ["a", "b", None])
+    assert (len(backlog), backlog.dropped) == (3, 0)
+
+
+def test_coalesce_replaces_the_same_tags_only() -> None:
+    backlog = filled("coalesce", ["a", ("a", "b"), "b", "a", ("a", "b")])
+    assert taken(backlog) == [("b", 2), ("a", 3), (("a", "b"), 4)]
+    assert backlog.dropped == 2
+
+
+def test_put_says_how_many_wait() -> None:
+    backlog = Backlog("block", 1)
+    assert [backlog.put((0.0, 0, "a", b"", as_is)) for _ in range(3)] == [1, 2, 3]
