@@ -1,0 +1,365 @@
+"""What a queue does, apart from any graph: elements, who waits for them, what happens at the close.
+
+One instance belongs to one session and lives on its event loop's thread. Nothing blocks: an operation
+that cannot go ahead is a :class:`Claim`, served in the order of arrival.
+
+An element that was taken by a run that then fails goes back to the head; one that was put by a run is
+in the queue when the run has committed, and its room is reserved from before the run began to change
+anything. The run itself sees what it has put at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["ByPriority", "Claim", "Element", "FirstInFirstOut", "QueueCore", "Shelf", "Shuffled"]
+
+Element: TypeAlias = tuple[Any, ...]
+"""One value for each component of the queue."""
+
+
+class Shelf(ABC):
+    """Where elements lie, and which one is next."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def put(self, element: Element) -> None:
+        """Add an element."""
+
+    @abstractmethod
+    def take(self) -> Element:
+        """Remove the next element."""
+
+    @abstractmethod
+    def put_back(self, elements: Sequence[Element]) -> None:
+        """Add elements that were taken, such that they come first and in this order."""
+
+
+class FirstInFirstOut(Shelf):
+    """In the order in which they came."""
+
+    def __init__(self) -> None:
+        self._elements: deque[Element] = deque()
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def put(self, element: Element) -> None:
+        self._elements.append(element)
+
+    def take(self) -> Element:
+        return self._elements.popleft()
+
+    def put_back(self, elements: Sequence[Element]) -> None:
+        self._elements.extendleft(reversed(elements))
+
+
+class Shuffled(Shelf):
+    """In random order."""
+
+    def __init__(self, seed: int | None) -> None:
+        self._elements: list[Element] = []
+        self._random = np.random.default_rng(seed)
+
+    def __len__(self) -> int:
+        return len(self._elements)
+
+    def put(self, element: Element) -> None:
+        self._elements.append(element)
+
+    def take(self) -> Element:
+        elements = self._elements
+        chosen = int(self._random.integers(len(elements)))
+        elements[chosen], elements[-1] = elements[-1], elements[chosen]
+        return elements.pop()
+
+    def put_back(self, elements: Sequence[Element]) -> None:
+        self._elements.extend(elements)  # any place is as good as another
+
+
+class ByPriority(Shelf):
+    """The smallest first component first; among equals, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Element]] = []
+        self._last = 0
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, element: Element) -> None:
+        self._last += 1
+        heapq.heappush(self._heap, (int(element[0]), self._last, element))
+
+    def take(self) -> Element:
+        return heapq.heappop(self._heap)[2]
+
+    def put_back(self, elements: Sequence[Element]) -> None:
+        for element in reversed(elements):
+            self._first -= 1
+            heapq.heappush(self._heap, (int(element[0]), self._first, element))
+
+
+class Claim:
+    """A part of the queue that one operation of a run has or waits for: room, or elements.
+
+    Attributes:
+        owner: the run.
+        count: how many are claimed.
+        at_most: fewer elements are enough where no more come.
+        elements: those that were taken, or that are to be put at the commit.
+        shelved: those among the taken that were in the queue, and not put by the same run.
+    """
+
+    __slots__ = ("at_most", "count", "elements", "future", "owner", "shelved")
+
+    def __init__(self, owner: Any, count: int, *, at_most: bool = False) -> None:
+        self.owner = owner
+        self.count = count
+        self.at_most = at_most
+        self.elements: list[Element] = []
+        self.shelved: list[Element] = []
+        self.future: asyncio.Future[None] | None = None
+
+    def grant(self, error: Exception | None = None) -> None:
+        """Tell who waits that the claim is met, or never will be."""
+        if self.future is not None and not self.future.done():
+            if error is None:
+                self.future.set_result(None)
+            else:
+                self.future.set_exception(error)
+
+
+class QueueCore:
+    """A bounded queue of tuples.
+
+    Args:
+        label: what to call it in errors, ``"FIFOQueue 'name'"``.
+        shelf: which element is next.
+        capacity: how many elements fit; a negative number is no limit.
+        min_after_dequeue: how many elements must stay until the queue is closed.
+    """
+
+    def __init__(self, label: str, shelf: Shelf, capacity: int, min_after_dequeue: int = 0) -> None:
+        self._label = label
+        self._shelf = shelf
+        self._capacity = capacity if capacity >= 0 else float("inf")
+        self._minimum = min_after_dequeue
+        self._rooms: dict[Claim, None] = {}  # granted to runs that have not committed yet
+        self._reserved = 0
+        self._putters: deque[Claim] = deque()
+        self._takers: deque[Claim] = deque()
+        self._closed = False
+        self._error: Exception | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be put, but by those who waited already."""
+        return self._closed
+
+    def size(self, owner: Any = None) -> int:
+        """Return how many elements are there, for a run: with those it has put itself."""
+        own = sum(len(room.elements) for room in self._rooms if room.owner is owner)
+        return len(self._shelf) + own
+
+    # -- putting
+
+    def reserve_nowait(self, owner: Any, count: int) -> Claim | None:
+        """Return room for so many elements, or None if one would have to wait for it.
+
+        Raises:
+            CancelledError: the queue is closed.
+            InvalidArgumentError: it will never have as much room.
+        """
+        if self._closed:
+            raise CancelledError(f"{self._label} is closed.")
+        if count > self._capacity:
+            raise InvalidArgumentError(
+                f"{count} elements can never fit into {self._label}, whose capacity is "
+                f"{self._capacity}."
+            )
+        if self._putters or len(self._shelf) + self._reserved + count > self._capacity:
+            return None
+        room = Claim(owner, count)
+        self._grant_room(room)
+        return room
+
+    async def reserve(self, owner: Any, count: int) -> Claim:
+        """Wait for room. Cancelled, it leaves nothing reserved."""
+        room = self.reserve_nowait(owner, count)
+        if room is None:
+            room = Claim(owner, count)
+            await self._wait(room, self._putters)
+        return room
+
+    def fill(self, room: Claim, elements: Iterable[Element]) -> None:
+        """Say what is to be put: seen by the run that owns the room, by others from the commit."""
+        room.elements.extend(elements)
+        self._serve()
+
+    def commit(self, room: Claim) -> None:
+        """Put what the room was filled with."""
+        self._give_up(room)
+        for element in room.elements:
+            self._shelf.put(element)
+        self._serve()
+
+    def release(self, room: Claim) -> None:
+        """Give room back, unused."""
+        self._give_up(room)
+        self._serve()
+
+    def _grant_room(self, room: Claim) -> None:
+        self._rooms[room] = None
+        self._reserved += room.count
+        room.grant()
+
+    def _give_up(self, room: Claim) -> None:
+        if room in self._rooms:
+            del self._rooms[room]
+            self._reserved -= room.count
+
+    # -- taking
+
+    def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Claim | None:
+        """Return so many elements, or None if one would have to wait for them.
+
+        Raises:
+            OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
+        """
+        if self._takers:
+            return None
+        taken = Claim(owner, count, at_most=at_most)
+        if self._serve_taker(taken):
+            self._serve()
+            return taken
+        if self._exhausted(owner):
+            error = self._end(taken)
+            if error is not None:
+                raise error
+            return taken
+        self._return(taken)
+        return None
+
+    async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Claim:
+        """Wait for elements; they leave the queue as they come. Cancelled, it puts back what it has."""
+        taken = self.take_nowait(owner, count, at_most=at_most)
+        if taken is None:
+            taken = Claim(owner, count, at_most=at_most)
+            await self._wait(taken, self._takers)
+        return taken
+
+    def put_back(self, taken: Claim) -> None:
+        """Undo a take: its run has failed. What the run had put itself is gone with it."""
+        self._return(taken)
+        self._serve()
+
+    def _return(self, taken: Claim) -> None:
+        self._shelf.put_back(taken.shelved)
+        taken.elements = []
+        taken.shelved = []
+
+    # -- closing
+
+    def close(self, *, cancel_pending_enqueues: bool = False, error: Exception | None = None) -> None:
+        """Let nothing more in. Returns at once; a second call may still cancel who waits to put.
+
+        Args:
+            cancel_pending_enqueues: those who wait to put get a ``CancelledError``; else they wait on.
+            error: what takers get at the end instead of ``OutOfRangeError``.
+        """
+        self._closed = True
+        self._error = self._error or error
+        if cancel_pending_enqueues:
+            self._cancel(self._putters, "Enqueue operation was cancelled")
+        self._serve()
+
+    def session_closed(self) -> None:
+        """End all waiting."""
+        self._closed = True
+        self._cancel(self._putters, "Enqueue operation was cancelled")
+        self._cancel(self._takers, "Dequeue operation was cancelled")
+
+    def _cancel(self, claims: deque[Claim], message: str) -> None:
+        while claims:
+            claims.popleft().grant(CancelledError(message))
+
+    def _exhausted(self, owner: Any) -> bool:
+        """Return whether nothing more can come for a run that takes."""
+        others = any(room.owner is not owner for room in self._rooms)
+        return self._closed and not self._putters and not others
+
+    def _end(self, taken: Claim) -> Exception | None:
+        """Finish a take for which nothing more comes: with what there is, or an error."""
+        if taken.at_most and taken.elements:
+            return None
+        self._return(taken)
+        if self._error is not None:
+            return self._error
+        size = len(self._shelf)
+        return OutOfRangeError(
+            f"{self._label} is closed and has insufficient elements "
+            f"(requested {taken.count}, current size {size})"
+        )
+
+    # -- waiting
+
+    async def _wait(self, claim: Claim, line: deque[Claim]) -> None:
+        claim.future = asyncio.get_running_loop().create_future()
+        line.append(claim)
+        self._serve()
+        try:
+            await claim.future
+        except BaseException:
+            if claim in line:
+                line.remove(claim)
+            self._give_up(claim)
+            self._return(claim)
+            self._serve()
+            raise
+
+    def _serve(self) -> None:
+        """Grant all that can be granted, in the order in which it was asked for."""
+        served = True
+        while served:
+            served = False
+            while self._takers and self._serve_taker(self._takers[0]):
+                self._takers.popleft().grant()
+                served = True
+            while self._putters and (
+                len(self._shelf) + self._reserved + self._putters[0].count <= self._capacity
+            ):
+                self._grant_room(self._putters.popleft())
+                served = True
+            if self._takers and self._exhausted(self._takers[0].owner):
+                taken = self._takers.popleft()
+                taken.grant(self._end(taken))
+                served = True
+
+    def _serve_taker(self, taken: Claim) -> bool:
+        """Take what there is. Return whether that is all that was asked for."""
+        minimum = 0 if self._closed else self._minimum
+        while len(taken.elements) < taken.count and len(self._shelf) > minimum:
+            element = self._shelf.take()
+            taken.elements.append(element)
+            taken.shelved.append(element)
+        for room in self._rooms:
+            while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
+                taken.elements.append(room.elements.pop(0))
+                room.count -= 1
+                self._reserved -= 1
+        return len(taken.elements) == taken.count
