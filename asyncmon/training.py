@@ -1,0 +1,154 @@
+"""The usual monitored session: scaffold, session creator and the hooks that everybody wants."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from asyncmon.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
+from asyncmon.runtime import (
+    ChiefSessionCreator,
+    MonitoredSession,
+    Recovery,
+    Scaffold,
+    WorkerSessionCreator,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from asyncmon.runtime import SessionRunHook
+
+__all__ = ["USE_DEFAULT", "MonitoredTrainingSession"]
+
+
+class _Default(Enum):
+    USE_DEFAULT = "the default"
+
+    def __repr__(self) -> str:
+        return "USE_DEFAULT"
+
+
+USE_DEFAULT: Final = _Default.USE_DEFAULT
+"""Marks an argument that was not given, so that None can mean "not by this"."""
+
+
+def MonitoredTrainingSession(
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    scaffold: Scaffold | None = None,
+    hooks: Iterable[SessionRunHook] | None = None,
+    chief_only_hooks: Iterable[SessionRunHook] | None = None,
+    save_checkpoint_secs: float | _Default | None = USE_DEFAULT,
+    save_summaries_steps: int | _Default | None = USE_DEFAULT,
+    save_summaries_secs: float | _Default | None = USE_DEFAULT,
+    config: Any = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float = 7200,
+    save_checkpoint_steps: int | _Default | None = USE_DEFAULT,
+    summary_dir: str | os.PathLike[str] | None = None,
+    save_graph_def: bool = True,
+    *,
+    program: Any = None,
+    signals: Literal["auto"] | None = "auto",
+    recovery: Recovery | None = None,
+) -> MonitoredSession:
+    """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
+
+    The chief with a ``checkpoint_dir`` restores its newest checkpoint, saves one every 600 seconds,
+    at the start and at the end, writes summaries every 100 steps and the rate of steps likewise. A
+    worker waits for the chief, writes nothing, and leaves ``chief_only_hooks`` out.
+
+    By steps or by seconds: a positive number for one switches the other off; None for one leaves the
+    default of the other; 0 or less switches both off.
+
+    Args:
+        master: where the session runs; "" is here.
+        is_chief: whether this process initialises, restores and writes.
+        checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; made if missing.
+            None: no checkpoints are written or restored.
+        scaffold: its saver and summaries are used. Default: made from the program.
+        hooks: yours. Guards go before and savers after them, by their ``priority``.
+        chief_only_hooks: yours, for the chief.
+        save_checkpoint_secs: seconds between checkpoints. Default: 600.
+        save_summaries_steps: steps between summaries. Default: 100.
+        save_summaries_secs: seconds between summaries.
+        config: for the raw session.
+        stop_grace_period_secs: how long tasks and runs have to end by themselves.
+        log_step_count_steps: steps between measurements of their rate; None, 0 or less for none.
+        max_wait_secs: how long a worker waits for the chief.
+        save_checkpoint_steps: steps between checkpoints.
+        summary_dir: for event files, if not the ``checkpoint_dir``.
+        save_graph_def: whether to write the graph into the event file and the checkpoints' directory.
+        program: what to run, a ``Graph`` or another program. Default: the scaffold's, or the default
+            graph.
+        signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, see :class:`MonitoredSession`.
+        recovery: which errors to recover from, how often, after what pause.
+
+    Raises:
+        ValueError: seconds and steps are both given, for checkpoints or for summaries.
+
+    Example::
+
+        hooks = [StopAtStepHook(last_step=1000)]
+        async with MonitoredTrainingSession(checkpoint_dir="runs/1", hooks=hooks) as sess:
+            while not sess.should_stop():
+                await sess.run(train_op)
+    """
+    if not is_chief:
+        creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
+        return MonitoredSession(
+            creator, hooks, stop_grace_period_secs, recovery=recovery, signals=signals
+        )
+    scaffold = scaffold if scaffold is not None else Scaffold(program=program)
+    summary_dir = summary_dir or checkpoint_dir
+    chief_hooks: list[SessionRunHook] = list(chief_only_hooks or ())
+    if summary_dir:
+        if log_step_count_steps and log_step_count_steps > 0:
+            chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
+        steps, secs = _cadence("save_summaries", save_summaries_steps, save_summaries_secs, (100, None))
+        if steps or secs:
+            chief_hooks.append(SummarySaverHook(steps, secs, output_dir=summary_dir, scaffold=scaffold))
+    if checkpoint_dir:
+        steps, secs = _cadence(
+            "save_checkpoint", save_checkpoint_steps, save_checkpoint_secs, (None, 600)
+        )
+        if steps or secs:
+            chief_hooks.append(
+                CheckpointSaverHook(
+                    checkpoint_dir, secs, steps, scaffold=scaffold, save_graph_def=save_graph_def
+                )
+            )
+    return MonitoredSession(
+        ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program),
+        [*chief_hooks, *(hooks or ())],
+        stop_grace_period_secs,
+        recovery=recovery,
+        signals=signals,
+    )
+
+
+def _cadence(
+    name: str,
+    steps: Any,
+    secs: Any,
+    default: tuple[int | None, float | None],
+) -> tuple[int | None, float | None]:
+    """Return steps and seconds, one of them None, or both where it is off."""
+    given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
+    if not given:
+        return (
+            default[0] if steps is USE_DEFAULT else None,
+            default[1] if secs is USE_DEFAULT else None,
+        )
+    by_steps = steps if isinstance(steps, int | float) and steps > 0 else None
+    by_secs = secs if isinstance(secs, int | float) and secs > 0 else None
+    if by_steps and by_secs:
+        raise ValueError(
+            f"Can not provide both every_secs and every_steps: got {name}_secs={secs!r} and "
+            f"{name}_steps={steps!r}. Pass one of them."
+        )
+    return by_steps, by_secs
