@@ -32,7 +32,7 @@ __all__ = ["CheckpointSaverHook", "CheckpointSaverListener"]
 
 logger = logging.getLogger(__name__)
 
-_QUICK_SECS = 0.1  # a saver whose saves take less than this
+_QUICK_SECS = 0.25  # a saver whose saves take less than this
 _PATIENCE_SECS = 1.0  # is waited for this long, so that quick steps do not outrun it
 
 _directories: WeakValueDictionary[str, CheckpointSaverHook] = WeakValueDictionary()
@@ -138,7 +138,8 @@ class CheckpointSaverHook(SessionRunHook):
         self._save_graph_def = save_graph_def
         self._save_on_cancel = save_on_cancel
         self._metrics = metrics
-        self._output = HookWriter(self._directory, None)
+        # an event file cannot lie in an object store
+        self._output = HookWriter(None if "://" in self._directory else self._directory, None)
         self._saver: Saver
         self._graph: Any = None
         self._path: str | None = None
@@ -147,7 +148,6 @@ class CheckpointSaverHook(SessionRunHook):
         self._kept: int | None = None  # the step of the last commit
         self._quick = True
         self._finishing: asyncio.Task[Any] | None = None
-        self._ended = False
         if save_secs is None:
             if not save_on_cancel:
                 leave_out(self, CheckpointSaverHook, "background")
@@ -167,7 +167,7 @@ class CheckpointSaverHook(SessionRunHook):
         """Save the state the session begins with, unless it was just restored from there."""
         step = global_step_of(self, session)
         self._saver, self._coord = self._find_saver(), coord
-        self._finishing, self._ended = None, False
+        self._finishing = None
         self._output.start(step)
         writer = self._output.file_writer
         if self._save_graph_def and writer is not None and hasattr(session.graph, "get_operations"):
@@ -190,25 +190,25 @@ class CheckpointSaverHook(SessionRunHook):
             self._finish_later(await self._start(session, step), session)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Take a checkpoint every so many seconds, if the step has changed."""
-        async for _ in coord.every(self._save_secs):
-            if session.global_step == self._taken:
-                await coord.sample([])  # nothing ran: the next step is due
-            step = global_step_of(self, session)
-            if step == self._taken or not may_save(coord):
-                continue
-            await self._tell_before(session, step)
-            taken = await self._take_judged(session, coord)
-            if taken is not None:
-                self._finish_later(self._order(taken, taken.step), session)
+        """Take a checkpoint every so many seconds, if the step has changed; and one when cancelled."""
+        try:
+            if self._save_secs is None:
+                await asyncio.get_running_loop().create_future()
+            async for _ in coord.every(self._save_secs):
+                await self._save_if_changed(session, coord)
+        except asyncio.CancelledError:
+            body_error = coord.body_error
+            if (
+                self._save_on_cancel
+                and body_error is not None
+                and not isinstance(body_error, Exception)
+            ):
+                await self._save_last(session)
+            raise
 
     async def end(self, session: Session) -> None:
         """Save the last state if its step is not saved yet, and wait until everything is committed."""
-        step = global_step_of(self, session)
-        if self._finishing is not None:
-            await asyncio.wait([self._finishing])
-        if step != self._kept and may_save(self._coord):
-            await self._finish(await self._start(session, step), session)
+        step = await self._save_last(session)
         for listener in self._listeners:
             await listener.end(session, step)
 
@@ -224,7 +224,8 @@ class CheckpointSaverHook(SessionRunHook):
             await self._output.close()
 
     def _claim_directory(self) -> None:
-        path = os.path.realpath(self._directory)
+        directory = self._directory
+        path = directory if "://" in directory else os.path.realpath(directory)
         if _directories.setdefault(path, self) is not self:
             raise ValueError(
                 f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
@@ -258,9 +259,28 @@ class CheckpointSaverHook(SessionRunHook):
         restored = self._saver.restored_path
         if restored is None:
             return False
-        same_place = os.path.realpath(restored).rpartition("-")[0] == os.path.realpath(self._prefix)
-        number = restored.rpartition("-")[2]
+        place, _, number = restored.rpartition("-")
+        same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
         return same_place and number.isdigit() and int(number) == step
+
+    async def _save_last(self, session: Session) -> int:
+        step = global_step_of(self, session)
+        if self._finishing is not None:
+            await asyncio.wait([self._finishing])
+        if step != self._kept and may_save(self._coord):
+            await self._finish(await self._start(session, step), session)
+        return step
+
+    async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
+        if session.global_step == self._taken:
+            await coord.sample([])  # nothing ran: the next step is due
+        step = global_step_of(self, session)
+        if step == self._taken or not may_save(coord):
+            return
+        await self._tell_before(session, step)
+        taken = await self._take_judged(session, coord)
+        if taken is not None:
+            self._finish_later(self._order(taken, taken.step), session)
 
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""

@@ -56,6 +56,8 @@ class Coordinator:
         """The calls that an error reported here ends."""
         self.samples = Samples()
         """What :meth:`sample` asked for."""
+        self.body_error: BaseException | None = None
+        """What the session's body raised; set, when the session ends, before the tasks are stopped."""
         self._reset()
 
     def _reset(self) -> None:

@@ -32,7 +32,8 @@ async def assert_nothing_left_behind(
 
     What was there before is not looked at, nor are the idle workers of thread pools. Temporary files
     are those made through :mod:`tempfile` during the block, and, in ``directories`` (searched with
-    all that is below), files whose name starts with a dot or ends in ``.tmp`` or ``.partial``.
+    all that is below), files whose name starts with a dot or ends in ``.tmp`` or ``.partial``; lock
+    files (``.lock``) may stay.
 
     An exception of the block passes unchanged, and nothing is asserted then.
 
@@ -107,12 +108,14 @@ def _temporary_files(
 ) -> Iterator[Path]:
     for directory in map(Path, directories):
         for path in directory.rglob("*"):
-            if (
-                directory == any_name_in
-                or path.name.startswith(".")
-                or path.suffix in {".tmp", ".partial"}
-            ):
+            if directory == any_name_in or _looks_temporary(path):
                 yield path
+
+
+def _looks_temporary(path: Path) -> bool:
+    if path.suffix == ".lock":  # a lock file stays: deleting it would let two in
+        return False
+    return path.name.startswith(".") or path.suffix in {".tmp", ".partial"}
 
 
 def _descriptors() -> Iterator[tuple[int, str]]:

@@ -1,0 +1,187 @@
+"""Checks gradients against differences of values. TF1: ``tf.test.compute_gradient_error``, made whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.build import convert_to_tensor
+from asyncmon.graph.basic_ops import placeholder
+from asyncmon.graph.gradients import gradients
+from asyncmon.graph.graph import Graph
+from asyncmon.graph.indexed_slices import to_dense
+from asyncmon.graph.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from asyncmon.graph.tensor import Tensor
+
+__all__ = ["check_gradients"]
+
+
+async def check_gradients(
+    ys: Any,
+    xs: Sequence[Any],
+    feed_dict: Mapping[Any, Any] | None = None,
+    session: Session | None = None,
+    *,
+    delta: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    order: int = 1,
+    max_elements: int | None = None,
+    seed: int = 0,
+) -> float:
+    """Compare the gradients that the graph computes with central differences of its values.
+
+    Either of a function of arrays, which gets a graph and a session of its own::
+
+        await check_gradients(lambda a, b: matmul(a, b), [np.ones((2, 3)), np.ones((3, 2))])
+
+    or of tensors of a graph, where ``xs`` may be variables, placeholders or results in between::
+
+        await check_gradients(loss, [w, b], {x: batch}, session)
+
+    Differences tell more in float64: of float32 only a few digits are left.
+
+    Args:
+        ys: a tensor, or several; or a function of the ``xs`` that returns them.
+        xs: what to differentiate by: tensors or variables; or the arguments of the function, of which those
+            that are no floats are held constant.
+        feed_dict: values for placeholders, also for ``xs``; an x that is not here has the session's value.
+        session: where tensors are evaluated. Its state is not changed.
+        delta: the size of the step to either side; by default the cube root of the dtype's precision.
+        rtol: the relative error that is accepted.
+        atol: the absolute error that is accepted.
+        order: 2 checks the gradients of the gradients too.
+        max_elements: check so many elements of each x, picked at random; by default all.
+        seed: of the random weights that make one number of ``ys``, and of that pick.
+
+    Returns:
+        The greatest absolute difference that was found.
+
+    Raises:
+        AssertionError: a gradient is wrong; says which element of which x, and both numbers.
+        ValueError: no session for tensors, or nothing to differentiate by.
+    """
+    if callable(ys):
+        with Graph().as_default():
+            arrays = [np.asarray(x) for x in xs]
+            inputs = [placeholder(a.dtype, a.shape, name=f"x{i}") for i, a in enumerate(arrays)]
+            feeds = dict(zip(inputs, arrays, strict=True))
+            floats = [x for x in inputs if x.dtype.is_floating]
+            async with Session() as own:
+                return await check_gradients(
+                    ys(*inputs),
+                    floats,
+                    feeds,
+                    own,
+                    delta=delta,
+                    rtol=rtol,
+                    atol=atol,
+                    order=order,
+                    max_elements=max_elements,
+                    seed=seed,
+                )
+    if session is None:
+        raise ValueError("check_gradients() of tensors needs the session to evaluate them in.")
+    check = _Check(session, dict(feed_dict or {}), delta, rtol, atol, max_elements, seed)
+    results = [convert_to_tensor(y) for y in (ys if isinstance(ys, list | tuple) else [ys])]
+    worst = 0.0
+    with session.graph.as_default():
+        for left in range(order, 0, -1):
+            errors, results = await check.once([y for y in results if y.dtype.is_floating], list(xs))
+            worst = max(worst, *errors)
+            if left > 1 and not results:
+                break
+    return worst
+
+
+class _Check:
+    def __init__(
+        self,
+        session: Session,
+        feeds: dict[Any, Any],
+        delta: float | None,
+        rtol: float | None,
+        atol: float | None,
+        max_elements: int | None,
+        seed: int,
+    ) -> None:
+        self.session = session
+        self.feeds = feeds
+        self.delta, self.rtol, self.atol = delta, rtol, atol
+        self.max_elements = max_elements
+        self.rng = np.random.default_rng(seed)
+
+    async def once(self, ys: list[Tensor], xs: list[Any]) -> tuple[list[float], list[Tensor]]:
+        """Check the gradients of ``ys``; return the greatest errors, and the gradients as tensors."""
+        if not ys or not xs:
+            raise ValueError("check_gradients() needs floating point results and at least one x of floats.")
+        values = await self.evaluate(ys)
+        weights = [self.rng.uniform(0.5, 1.5, np.shape(v)).astype(np.asarray(v).dtype) for v in values]
+        found = [to_dense(g) for g in gradients(ys, xs, [convert_to_tensor(w) for w in weights])]
+        errors = [
+            await self.compare(ys, weights, x, grad) for x, grad in zip(xs, found, strict=True)
+        ]
+        return errors, [grad for grad in found if grad is not None]
+
+    async def evaluate(self, tensors: Any, changed: Mapping[Any, Any] | None = None) -> Any:
+        return await self.session.peek(tensors, {**self.feeds, **(changed or {})})
+
+    async def compare(
+        self, ys: list[Tensor], weights: list[NDArray[Any]], x: Any, grad: Tensor | None
+    ) -> float:
+        start = np.array(self.feeds[x] if x in self.feeds else await self.evaluate(x))
+        precision = np.finfo(start.dtype).eps
+        delta = self.delta or float(precision) ** (1 / 3)
+        rtol = self.rtol if self.rtol is not None else 10 * float(precision) ** (2 / 3) + 1e-7
+        atol = self.atol if self.atol is not None else 10 * float(precision) ** (2 / 3) + 1e-7
+        analytic = np.zeros_like(start) if grad is None else np.asarray(await self.evaluate(grad))
+        if analytic.shape != start.shape or analytic.dtype != start.dtype:
+            raise AssertionError(
+                f"The gradient of {x!r} has shape {analytic.shape} and dtype {analytic.dtype}, "
+                f"expected {start.shape} and {start.dtype}."
+            )
+        worst = 0.0
+        for at in self.elements(start.shape):
+            step = delta * max(1.0, abs(float(start[at])))
+            sums = [await self.weighted(ys, weights, x, start, at, sign * step) for sign in (1, -1)]
+            numeric = (sums[0][0] - sums[1][0]) / (sums[0][1] - sums[1][1])
+            error = abs(numeric - float(analytic[at]))
+            scale = max(abs(numeric), abs(float(analytic[at])))
+            if not error <= atol + rtol * scale:
+                raise AssertionError(
+                    f"The gradient of {x!r} at {list(at)} is {float(analytic[at])!r}, but differences of "
+                    f"values say {numeric!r} (error {error:.3g}, accepted {atol + rtol * scale:.3g})."
+                )
+            worst = max(worst, error)
+        return worst
+
+    def elements(self, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+        every = list(np.ndindex(*shape))
+        if self.max_elements is None or len(every) <= self.max_elements:
+            return every
+        return [every[i] for i in self.rng.choice(len(every), self.max_elements, replace=False)]
+
+    async def weighted(
+        self,
+        ys: list[Tensor],
+        weights: list[NDArray[Any]],
+        x: Any,
+        start: NDArray[Any],
+        at: tuple[int, ...],
+        step: float,
+    ) -> tuple[float, float]:
+        """Return the weighted sum of ``ys`` with one element of x moved, and where it was moved to."""
+        moved = start.copy()
+        moved[at] += step
+        values = await self.evaluate(ys, {x: moved})
+        total = sum(
+            float(np.sum(np.multiply(w, v, dtype=np.float64))) for w, v in zip(weights, values, strict=True)
+        )
+        return total, float(moved[at])

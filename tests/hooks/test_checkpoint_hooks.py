@@ -1,0 +1,303 @@
+"""CheckpointSaverHook, at which steps it saves: HK-CKPT-1 to 4, 12 to 14, 16."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as g
+from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
+from asyncmon.errors import AbortedError
+from asyncmon.hooks import CheckpointSaverHook, NanTensorHook
+from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.hook_check import check_hooks, overrides
+from asyncmon.runtime.program import program_scope
+from asyncmon.runtime.scaffold import Scaffold
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedProgram,
+    ScriptedSession,
+    assert_nothing_left_behind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.hooks.conftest import Train
+
+    Lasting = Callable[..., Iterable[Any]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def hook_for(folder: Path, **arguments: Any) -> CheckpointSaverHook:
+    arguments.setdefault("saver", Saver(max_to_keep=None))
+    return CheckpointSaverHook(folder, **arguments)
+
+
+async def saved(folder: Path) -> list[int]:
+    """Return the steps of the checkpoints, in the order in which they were committed."""
+    state = await get_checkpoint_state(folder)
+    return (
+        [] if state is None else [int(p.rpartition("-")[2]) for p in state.all_model_checkpoint_paths]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"save_steps": 1, "saver": Saver(), "scaffold": Scaffold()},
+            "You cannot provide both saver and scaffold.",
+        ),
+        ({}, "Either every_secs or every_steps should be provided."),
+        ({"save_steps": 1, "save_secs": 1}, "Can not provide both every_secs and every_steps."),
+        ({"save_steps": 0}, "invalid save_steps=0"),
+        ({"save_secs": 0}, "invalid save_secs=0"),
+    ],
+)
+async def test_hk_ckpt_1_wrong_arguments(tmp_path: Path, arguments: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CheckpointSaverHook(tmp_path, **arguments)
+
+
+async def test_hk_ckpt_1_a_saver_is_needed(tmp_path: Path, train: Train) -> None:
+    with pytest.raises(RuntimeError, match=r"No items in collection savers\. Please add a saver"):
+        await train(CheckpointSaverHook(tmp_path, save_steps=1), runs=1)
+
+
+async def test_hk_ckpt_1_two_savers_in_the_collection_are_too_many(tmp_path: Path) -> None:
+    with g.Graph().as_default() as graph:
+        g.create_global_step()
+        for _ in range(2):
+            graph.add_to_collection(g.GraphKeys.SAVERS, Saver())
+        hook = CheckpointSaverHook(tmp_path, save_steps=1)
+        await hook.begin()
+        with pytest.raises(RuntimeError, match="More than one item in collection savers"):
+            await hook.after_create_session(ScriptedSession(), None)  # type: ignore[arg-type]
+        await hook.cleanup(None)
+
+
+async def test_hk_ckpt_2_a_fresh_session_is_saved_at_once(tmp_path: Path) -> None:
+    hook = hook_for(tmp_path, save_steps=10)
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]):
+        assert await saved(tmp_path) == [0]
+
+
+async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(tmp_path: Path) -> None:
+    """Also MT-20 and KC-7."""
+    for expected in ([0, 2, 3], [0, 2, 3, 5, 6]):
+        scaffold = Scaffold(saver=Saver(max_to_keep=None))
+        creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
+        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("model.ckpt-3*")}  # noqa: ASYNC240
+        hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold)
+        async with MonitoredSession(creator, [hook]) as sess:
+            for _ in range(3):
+                await sess.run("train")
+        assert await saved(tmp_path) == expected
+        assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+async def test_hk_ckpt_2_after_a_recovery_likewise(tmp_path: Path) -> None:
+    scaffold = Scaffold(saver=Saver(max_to_keep=None))
+    failing = iter([None, None, None, AbortedError("gone")])
+
+    class Program(ScriptedProgram):
+        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+            return ScriptedSession([*failing] or None)
+
+    recorder = RecordingHook()
+    creator = ChiefSessionCreator(scaffold, program=Program(), checkpoint_dir=tmp_path)
+    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold)
+    async with MonitoredSession(creator, [hook, recorder]) as sess:
+        for _ in range(5):
+            await sess.run("train")
+    assert recorder.steps("after_run") == [1, 2, 3, 3, 4], "WR-4"
+    assert await saved(tmp_path) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("period", "stride", "steps"), [(2, 1, [0, 2, 4, 6]), (10, 7, [0, 14, 28, 42])]
+)
+async def test_hk_ckpt_3_by_steps(
+    train: Train, tmp_path: Path, period: int, stride: int, steps: list[int]
+) -> None:
+    await train(
+        hook_for(tmp_path, save_steps=period), runs=6, session=ScriptedSession(steps_per_run=stride)
+    )
+    assert await saved(tmp_path) == steps
+
+
+async def test_mt_14_a_hundred_steps_apart_however_quick_the_steps(
+    train: Train, tmp_path: Path
+) -> None:
+    await train(hook_for(tmp_path, save_steps=100), runs=250)
+    assert await saved(tmp_path) == [0, 100, 200, 250]
+
+
+async def test_hk_ckpt_3_by_seconds(train: Train, tmp_path: Path, lasting: Lasting) -> None:
+    """Steps of 4 s: when 10, 20 and 30 s have passed, steps 2, 4 (5 is just ending) and 7 are done."""
+    await train(hook_for(tmp_path, save_secs=10), runs=9, session=ScriptedSession(lasting(4)))
+    assert await saved(tmp_path) == [0, 2, 4, 7, 9]
+
+
+async def test_hk_ckpt_3_by_seconds_in_the_middle_of_a_long_step(
+    train: Train, tmp_path: Path, lasting: Lasting
+) -> None:
+    """AX-11: the state is that of the step before."""
+
+    async def long() -> None:
+        await asyncio.sleep(600)
+        assert await saved(tmp_path) == [0, 1]
+        reader = await CheckpointReader.open(f"{tmp_path}/model.ckpt-1")
+        assert int(await reader.get_tensor("global_step")) == 1
+        await reader.close()
+
+    session = ScriptedSession([lambda: asyncio.sleep(1), long])
+    await train(hook_for(tmp_path, save_secs=60), runs=2, session=session)
+    assert await saved(tmp_path) == [0, 1, 2]
+
+
+async def test_hk_ckpt_3_by_seconds_not_while_nothing_runs(tmp_path: Path) -> None:
+    creator = ScriptedCreator(ScriptedSession())
+    async with MonitoredSession(creator, [hook_for(tmp_path, save_secs=10)]) as sess:
+        await asyncio.sleep(100)
+        assert await saved(tmp_path) == [0]
+        await sess.run("train")
+        await asyncio.sleep(5)
+        assert await saved(tmp_path) == [0, 1]
+        await asyncio.sleep(100)
+        assert await saved(tmp_path) == [0, 1]
+
+
+async def test_by_seconds_a_run_costs_nothing(tmp_path: Path) -> None:
+    assert not overrides(hook_for(tmp_path, save_secs=1), "after_run")
+    assert not overrides(hook_for(tmp_path, save_steps=1), "background")
+
+
+async def test_hk_ckpt_4_the_end_saves_only_a_step_that_is_not_saved(
+    train: Train, tmp_path: Path
+) -> None:
+    await train(hook_for(tmp_path / "a", save_steps=3), runs=6)
+    assert await saved(tmp_path / "a") == [0, 3, 6]
+    await train(hook_for(tmp_path / "b", save_steps=3), runs=0)
+    assert await saved(tmp_path / "b") == [0]
+
+
+async def test_hk_ckpt_4_an_error_saves_nothing(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        await train(hook_for(tmp_path, save_steps=9), session=ScriptedSession([None, KeyError("x")]))
+    assert await saved(tmp_path) == [0]
+
+
+async def test_ax_27_a_cancellation_saves_when_told_to(tmp_path: Path, lasting: Lasting) -> None:
+    for folder, save_on_cancel, expected in (("a", True, [0, 3]), ("b", False, [0])):
+        hook = hook_for(tmp_path / folder, save_steps=100, save_on_cancel=save_on_cancel)
+
+        async def train(hook: CheckpointSaverHook = hook) -> None:
+            async with MonitoredSession(ScriptedCreator(ScriptedSession(lasting(1))), [hook]) as sess:
+                while True:
+                    await sess.run("train")
+
+        task = asyncio.create_task(train())
+        await asyncio.sleep(3.5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await saved(tmp_path / folder) == expected
+
+
+async def test_ax_27_an_error_or_a_recovery_is_no_cancellation(train: Train, tmp_path: Path) -> None:
+    hook = hook_for(tmp_path, save_steps=100, save_on_cancel=True)
+    sessions = (
+        ScriptedSession([None, AbortedError("gone")]),
+        ScriptedSession([None, None, KeyError("x")]),
+    )
+
+    async def fail() -> None:
+        async with MonitoredSession(ScriptedCreator(*sessions), [hook]) as sess:
+            while True:
+                await sess.run("train")
+
+    with pytest.raises(KeyError):
+        await fail()
+    # that of the first session, then that of the second, which began at 0 as well
+    assert await saved(tmp_path) == [0]
+
+
+async def test_mt_3_a_nan_is_not_saved(train: Train, tmp_path: Path) -> None:
+    """HK-NAN-2 and MT-3: neither when it is due, nor at the end."""
+    session = ScriptedSession([{"loss": 1}, {"loss": 1}, {"loss": float("nan")}])
+    hooks = hook_for(tmp_path, save_steps=1), NanTensorHook("loss", fail_on_nan_loss=False)
+    await train(*hooks, session=session)
+    assert session.global_step == 3
+    assert await saved(tmp_path) == [0, 1, 2]
+
+
+async def test_a_nan_is_not_saved_by_seconds_either(
+    train: Train, tmp_path: Path, lasting: Lasting
+) -> None:
+    session = ScriptedSession(lasting(10, [{"loss": 1}, {"loss": float("nan")}]))
+    hooks = hook_for(tmp_path, save_secs=10), NanTensorHook("loss", fail_on_nan_loss=False)
+    await train(*hooks, session=session)
+    assert await saved(tmp_path) in ([0], [0, 1])
+
+
+async def test_hk_ckpt_12_directories_are_made_and_retention_is_the_savers(
+    train: Train, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a" / "b"
+    await train(hook_for(folder, save_steps=1, saver=Saver(max_to_keep=2)), runs=5)
+    assert await saved(folder) == [4, 5]
+    assert await latest_checkpoint(folder) == f"{folder}/model.ckpt-5"
+
+
+async def test_hk_ckpt_13_a_second_hook_for_a_directory_is_refused(
+    train: Train, tmp_path: Path
+) -> None:
+    hooks = hook_for(tmp_path, save_steps=3), hook_for(tmp_path / ".", save_steps=2)
+    with pytest.raises(ValueError, match="Two CheckpointSaverHooks save to"):
+        await train(*hooks, runs=1)
+    await train(hook_for(tmp_path, save_steps=3), runs=1)
+    assert await saved(tmp_path) == [0, 1]
+
+
+async def test_a_hook_that_is_gone_holds_no_directory(train: Train, tmp_path: Path) -> None:
+    hook = hook_for(tmp_path, save_steps=3)
+    with program_scope(ScriptedProgram()):
+        await hook.begin()
+    del hook
+    gc.collect()
+    await train(hook_for(tmp_path, save_steps=3), runs=1)
+
+
+async def test_hk_ckpt_16_savers_come_last_in_every_phase(tmp_path: Path) -> None:
+    """KC-20: so a user's ``end`` comes before the final save."""
+    hook, other = hook_for(tmp_path, save_steps=1), RecordingHook()
+    assert check_hooks([hook, other]) == (other, hook)
+
+
+async def test_the_metrics_of_each_save_are_kept(train: Train, tmp_path: Path) -> None:
+    accuracies = iter([0.1, 0.9, 0.5])
+    hook = hook_for(tmp_path, save_steps=1, metrics=lambda: {"accuracy": next(accuracies)})
+    await train(hook, runs=2)
+    async with await CheckpointReader.open(f"{tmp_path}/model.ckpt-1") as reader:
+        assert reader.facts.metrics == {"accuracy": 0.9}
+
+
+@pytest.mark.parametrize("error", [None, KeyError("x")])
+async def test_nothing_is_left_behind(train: Train, tmp_path: Path, error: Exception | None) -> None:
+    script = [None] * 5 + [error] * (error is not None)
+    async with assert_nothing_left_behind(tmp_path):
+        try:
+            session = ScriptedSession(script, state={"w": np.zeros(100_000)})
+            await train(hook_for(tmp_path, save_steps=2), session=session)
+        except KeyError:
+            pass

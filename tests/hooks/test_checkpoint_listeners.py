@@ -1,0 +1,262 @@
+"""CheckpointSaverHook, what goes with a save: HK-CKPT-5 to 11 and 15, AX-12, and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.checkpoint import Saver, get_checkpoint_state
+from asyncmon.errors import OpError
+from asyncmon.files import FileCalls
+from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.summary import Event, SessionLog, summary_iterator
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from asyncmon.runtime.protocol import Session
+    from tests.hooks.conftest import Train
+
+    Lines = Callable[[str], list[str]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+class Listener(CheckpointSaverListener):
+    """Writes down its calls; asks for a stop after the save of one step."""
+
+    def __init__(
+        self, name: str, record: list[str], folder: Path, stop_after: int | None = None
+    ) -> None:
+        self.name = name
+        self.record = record
+        self.folder = folder
+        self.stop_after = stop_after
+
+    async def begin(self) -> None:
+        self.record.append(f"{self.name} begin")
+
+    async def before_save(self, session: Session, global_step_value: int) -> None:
+        self.record.append(
+            f"{self.name} before {global_step_value} {await self.has(global_step_value)}"
+        )
+
+    async def after_save(self, session: Session, global_step_value: int) -> bool:
+        self.record.append(f"{self.name} after {global_step_value} {await self.has(global_step_value)}")
+        return global_step_value == self.stop_after
+
+    async def end(self, session: Session, global_step_value: int) -> None:
+        self.record.append(f"{self.name} end {global_step_value}")
+
+    async def has(self, step: int) -> bool:
+        return step in await saved(self.folder)
+
+
+async def saved(folder: Path) -> list[int]:
+    state = await get_checkpoint_state(folder)
+    return (
+        [] if state is None else [int(p.rpartition("-")[2]) for p in state.all_model_checkpoint_paths]
+    )
+
+
+def hook_for(folder: Path, *listeners: Any, **arguments: Any) -> CheckpointSaverHook:
+    saver = arguments.pop("saver", None) or Saver(max_to_keep=None)
+    return CheckpointSaverHook(folder, saver=saver, listeners=listeners, **arguments)
+
+
+async def events(folder: Path) -> list[Event]:
+    [name] = [name for name in os.listdir(folder) if "tfevents" in name]
+    return [event async for event in summary_iterator(folder / name)]
+
+
+async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines: Lines) -> None:
+    await train(hook_for(tmp_path, save_steps=5), runs=0)
+    said = lines("checkpoint_hooks")
+    prefix = f"{tmp_path}/model.ckpt-0"
+    assert said[:3] == [
+        "Create CheckpointSaverHook.",
+        "Calling checkpoint listeners before saving checkpoint 0...",
+        f"Saving checkpoints for 0 into {prefix}.",
+    ]
+    assert said[3].startswith(f"Saved checkpoint {prefix} in 0.")
+    assert said[4:] == ["Calling checkpoint listeners after saving checkpoint 0..."]
+
+
+async def test_hk_ckpt_6_all_before_then_the_save_then_all_after(train: Train, tmp_path: Path) -> None:
+    record: list[str] = []
+    listeners = Listener("a", record, tmp_path), Listener("b", record, tmp_path)
+    await train(hook_for(tmp_path, *listeners, save_steps=2), runs=3)
+    assert record == [
+        *("a begin", "b begin"),
+        *("a before 0 False", "b before 0 False", "a after 0 True", "b after 0 True"),
+        *("a before 2 False", "b before 2 False", "a after 2 True", "b after 2 True"),
+        *("a before 3 False", "b before 3 False", "a after 3 True", "b after 3 True"),
+        *("a end 3", "b end 3"),
+    ]
+
+
+@pytest.mark.parametrize(("stop_after", "steps"), [(4, 4), (0, 0)])
+async def test_hk_ckpt_7_a_listener_stops_training(
+    train: Train, tmp_path: Path, lines: Lines, stop_after: int, steps: int
+) -> None:
+    """Also after the initial save. All listeners are still called."""
+    record: list[str] = []
+    listeners = Listener("a", record, tmp_path, stop_after), Listener("b", record, tmp_path)
+    script: Iterable[Any] = (lambda: asyncio.sleep(1) for _ in range(100))
+    session = await train(hook_for(tmp_path, *listeners, save_steps=2), session=ScriptedSession(script))
+    assert session.global_step in (steps, steps + 1), "a save goes on beside the steps"
+    assert f"b after {stop_after} True" in record
+    line = f"A CheckpointSaverListener requested that training be stopped. listener: {listeners[0]}"
+    assert line in lines("checkpoint_hooks")
+
+
+async def test_hk_ckpt_8_listeners_end_also_without_a_final_save(train: Train, tmp_path: Path) -> None:
+    record: list[str] = []
+    await train(hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=2), runs=2)
+    assert record[-2:] == ["a after 2 True", "a end 2"]
+
+
+async def test_hk_ckpt_9_an_error_before_a_save_prevents_it(train: Train, tmp_path: Path) -> None:
+    class Failing(CheckpointSaverListener):
+        async def before_save(self, session: Session, global_step_value: int) -> None:
+            if global_step_value == 2:
+                raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await train(hook_for(tmp_path, Failing(), save_steps=2))
+    assert await saved(tmp_path) == [0]
+
+
+async def test_hk_ckpt_9_an_error_after_a_save_leaves_the_run(train: Train, tmp_path: Path) -> None:
+    class Failing(CheckpointSaverListener):
+        async def after_save(self, session: Session, global_step_value: int) -> None:
+            if global_step_value == 2:
+                raise KeyError("x")
+
+    script: Iterable[Any] = (lambda: asyncio.sleep(1) for _ in range(100))
+    with pytest.raises(KeyError):
+        await train(hook_for(tmp_path, Failing(), save_steps=2), session=ScriptedSession(script))
+    assert await saved(tmp_path) == [0, 2]
+
+
+async def test_hk_ckpt_11_each_save_is_an_event_of_its_step_with_its_path(
+    train: Train, tmp_path: Path
+) -> None:
+    """AX-11, and MT-19: the path is the whole prefix."""
+    await train(hook_for(tmp_path, save_steps=2), runs=3)
+    logs = [
+        event for event in await events(tmp_path) if event.session_log.status == SessionLog.CHECKPOINT
+    ]
+    assert [(event.step, event.session_log.checkpoint_path) for event in logs] == [
+        (step, f"{tmp_path}/model.ckpt-{step}") for step in (0, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("error", [None, KeyError("x")])
+async def test_hk_ckpt_15_one_event_file_begins_with_start_and_ends_with_stop(
+    train: Train, tmp_path: Path, error: Exception | None
+) -> None:
+    """FW-9, MT-16 and MT-17, at a successful and at another end."""
+    counter = StepCounterHook(1, output_dir=tmp_path)
+    script = [None, None, *([error] if error else [])]
+    with contextlib.suppress(KeyError):
+        await train(counter, hook_for(tmp_path, save_steps=2), session=ScriptedSession(script))
+    statuses = [event.session_log.status for event in await events(tmp_path)]
+    assert [status for status in statuses if status] == [
+        SessionLog.START,
+        SessionLog.CHECKPOINT,
+        SessionLog.CHECKPOINT,
+        SessionLog.STOP,
+    ]
+
+
+class Gate(FileCalls):
+    """System calls that wait at each fsync while the gate is shut, or fail."""
+
+    def __init__(self) -> None:
+        self.open_gate = threading.Event()
+        self.open_gate.set()
+        self.error: OSError | None = None
+
+    def fsync(self, descriptor: int) -> None:
+        self.open_gate.wait()
+        if self.error is not None:
+            raise self.error
+        super().fsync(descriptor)
+
+
+async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_hooks._QUICK_SECS", 0.0)  # so none counts as quick
+    gate, session = Gate(), ScriptedSession()
+    hook = hook_for(tmp_path, save_steps=2, saver=Saver(max_to_keep=None, calls=gate))
+    async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+        gate.open_gate.clear()
+        for _ in range(9):
+            await sess.run("train")
+            await asyncio.sleep(0)
+        assert session.global_step == 9
+        assert await saved(tmp_path) == [0]
+        gate.open_gate.set()
+    assert await saved(tmp_path) == [0, 2, 8, 9]
+
+
+async def test_where_saves_are_quick_the_run_waits_for_the_one_before(tmp_path: Path) -> None:
+    gate, session = Gate(), ScriptedSession()
+    hook = hook_for(tmp_path, save_steps=1, saver=Saver(max_to_keep=None, calls=gate))
+    async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+        gate.open_gate.clear()
+        await sess.run("train")
+        second = asyncio.create_task(sess.run("train"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not second.done()
+        assert session.global_step == 2
+        gate.open_gate.set()
+        await second
+    assert await saved(tmp_path) == [0, 1, 2]
+
+
+async def test_a_failed_save_interrupts_the_run_and_leaves_the_session(tmp_path: Path) -> None:
+    gate, recorder = Gate(), RecordingHook()
+    hook = hook_for(tmp_path, save_steps=2, saver=Saver(calls=gate))
+    script: Iterable[Any] = (lambda: asyncio.sleep(10) for _ in range(100))
+
+    async def fill_the_disk() -> None:
+        async with MonitoredSession(ScriptedCreator(ScriptedSession(script)), [hook, recorder]) as sess:
+            await sess.run("train")
+            gate.error = OSError(errno.ENOSPC, "No space left on device")
+            while not sess.should_stop():
+                await sess.run("train")
+
+    with pytest.raises(OpError, match="No space left"):
+        await fill_the_disk()
+    assert recorder.steps("after_run") == [1, 2]
+    assert await saved(tmp_path) == [0]
+
+
+async def test_a_save_that_failed_is_tried_again_at_the_end(tmp_path: Path) -> None:
+    gate = Gate()
+    hook = hook_for(tmp_path, save_steps=2, saver=Saver(calls=gate))
+
+    async def fill_the_disk_for_a_moment() -> None:
+        async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+            gate.error = OSError(errno.ENOSPC, "No space left on device")
+            await sess.run("train")
+            await sess.run("train")
+            await wait_all_tasks_blocked()
+            gate.error = None
+
+    with pytest.raises(OpError, match="No space left"):
+        await fill_the_disk_for_a_moment()
+    assert await saved(tmp_path) == [0, 2]
