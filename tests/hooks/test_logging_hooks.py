@@ -76,9 +76,9 @@ async def test_hk_log_2_runs_are_counted_and_not_steps(train: Train, lines: Line
 async def test_hk_log_3_by_seconds_it_does_not_drift(
     train: Train, lines: Lines, lasting: Lasting
 ) -> None:
-    """Runs of 4 s, logs due at 4, 14, 24 and so on: in the first run that begins after that."""
-    await train(LoggingTensorHook(["n"], every_n_secs=10), runs=16, session=Counting(lasting(4)))
-    assert logged(lines("logging_hooks")) == [1, 5, 8, 10, 13, 15]
+    """Runs of 3.7 s, logs due at 3.7, 13.7, 23.7 and so on: in the first run that begins after that."""
+    await train(LoggingTensorHook(["n"], every_n_secs=10), runs=17, session=Counting(lasting(3.7)))
+    assert logged(lines("logging_hooks")) == [1, 5, 8, 11, 13, 16]
 
 
 async def test_hk_log_3_nothing_is_logged_while_nothing_runs(lines: Lines) -> None:
