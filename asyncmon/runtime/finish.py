@@ -119,6 +119,8 @@ def _beside(
 ) -> list[BaseException]:
     """Return the errors of tasks that somebody has to be told of."""
     coord = session.coord
+    if body is not None and body is coord.error:
+        return []  # it leaves with the others attached to it
     left: list[BaseException] = []
     for error in coord.errors:
         if isinstance(error, recovered):

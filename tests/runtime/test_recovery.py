@@ -1,0 +1,378 @@
+"""Preemption: a new session, the run again; with pauses, bounds, and a word about what was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.errors import AbortedError, OutOfRangeError, UnavailableError
+from asyncmon.hooks import CheckpointSaverHook
+from asyncmon.runtime import MonitoredSession, Recovery, SessionRunArgs, SessionRunHook
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedSession,
+    assert_nothing_left_behind,
+    fail_at_step,
+    fail_in,
+    wait_all_tasks_blocked,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.runtime.conftest import World
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def scripted(*scripts: Any, hooks: Any = None, **kwargs: Any) -> MonitoredSession:
+    sessions = [s if isinstance(s, Exception) else ScriptedSession(s) for s in scripts]
+    return MonitoredSession(ScriptedCreator(*sessions), hooks, **kwargs)
+
+
+@pytest.mark.parametrize("error", [AbortedError("gone"), UnavailableError("gone")])
+async def test_wr_1_a_preempted_run_is_repeated_in_a_new_session(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    raws = [ScriptedSession([1.0, error]), ScriptedSession([2.0])]
+    hook = RecordingHook()
+    with caplog.at_level(logging.INFO, "asyncmon"):
+        async with MonitoredSession(ScriptedCreator(*raws), [hook]) as sess:
+            first = sess.coord
+            assert await sess.run("a") == 1.0
+            assert await sess.run("a") == 2.0
+            assert raws[0].closed
+            assert first.joined
+            assert sess.coord is hook.coords[1] is not first
+    assert hook.sessions == raws
+    assert "An error was raised. This may be due to a preemption" in caplog.text
+
+
+async def test_wr_2_hp_3_hp_4_the_whole_run_is_repeated_with_its_hooks() -> None:
+    hook = RecordingHook(fetches="b", feed_dict={"f": 1})
+    async with scripted([AbortedError("gone")], [5], hooks=[hook]) as sess:
+        assert await sess.run("a", {"g": 2}) == 5
+        assert sess.raw_session().feeds == [{"f": 1, "g": 2}]
+    assert hook.moments() == [
+        "begin", "after_create_session", "before_run",
+        "after_create_session", "before_run", "after_run", "end", "cleanup",
+    ]  # fmt: skip
+
+
+async def test_wr_3_failures_in_a_row_are_followed_by_growing_pauses() -> None:
+    times: list[float] = []
+
+    class Noting(SessionRunHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            times.append(now())
+
+    policy = Recovery(first_delay_secs=1, max_delay_secs=3)
+    sess = scripted(*[[AbortedError("gone")]] * 6, [1, AbortedError("once")], [2], hooks=[Noting()],
+                    recovery=policy)  # fmt: skip
+    async with sess:
+        assert await sess.run("a") == 1
+        assert times == [0, 0, 1, 3, 6, 9, 12]
+        assert await sess.run("a") == 2  # a run that succeeded has ended the row
+        assert now() == 12
+
+
+async def test_wr_3_attempts_can_be_bounded() -> None:
+    sess = scripted(*[[AbortedError(f"gone {n}")] for n in range(9)],
+                    recovery=Recovery(max_attempts=2))  # fmt: skip
+    with pytest.raises(AbortedError, match="gone 2") as caught:
+        async with sess:
+            await sess.run("a")
+    assert caught.value.__notes__ == ["Given up after 3 failures in a row."]
+
+
+@pytest.mark.parametrize("wrong", [{"max_attempts": -1}, {"first_delay_secs": -1}])
+async def test_a_wrong_policy_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be 0 or more"):
+        Recovery(**wrong)
+
+
+async def test_er_4_the_errors_to_recover_from_can_be_chosen() -> None:
+    async with scripted([OSError("flaky")], [1], recovery=Recovery(errors=(OSError,))) as sess:
+        assert await sess.run("a") == 1
+    with pytest.raises(AbortedError):
+        async with scripted([AbortedError("x")], recovery=Recovery(errors=(OSError,))) as sess:
+            await sess.run("a")
+
+
+async def test_wr_4_the_step_is_that_of_the_last_checkpoint_and_the_loss_is_said(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WR-4, CR-2, CR-6, KC-17: steps 1 to 5, saved every 2, go on from 4."""
+    steps: list[int] = []
+
+    class Seen(SessionRunHook):
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            steps.append(run_values.step)
+
+    creator = world.creator(checkpoint_dir=tmp_path)
+    saver = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=creator.scaffold)
+    hooks = [saver, Seen(), fail_at_step(6)]
+    async with assert_nothing_left_behind(tmp_path), MonitoredSession(creator, hooks) as sess:
+        for _ in range(7):
+            weight = await sess.run(world.train, world.feed())
+        assert weight == sess.global_step == 6
+    assert steps == [1, 2, 3, 4, 5, 5, 6]
+    assert "training goes on from step 4; 1 steps up to step 5 were lost" in caplog.text
+
+
+async def test_wr_5_a_preempted_creation_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    hooks = [RecordingHook(), fail_in("after_create_session", UnavailableError("no"), times=2)]
+    with caplog.at_level(logging.INFO, "asyncmon"):
+        async with scripted(AbortedError("no"), [1], [2], [3], hooks=hooks) as sess:
+            assert await sess.run("a") == 3
+    assert hooks[0].moments().count("after_create_session") == 3
+    assert caplog.text.count("An error was raised while a session was being created.") == 3
+
+
+async def test_wr_5_a_creation_may_have_a_time_limit() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.seconds = [100, 0]
+
+        async def create_session(self) -> Any:
+            await asyncio.sleep(self.seconds.pop(0))
+            return ScriptedSession()
+
+    async with MonitoredSession(Slow(), recovery=Recovery(create_timeout_secs=5)):  # type: ignore[arg-type]
+        assert now() == 5
+
+
+@pytest.mark.parametrize(("moment", "times_run"), [("before_run", 1), ("after_run", 2)])
+async def test_wr_6_a_preemption_in_a_hook_is_recovered_from(moment: Any, times_run: int) -> None:
+    raws = [ScriptedSession(), ScriptedSession()]
+    async with MonitoredSession(ScriptedCreator(*raws), [fail_in(moment, AbortedError("x"))]) as sess:
+        await sess.run("a")
+    assert len(raws[0].runs) + len(raws[1].runs) == times_run
+
+
+async def test_wr_7_a_preemption_while_closing_the_old_session_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Leaving(SessionRunHook):
+        async def background(self, session: Any, coord: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise UnavailableError("peer is gone")
+
+    async with scripted([AbortedError("x")], [1], hooks=[Leaving()]) as sess:
+        await wait_all_tasks_blocked()
+        assert await sess.run("a") == 1
+        assert "An error occurred when attempting to close the session." in caplog.text
+
+
+async def test_wr_8_a_preemption_beside_the_steps_is_recovered_from_by_the_next_run() -> None:
+    hook = RecordingHook()
+    async with scripted([1], [2], hooks=[hook]) as sess:
+        assert await sess.run("a") == 1
+        sess.coord.request_stop(AbortedError("seen by a task"))
+        assert not sess.should_stop()
+        assert len(hook.sessions) == 1  # should_stop only looks
+        assert await sess.run("a") == 2
+        assert not sess.should_stop()
+
+
+async def test_wr_9_an_ordinary_error_beside_the_steps_leaves_the_next_run() -> None:
+    with pytest.raises(ValueError, match="beside"):
+        async with scripted([1, 2]) as sess:
+            sess.coord.request_stop(ValueError("beside"))
+            assert sess.should_stop()
+            await sess.run("a")
+
+
+async def test_wr_10_of_an_ordinary_and_a_preemption_error_the_preemption_is_the_cause() -> None:
+    async def fails_together() -> None:
+        holder[0].coord.request_stop(AbortedError("root cause"))
+        raise ValueError("consequence")
+
+    holder: list[Any] = []
+    async with scripted([fails_together], [2]) as sess:
+        holder.append(sess)
+        assert await sess.run("a") == 2
+
+
+async def test_wr_10_of_two_ordinary_errors_the_runs_leaves_and_the_other_at_close() -> None:
+    async def fails_together() -> None:
+        holder[0].coord.request_stop(ValueError("beside"))
+        raise KeyError("in the run")
+
+    holder: list[Any] = []
+    sess = scripted([fails_together])
+    with pytest.raises(ValueError, match="beside"):
+        async with sess:
+            holder.append(sess)
+            with pytest.raises(KeyError, match="in the run"):
+                await sess.run("a")
+
+
+async def test_wr_12_an_ordinary_error_beside_explains_a_preemption_of_the_run() -> None:
+    async def fails_together() -> None:
+        holder[0].coord.request_stop(ValueError("root cause"))
+        raise AbortedError("consequence")
+
+    holder: list[Any] = []
+    async with scripted([fails_together]) as sess:
+        holder.append(sess)
+        with pytest.raises(ValueError, match="root cause"):
+            await sess.run("a")
+
+
+@pytest.mark.parametrize("error", [OutOfRangeError("end"), ValueError("bad"), KeyError("bad")])
+async def test_wr_11_any_other_error_leaves_run_and_the_session_goes_on(error: Exception) -> None:
+    hook = RecordingHook()
+    async with scripted([error, 1], hooks=[hook]) as sess:
+        with pytest.raises(type(error)) as caught:
+            await sess.run("a")
+        assert caught.value is error
+        assert not sess.should_stop()
+        assert not sess.coord.should_stop()
+        assert await sess.run("a") == 1
+    assert len(hook.sessions) == 1
+
+
+async def test_wr_14_stuck_tasks_do_not_hold_a_recovery() -> None:
+    class Slow(SessionRunHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            coord.create_task(asyncio.Event().wait)
+
+    async with scripted([AbortedError("x")], [1], hooks=[Slow()], stop_grace_period_secs=5) as sess:
+        assert await sess.run("a") == 1
+        assert now() == 0
+
+
+async def test_wr_16_an_interrupt_is_never_recovered_from() -> None:
+    for error in (KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()):
+        hook = RecordingHook()
+        with pytest.raises(type(error)):
+            async with scripted([error], hooks=[hook]) as sess:
+                await sess.run("a")
+        assert len(hook.sessions) == 1
+
+
+async def test_wr_18_background_tasks_are_started_again() -> None:
+    lives: list[Any] = []
+
+    class Background(SessionRunHook):
+        async def background(self, session: Any, coord: Any) -> None:
+            lives.append(session)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                lives.append("cancelled")
+
+    async with scripted([AbortedError("x")], [1], hooks=[Background()]) as sess:
+        await wait_all_tasks_blocked()
+        await sess.run("a")
+        await wait_all_tasks_blocked()
+        assert lives == [lives[0], "cancelled", sess.raw_session()]
+
+
+async def test_ra_17_and_ra_20_a_stop_outlives_a_recovery() -> None:
+    class Stopping(SessionRunHook):
+        async def before_run(self, run_context: Any) -> None:
+            run_context.request_stop("enough")
+
+    async with scripted([AbortedError("x")], [1], hooks=[Stopping()]) as sess:
+        assert await sess.run("a") == 1  # the run that was under way is completed, repeated
+        assert sess.should_stop()
+        assert sess.coord.should_stop()
+    assert sess.stop_reason == "enough"
+
+
+async def test_a_stop_of_the_coordinator_outlives_a_recovery_too() -> None:
+    async with scripted([AbortedError("x")], [1]) as sess:
+        sess.coord.request_stop(reason="by a task")
+        assert await sess.run("a") == 1
+        assert sess.should_stop()
+        assert sess.stop_reason == "by a task"
+
+
+async def test_ss_2_a_singular_session_does_not_recover(world: World) -> None:
+    hook = RecordingHook()
+    with pytest.raises(AbortedError):
+        async with world.singular([hook, fail_at_step(1)]) as sess:
+            await sess.run(world.train, world.feed())
+    assert hook.moments() == ["begin", "after_create_session", "before_run", "cleanup"]
+
+
+async def test_ss_4_should_stop_of_a_singular_session_never_raises(world: World) -> None:
+    with pytest.raises(AbortedError):
+        async with world.singular() as sess:
+            sess.coord.request_stop(AbortedError("x"))
+            assert sess.should_stop()
+
+
+async def test_ax_25_a_cancellation_ends_a_pause_at_once() -> None:
+    policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
+    async with assert_nothing_left_behind():
+        sess = scripted([AbortedError("x")], UnavailableError("not yet"), recovery=policy)
+        with pytest.raises(TimeoutError):
+            async with sess, asyncio.timeout(10):
+                await sess.run("a")
+        assert now() == 10
+
+
+async def test_a_run_after_a_cancelled_recovery_tries_anew() -> None:
+    """AX-7: a timeout around a run leaves a session that can be used."""
+    policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
+    sess = scripted([AbortedError("x")], UnavailableError("not yet"), [7], recovery=policy)
+    async with sess:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await sess.run("a")
+        with pytest.raises(RuntimeError, match="the last recovery did not succeed"):
+            await sess.peek("a")
+        assert sess.raw_session() is None
+        assert await sess.run("a") == 7
+
+
+async def test_a_stop_ends_a_pause_with_the_error() -> None:
+    policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
+    sess = scripted([AbortedError("x")], UnavailableError("not yet"), recovery=policy)
+    with pytest.raises(UnavailableError, match="not yet") as caught:
+        async with sess:
+            asyncio.get_running_loop().call_later(10, sess.request_stop, "signal SIGTERM")
+            await sess.run("a")
+    assert now() == 10
+    assert caught.value.__notes__ == ["Not recovered from: a stop is requested (signal SIGTERM)."]
+
+
+async def test_a_sample_waits_over_a_recovery() -> None:
+    async with scripted([AbortedError("x")], [{"a": 1, "b": 2}]) as sess:
+        sample = asyncio.create_task(sess.sample("b"))
+        await wait_all_tasks_blocked()
+        assert await sess.run("a") == 1
+        assert await sample == 2
+
+
+async def test_a_run_without_hooks_recovers_and_one_beside_it_goes_on() -> None:
+    raws = [ScriptedSession([AbortedError("x"), AbortedError("y")]), ScriptedSession(values={"a": 5})]
+    async with MonitoredSession(ScriptedCreator(*raws)) as sess:
+        runs = [sess.run("a", hooks=False) for _ in range(3)]
+        assert await asyncio.gather(*runs) == [5, 5, 5]
+
+
+async def test_a_preemption_inside_a_hooks_own_bare_run_belongs_to_the_run() -> None:
+    class Bare(SessionRunHook):
+        async def before_run(self, run_context: Any) -> Any:
+            await holder[0].run("side", hooks=False)
+            return SessionRunArgs("b")
+
+    holder: list[Any] = []
+    sess = scripted([AbortedError("x")], [1, 2], hooks=[Bare()])
+    async with sess:
+        holder.append(sess)
+        assert await sess.run("a") == 2
