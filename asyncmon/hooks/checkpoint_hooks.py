@@ -8,12 +8,12 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph import GraphKeys
+from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
 from asyncmon.hooks.veto import is_judged, may_save, wait_judged
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
-from asyncmon.runtime.program import current_program
 from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.events import SessionLog
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.handle import SaveHandle
     from asyncmon.checkpoint.saver import Saver
+    from asyncmon.graph import Graph
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocol import Session
@@ -141,7 +142,7 @@ class CheckpointSaverHook(SessionRunHook):
         # an event file cannot lie in an object store
         self._output = HookWriter(None if "://" in self._directory else self._directory, None)
         self._saver: Saver
-        self._graph: Any = None
+        self._graph: Graph | None = None
         self._path: str | None = None
         self._coord: Coordinator
         self._taken: int | None = None  # the step of the last snapshot
@@ -157,7 +158,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def begin(self) -> None:
         """Refuse a program without global step and a directory that another hook saves to."""
         require_global_step(self)
-        self._graph = getattr(current_program(), "graph", None)
+        self._graph = current_graph()
         self._claim_directory()
         self._output.open()
         for listener in self._listeners:

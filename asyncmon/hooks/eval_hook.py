@@ -99,7 +99,8 @@ class EvalHook(Evaluations):
     ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` hears of each.
 
     Args:
-        metrics: fetches by name, each giving one number a batch.
+        metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
+            of names to numbers, such as the step function of an evaluation.
         batches: feed dicts, from an iterable, an async iterable, or a function that returns one, which
             each evaluation goes through from the start; None: once without feeds.
         every_n_steps: evaluate every so many steps.
@@ -124,7 +125,7 @@ class EvalHook(Evaluations):
 
     def __init__(
         self,
-        metrics: Mapping[str, Any],
+        metrics: Any,
         batches: Batches | Callable[[], Batches] | None = None,
         every_n_steps: int | None = None,
         every_n_secs: float | None = None,
@@ -274,7 +275,7 @@ class InMemoryEvaluatorHook(Evaluations):
 
     Args:
         program: what to evaluate.
-        metrics: fetches of that program by name, each giving one number a batch.
+        metrics: fetches of that program, as for :class:`EvalHook`.
         batches: feed dicts, as for :class:`EvalHook`.
         steps: how many batches at most.
         name: the first part of the summaries' tags.
@@ -294,7 +295,7 @@ class InMemoryEvaluatorHook(Evaluations):
     def __init__(
         self,
         program: Any,
-        metrics: Mapping[str, Any],
+        metrics: Any,
         batches: Batches | Callable[[], Batches] | None = None,
         steps: int | None = None,
         name: str = "eval",

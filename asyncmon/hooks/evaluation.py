@@ -23,7 +23,7 @@ __all__ = ["Evaluator", "evaluate"]
 
 async def evaluate(
     session: Session,
-    metrics: Mapping[str, Any],
+    metrics: Any,
     batches: Batches | Callable[[], Batches] | None = None,
     *,
     steps: int | None = None,
@@ -33,7 +33,8 @@ async def evaluate(
 
     Args:
         session: a raw session. Its state should not change meanwhile.
-        metrics: fetches by name, each giving one number a batch.
+        metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
+            of names to numbers, such as the step function of an evaluation.
         batches: feed dicts, from an iterable, an async iterable, or a function that returns one; None
             computes the metrics once, without feeds. The end of the data may also be raised by a run.
         steps: how many batches at most; None for all.
@@ -47,28 +48,25 @@ async def evaluate(
 
         test = await evaluate(sess.raw_session(), {"accuracy": accuracy}, lambda: test_feeds)
     """
-    totals = dict.fromkeys(metrics, 0.0)
+    totals: dict[str, float] = {}
     weights = 0.0
     count = 0
-    fetches = dict(metrics) if weight is None else {**metrics, _WEIGHT: weight}
+    fetches = [metrics] if weight is None else [metrics, weight]
     async for feed in _feeds(batches):
         if steps is not None and count >= steps:
             break
         try:
-            values = await session.run(fetches, feed_dict=feed)
+            values, *weighed = await session.run(fetches, feed_dict=feed)
         except END_OF_DATA:
             break
         count += 1
-        share = 1.0 if weight is None else float(values[_WEIGHT])
+        share = float(weighed[0]) if weighed else 1.0
         weights += share
-        for name in totals:
-            totals[name] += share * float(np.asarray(values[name]).item())
+        for name, value in values.items():
+            totals[name] = totals.get(name, 0.0) + share * float(np.asarray(value).item())
     if not weights:
         raise ValueError(f"An evaluation needs data, got {count} batches of weight {weights:g} in all.")
     return {name: total / weights for name, total in totals.items()}
-
-
-_WEIGHT = "\0weight"
 
 
 class Evaluator:
@@ -92,7 +90,7 @@ class Evaluator:
     def __init__(
         self,
         program: Any,
-        metrics: Mapping[str, Any],
+        metrics: Any,
         batches: Batches | Callable[[], Batches] | None = None,
         *,
         steps: int | None = None,
@@ -100,7 +98,7 @@ class Evaluator:
     ) -> None:
         self._program = program
         self._prepared = False
-        self._metrics = dict(metrics)
+        self._metrics = metrics
         self._batches = batches
         self._steps = steps
         self._weight = weight

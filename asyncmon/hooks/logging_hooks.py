@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon import clock
+from asyncmon.hooks.graph_names import current_graph, named_tensor
 from asyncmon.hooks.moments import leave_out, whole_number
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 
@@ -35,7 +36,9 @@ class LoggingTensorHook(SessionRunHook):
             their tags.
         every_n_iter: log every so many runs, counted locally.
         every_n_secs: log every so many seconds. With 0 or less: each run.
-        at_end: log once more at a successful end, unless the last step is logged already.
+        at_end: log once more at a successful end, unless the last step is logged already: of a graph,
+            the values as they are then; of another program, those of the last run, which each run
+            then fetches.
         formatter: makes the line from a dict of tags and values; plain function.
 
     Raises:
@@ -72,24 +75,37 @@ class LoggingTensorHook(SessionRunHook):
         self._at_end = at_end
         self._formatter = formatter
         self._runs = 0
-        self._due = False
+        self._due = self._keeps = False
+        self._kept: Mapping[str, Any] | None = None
         self._logged_at: float | None = None
         self._logged_run: tuple[int | None, int] | None = None
         self._args = SessionRunArgs(self._tensors)
-        if self._every_n_iter is None:
+        if self._every_n_iter is None and not at_end:
             leave_out(self, LoggingTensorHook, "before_run", "after_run")
         if self._every_n_secs is None:
             leave_out(self, LoggingTensorHook, "background")
 
+    async def begin(self) -> None:
+        """Find out which tensors the names of a graph stand for.
+
+        Raises:
+            KeyError: a name that is not in the graph.
+            ValueError: a name of several tensors, or a tensor of another graph.
+        """
+        self._tensors = {tag: named_tensor(fetch) for tag, fetch in self._tensors.items()}
+        self._args = SessionRunArgs(self._tensors)
+        self._keeps = self._at_end and current_graph() is None
+
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for the values if this run is to be logged."""
-        assert self._every_n_iter is not None, "left out otherwise"
-        self._due = self._runs % self._every_n_iter == 0
-        return self._args if self._due else None
+        period = self._every_n_iter
+        self._due = period is not None and self._runs % period == 0
+        return self._args if self._due or self._keeps else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Log the values if they were asked for."""
         self._runs += 1
+        self._kept = run_values.results
         if self._due:
             self._log(run_values.results)
             self._logged_run = run_values.step, self._runs
@@ -101,9 +117,12 @@ class LoggingTensorHook(SessionRunHook):
             self._log(await coord.sample(self._tensors))
 
     async def end(self, session: Session) -> None:
-        """With ``at_end``, compute the values once more and log them."""
-        if self._at_end and self._logged_run != (session.global_step, self._runs):
-            self._log(await session.run(self._tensors))
+        """With ``at_end``, log the last values."""
+        if not self._at_end or self._logged_run == (session.global_step, self._runs):
+            return
+        values = self._kept if self._keeps else await session.run(self._tensors)
+        if values is not None:
+            self._log(values)
 
     def _log(self, values: Mapping[str, Any]) -> None:
         now, before = clock.monotonic(), self._logged_at

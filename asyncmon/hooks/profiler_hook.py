@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock, files
-from asyncmon.graph.run_options import NodeStats, RunOptions
+from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
 from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
 from asyncmon.hooks.writers import HookWriter

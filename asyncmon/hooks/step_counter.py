@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from asyncmon import clock
+from asyncmon.hooks.graph_names import global_step_name
 from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
@@ -82,6 +83,7 @@ class StepCounterHook(SessionRunHook):
     async def begin(self) -> None:
         """Refuse a program without global step, and take hold of the writer."""
         require_global_step(self)
+        self._tag = f"{global_step_name()}/sec"
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
