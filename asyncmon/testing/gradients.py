@@ -1,4 +1,7 @@
-"""Checks gradients against differences of values. TF1: ``tf.test.compute_gradient_error``, made whole."""
+"""Checks gradients against differences of values.
+
+TF1: ``tf.test.compute_gradient_error``, made whole.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.build import convert_to_tensor
 from asyncmon.graph.basic_ops import placeholder
+from asyncmon.graph.build import convert_to_tensor
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.indexed_slices import to_dense
 from asyncmon.graph.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,9 +53,10 @@ async def check_gradients(
 
     Args:
         ys: a tensor, or several; or a function of the ``xs`` that returns them.
-        xs: what to differentiate by: tensors or variables; or the arguments of the function, of which those
-            that are no floats are held constant.
-        feed_dict: values for placeholders, also for ``xs``; an x that is not here has the session's value.
+        xs: what to differentiate by: tensors or variables; or the arguments of the function, of which
+            those that are no floats are held constant.
+        feed_dict: values for placeholders, also for ``xs``; an x that is not here has the session's
+            value.
         session: where tensors are evaluated. Its state is not changed.
         delta: the size of the step to either side; by default the cube root of the dtype's precision.
         rtol: the relative error that is accepted.
@@ -121,13 +125,13 @@ class _Check:
     async def once(self, ys: list[Tensor], xs: list[Any]) -> tuple[list[float], list[Tensor]]:
         """Check the gradients of ``ys``; return the greatest errors, and the gradients as tensors."""
         if not ys or not xs:
-            raise ValueError("check_gradients() needs floating point results and at least one x of floats.")
+            raise ValueError(
+                "check_gradients() needs floating point results and at least one x of floats."
+            )
         values = await self.evaluate(ys)
         weights = [self.rng.uniform(0.5, 1.5, np.shape(v)).astype(np.asarray(v).dtype) for v in values]
         found = [to_dense(g) for g in gradients(ys, xs, [convert_to_tensor(w) for w in weights])]
-        errors = [
-            await self.compare(ys, weights, x, grad) for x, grad in zip(xs, found, strict=True)
-        ]
+        errors = [await self.compare(ys, weights, x, grad) for x, grad in zip(xs, found, strict=True)]
         return errors, [grad for grad in found if grad is not None]
 
     async def evaluate(self, tensors: Any, changed: Mapping[Any, Any] | None = None) -> Any:
@@ -156,7 +160,8 @@ class _Check:
             scale = max(abs(numeric), abs(float(analytic[at])))
             if not error <= atol + rtol * scale:
                 raise AssertionError(
-                    f"The gradient of {x!r} at {list(at)} is {float(analytic[at])!r}, but differences of "
+                    f"The gradient of {x!r} at {list(at)} is {float(analytic[at])!r}, but "
+                    "differences of "
                     f"values say {numeric!r} (error {error:.3g}, accepted {atol + rtol * scale:.3g})."
                 )
             worst = max(worst, error)
@@ -182,6 +187,7 @@ class _Check:
         moved[at] += step
         values = await self.evaluate(ys, {x: moved})
         total = sum(
-            float(np.sum(np.multiply(w, v, dtype=np.float64))) for w, v in zip(weights, values, strict=True)
+            float(np.sum(np.multiply(w, v, dtype=np.float64)))
+            for w, v in zip(weights, values, strict=True)
         )
         return total, float(moved[at])

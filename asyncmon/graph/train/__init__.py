@@ -8,7 +8,16 @@
 
 from asyncmon.graph.train.adagrad import AdagradOptimizer
 from asyncmon.graph.train.adam import AdamOptimizer, AdamWOptimizer
+from asyncmon.graph.train.decay import (
+    cosine_decay,
+    exponential_decay,
+    inverse_time_decay,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 from asyncmon.graph.train.gradient_descent import GradientDescentOptimizer, MomentumOptimizer
+from asyncmon.graph.train.moving_averages import ExponentialMovingAverage
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rmsprop import RMSPropOptimizer
 
@@ -16,8 +25,15 @@ __all__ = [
     "AdagradOptimizer",
     "AdamOptimizer",
     "AdamWOptimizer",
+    "ExponentialMovingAverage",
     "GradientDescentOptimizer",
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
+    "cosine_decay",
+    "exponential_decay",
+    "inverse_time_decay",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "polynomial_decay",
 ]

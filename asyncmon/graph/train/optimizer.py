@@ -17,6 +17,7 @@ from asyncmon.graph.build import (
     get_default_graph,
     name_scope,
 )
+from asyncmon.graph.constraints import constraint_of
 from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.dtypes import float32
 from asyncmon.graph.gradients import gradients
@@ -170,7 +171,7 @@ class Optimizer(ABC):
             for grad, variable in pairs:
                 if grad is not None:
                     with name_scope("update_" + variable.op.name):
-                        updates.append(self._update(grad, variable))
+                        updates.append(_held(variable, self._update(grad, variable)))
             if global_step is None:
                 train_op = self._finish(updates, scope)
             else:
@@ -276,3 +277,12 @@ class Optimizer(ABC):
                     f"Invalid type {tensor.dtype!r} for {tensor.name}, expected: float16, "
                     "float32 or float64."
                 )
+
+
+def _held(variable: Variable, update: Operation) -> Operation:
+    """Return an operation that also applies the variable's constraint, if it has one."""
+    constraint = constraint_of(variable)
+    if constraint is None:
+        return update
+    with control_dependencies([update]):
+        return variable.assign(constraint(variable.read_value())).op

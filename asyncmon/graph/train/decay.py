@@ -1,0 +1,207 @@
+"""Learning rates that change with the global step. TF1: ``tf.train.exponential_decay`` and kin.
+
+All take the step as a tensor or a variable and return a scalar tensor, to be given to an optimizer.
+"""
+
+from __future__ import annotations
+
+from math import pi
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.array_ops import cast
+from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.dtypes import int32, int64
+from asyncmon.graph.gather_ops import gather
+from asyncmon.graph.joining_ops import stack
+from asyncmon.graph.math_ops import add, minimum, multiply, truediv
+from asyncmon.graph.unary_ops import ceil, cos, exp, floor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph.tensor import Tensor
+
+__all__ = [
+    "cosine_decay",
+    "exponential_decay",
+    "inverse_time_decay",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "polynomial_decay",
+]
+
+
+def _rate(learning_rate: Any) -> Tensor:
+    return convert_to_tensor(learning_rate, preferred_dtype="float32", name="learning_rate")
+
+
+def _progress(function: str, rate: Tensor, global_step: Any, decay_steps: Any, staircase: bool) -> Any:
+    """Return ``global_step / decay_steps`` in the dtype of the rate, rounded down for a staircase."""
+    if global_step is None:
+        raise ValueError(f"global_step is required for {function}.")
+    progress = cast(global_step, rate.dtype) / cast(decay_steps, rate.dtype)
+    return floor(progress) if staircase else progress
+
+
+def exponential_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``learning_rate * decay_rate ** (global_step / decay_steps)``. TF1: same name.
+
+    Args:
+        learning_rate: at step 0.
+        global_step: the step.
+        decay_steps: after how many steps the rate has been multiplied by ``decay_rate``.
+        decay_rate: the factor.
+        staircase: change only every ``decay_steps``.
+        name: the scope of the ops.
+
+    Raises:
+        ValueError: no ``global_step``.
+    """
+    with name_scope(name, "ExponentialDecay"):
+        rate = _rate(learning_rate)
+        progress = _progress("exponential_decay", rate, global_step, decay_steps, staircase)
+        return multiply(rate, cast(decay_rate, rate.dtype) ** progress)
+
+
+def natural_exp_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``learning_rate * exp(-decay_rate * global_step / decay_steps)``. TF1: same name.
+
+    Arguments and errors as :func:`exponential_decay`.
+    """
+    with name_scope(name, "NaturalExpDecay"):
+        rate = _rate(learning_rate)
+        progress = _progress("natural_exp_decay", rate, global_step, decay_steps, staircase)
+        return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress))
+
+
+def inverse_time_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``learning_rate / (1 + decay_rate * global_step / decay_steps)``. TF1: same name.
+
+    Arguments and errors as :func:`exponential_decay`.
+    """
+    with name_scope(name, "InverseTimeDecay"):
+        rate = _rate(learning_rate)
+        progress = _progress("inverse_time_decay", rate, global_step, decay_steps, staircase)
+        return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1)
+
+
+def cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """Return the rate lowered along half a cosine to ``alpha`` times itself. TF1: same name.
+
+    Args:
+        learning_rate: at step 0.
+        global_step: the step.
+        decay_steps: from which step on the rate stays.
+        alpha: the last rate, as a fraction of the first.
+        name: the scope of the ops.
+
+    Raises:
+        ValueError: no ``global_step``.
+    """
+    with name_scope(name, "CosineDecay"):
+        rate = _rate(learning_rate)
+        progress = minimum(_progress("cosine_decay", rate, global_step, decay_steps, False), 1.0)
+        lowered = (cos(progress * pi) + 1) * 0.5
+        return multiply(rate, lowered * (1 - alpha) + alpha)
+
+
+def polynomial_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return the rate lowered along a polynomial to ``end_learning_rate``. TF1: same name.
+
+    Args:
+        learning_rate: at step 0.
+        global_step: the step.
+        decay_steps: from which step on the rate stays.
+        end_learning_rate: the last rate.
+        power: of the polynomial; 1 is a straight line.
+        cycle: start again after ``decay_steps``, each time from where the line to twice, three times,
+            ... as many steps would be.
+        name: the scope of the ops.
+
+    Raises:
+        ValueError: no ``global_step``.
+    """
+    with name_scope(name, "PolynomialDecay"):
+        rate = _rate(learning_rate)
+        progress = _progress("polynomial_decay", rate, global_step, decay_steps, False)
+        if cycle:
+            rounds = create_op("Maximum", (ceil(progress), convert_to_tensor(1, rate.dtype)))
+            progress = progress / rounds
+        else:
+            progress = minimum(progress, 1.0)
+        end = cast(end_learning_rate, rate.dtype)
+        return add((rate - end) * (1 - progress) ** cast(power, rate.dtype), end)
+
+
+def piecewise_constant(
+    x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
+) -> Tensor:
+    """Return ``values[0]`` up to and with ``boundaries[0]``, ``values[1]`` up to the next.
+
+    TF1: same name.
+
+    Args:
+        x: a scalar, the global step for example.
+        boundaries: in ascending order, of the dtype of ``x``.
+        values: one more than boundaries.
+        name: the scope of the ops.
+
+    Raises:
+        ValueError: numbers or dtypes do not fit.
+    """
+    if len(boundaries) != len(values) - 1:
+        raise ValueError("The length of boundaries should be 1 less than the length of values")
+    with name_scope(name, "PiecewiseConstant"):
+        at = convert_to_tensor(x)
+        edges = []
+        for boundary in boundaries:
+            edge = convert_to_tensor(boundary)
+            if edge.dtype is int32 and at.dtype is int64:
+                edge = cast(edge, int64)
+            if edge.dtype is not at.dtype:
+                raise ValueError(
+                    f"Boundaries ({edge.dtype}) must have the same dtype as x ({at.dtype})."
+                )
+            edges.append(edge)
+        tensors = [convert_to_tensor(value) for value in values]
+        for tensor in tensors:
+            if tensor.dtype is not tensors[0].dtype:
+                raise ValueError(
+                    "Values must have elements all with the same dtype "
+                    f"({tensors[0].dtype} vs {tensor.dtype})."
+                )
+        if not edges:
+            return tensors[0]
+        passed = cast(at > stack(edges), int32)
+        return gather(stack(tensors), create_op("Sum", (passed,), {"axis": None, "keepdims": False}))

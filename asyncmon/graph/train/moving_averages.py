@@ -1,0 +1,195 @@
+"""Averages that follow a variable or a tensor. TF1: ``tf.train.ExponentialMovingAverage``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.array_ops import cast
+from asyncmon.graph.basic_ops import group
+from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.math_ops import minimum
+from asyncmon.graph.op_def import OpDef, register
+from asyncmon.graph.train.rules import applied, applied_dense
+from asyncmon.graph.train.slots import make_slot
+from asyncmon.graph.variables import (
+    Variable,
+    global_variables,
+    moving_average_variables,
+    trainable_variables,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from asyncmon.graph.arrays import Array
+    from asyncmon.graph.tensor import Operation, Tensor
+
+__all__ = ["ExponentialMovingAverage", "assign_moving_average"]
+
+
+def _follow(average: Array, value: Array, decay: Array) -> None:
+    step = np.subtract(value, average)
+    step *= 1 - decay
+    average += step
+
+
+def _follow_unbiased(average: Array, biased: Array, count: Array, value: Array, decay: Array) -> None:
+    """As Adam's moments: divide by the weight that the values seen so far have together."""
+    _follow(biased, value, decay)
+    count += 1
+    np.divide(biased, 1 - np.power(decay, count), out=average)
+
+
+register(
+    OpDef(
+        "AssignMovingAverage",
+        None,
+        applied_dense,
+        refs=1,
+        update=_follow,
+        blockwise=True,
+        stateful=True,
+    )
+)
+register(OpDef("AssignUnbiasedAverage", None, applied, refs=3, update=_follow_unbiased, stateful=True))
+
+
+def assign_moving_average(
+    variable: Variable, value: Any, decay: Any, zero_debias: bool = False, name: str | None = None
+) -> Tensor:
+    """Return a tensor that moves an average to ``decay * average + (1 - decay) * value``, and is that.
+
+    Args:
+        variable: the average.
+        value: of its shape and dtype.
+        decay: a number or a scalar tensor.
+        zero_debias: the variable began at zero, and that is to be made up for; makes two variables
+            beside it.
+        name: the node's name.
+    """
+    target = convert_to_tensor(value, variable.dtype)
+    weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)
+    if not zero_debias:
+        inputs = (variable, target, weight)
+        return create_op("AssignMovingAverage", inputs, None, name or "AssignMovingAvg")
+    biased = make_slot(variable, 0.0, "biased")
+    count = make_slot(variable, convert_to_tensor(0.0, variable.dtype), "local_step")
+    inputs = (variable, biased, count, target, weight)  # type: ignore[assignment]  # longer
+    return create_op("AssignUnbiasedAverage", inputs, None, name or "AssignMovingAvg")
+
+
+class ExponentialMovingAverage:
+    """Keeps averages of variables or tensors: ``average = decay * average + (1 - decay) * value``.
+
+    TF1: ``tf.train.ExponentialMovingAverage``.
+
+    Args:
+        decay: near 1 for a slow average.
+        num_updates: a step count, a tensor or a variable: the decay is at most
+            ``(1 + num_updates) / (10 + num_updates)``, so that averages move fast at first.
+        zero_debias: make up for the zero that averages of tensors begin with.
+        name: the last part of the averages' names.
+
+    Example::
+
+        averages = train.ExponentialMovingAverage(0.999)
+        with control_dependencies([train_op]):
+            step = averages.apply([w, b])
+    """
+
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
+        self._decay = decay
+        self._num_updates = num_updates
+        self._zero_debias = zero_debias
+        self._name = name
+        self._averages: dict[str, Variable] = {}
+
+    @property
+    def name(self) -> str:
+        """The last part of the averages' names."""
+        return self._name
+
+    def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
+        """Return an operation that updates the averages, which are made here. TF1: same name.
+
+        The average of a variable begins with its initial value, that of a tensor with zeros.
+
+        Args:
+            var_list: variables and tensors; by default the trainable variables.
+
+        Raises:
+            TypeError: one is not of floats.
+            ValueError: one has an average already.
+        """
+        values = list(trainable_variables() if var_list is None else var_list)
+        for value in values:
+            if not value.dtype.is_floating:
+                raise TypeError(f"The variables must be half, float, or double: {value.name}")
+            if value.name in self._averages:
+                raise ValueError(f"Moving average already computed for: {value.name}")
+            self._averages[value.name] = self._make(value)
+        with name_scope(self._name) as scope:
+            decay = convert_to_tensor(self._decay, preferred_dtype="float32", name="decay")
+            if self._num_updates is not None:
+                count = cast(self._num_updates, decay.dtype)
+                decay = minimum(decay, (count + 1) / (count + 10))
+            updates = [
+                assign_moving_average(
+                    self._averages[value.name],
+                    value,
+                    decay,
+                    zero_debias=self._zero_debias and not isinstance(value, Variable),
+                )
+                for value in values
+            ]
+            return group(*updates, name=scope)
+
+    def _make(self, value: Any) -> Variable:
+        if not isinstance(value, Variable):
+            average = make_slot(value, 0.0, self._name)
+            average.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, average)
+            return average
+        value.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, value)
+        return make_slot(value, value.initialized_value(), self._name)
+
+    def average(self, var: Any) -> Variable | None:
+        """Return the average of a variable or tensor, or None. TF1: same name."""
+        return self._averages.get(var.name)
+
+    def average_name(self, var: Any) -> str:
+        """Return the name of the average of a variable or tensor, made yet or not. TF1: same name."""
+        if var.name in self._averages:
+            return self._averages[var.name].op.name
+        name: str = var.graph.unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
+        return name
+
+    def variables_to_restore(
+        self, moving_avg_variables: Iterable[Any] | None = None
+    ) -> dict[str, Variable]:
+        """Return names in a checkpoint and the variables that should be loaded from them.
+
+        TF1: same name.
+
+        Variables that have an average are loaded from it: what to evaluate with.
+
+        Args:
+            moving_avg_variables: those that have one; by default the trainable ones and those that
+                :meth:`apply` was called for.
+        """
+        if moving_avg_variables is None:
+            moving_avg_variables = [*trainable_variables(), *moving_average_variables()]
+        averaged = {variable.op.name: variable for variable in moving_avg_variables}
+        names = {self.average_name(variable): variable for variable in averaged.values()}
+        for variable in global_variables():
+            if variable.op.name not in averaged and variable.op.name not in names:
+                names[variable.op.name] = variable
+        return names
