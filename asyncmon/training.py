@@ -136,7 +136,7 @@ def _cadence(
     steps: Any,
     secs: Any,
     default: tuple[int | None, float | None],
-) -> tuple[int | None, float | None]:
+) -> tuple[Any, Any]:
     """Return steps and seconds, one of them None, or both where it is off."""
     given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
     if not given:

@@ -109,12 +109,16 @@ async def test_ms_5_hp_12_any_other_exception_leaves_and_end_is_not_called(
 ) -> None:
     """MS-5, MS-6, MS-17, HP-12, ER-3: and the session is closed."""
     hook = RecordingHook()
+    sess = world.session([hook])
+
+    async def body() -> None:
+        async with sess:
+            sess.coord.create_task(forever, cancel_on_stop=True)
+            raise error
+
     async with assert_nothing_left_behind():
-        sess = world.session([hook])
         with pytest.raises(type(error)) as caught:
-            async with sess:
-                sess.coord.create_task(forever, cancel_on_stop=True)
-                raise error
+            await body()
     assert caught.value is error
     assert hook.moments() == ["begin", "after_create_session", "cleanup"]
     assert hook.error is error
@@ -230,10 +234,14 @@ async def test_a_session_that_never_started_closes_too(world: World) -> None:
 
 async def test_ms_12_an_error_beside_the_body_is_raised_after_end(world: World) -> None:
     hook = RecordingHook()
-    with pytest.raises(ValueError, match="beside"):
+
+    async def body() -> None:
         async with world.session([hook]) as sess:
             sess.coord.request_stop(ValueError("beside"))
             assert sess.should_stop()
+
+    with pytest.raises(ValueError, match="beside"):
+        await body()
     assert hook.moments()[-2:] == ["end", "cleanup"]
     assert isinstance(hook.error, ValueError)
 
@@ -268,18 +276,20 @@ async def test_ms_12_an_unseen_preemption_beside_the_body(
 
 async def test_ms_13_the_error_beside_the_body_explains_that_of_the_body(world: World) -> None:
     with pytest.raises(ValueError, match="root") as caught:
-        async with world.session() as sess:
-            sess.coord.request_stop(ValueError("root"))
-            raise KeyError("consequence")
+        await _fail_twice(world, ValueError("root"))
     assert isinstance(caught.value.__context__, KeyError)
     assert "The body of the session raised KeyError: 'consequence'" in caught.value.__notes__
 
 
 async def test_ms_13_a_preemption_beside_the_body_does_not(world: World) -> None:
     with pytest.raises(KeyError, match="consequence"):
-        async with world.session() as sess:
-            sess.coord.request_stop(AbortedError("gone"))
-            raise KeyError("consequence")
+        await _fail_twice(world, AbortedError("gone"))
+
+
+async def _fail_twice(world: World, beside: Exception) -> None:
+    async with world.session() as sess:
+        sess.coord.request_stop(beside)
+        raise KeyError("consequence")
 
 
 async def test_ms_14_an_error_while_stopping_is_raised(world: World) -> None:
@@ -437,7 +447,7 @@ async def test_peek_reads_without_a_step(world: World) -> None:
     async with world.session([hook := RecordingHook()]) as sess:
         await sess.run(world.train, world.feed(2.0))
         assert await sess.peek(world.weight) == 2.0
-        with pytest.raises(Exception, match="train|Assign"):
+        with pytest.raises(Exception, match=r"train|Assign"):
             await sess.peek(world.train, world.feed())
     assert hook.moments().count("before_run") == 1
 

@@ -186,10 +186,10 @@ async def test_wr_8_a_preemption_beside_the_steps_is_recovered_from_by_the_next_
 
 
 async def test_wr_9_an_ordinary_error_beside_the_steps_leaves_the_next_run() -> None:
-    with pytest.raises(ValueError, match="beside"):
-        async with scripted([1, 2]) as sess:
-            sess.coord.request_stop(ValueError("beside"))
-            assert sess.should_stop()
+    async with scripted([1, 2]) as sess:
+        sess.coord.request_stop(ValueError("beside"))
+        assert sess.should_stop()
+        with pytest.raises(ValueError, match="beside"):
             await sess.run("a")
 
 
@@ -210,12 +210,12 @@ async def test_wr_10_of_two_ordinary_errors_the_runs_leaves_and_the_other_at_clo
         raise KeyError("in the run")
 
     holder: list[Any] = []
-    sess = scripted([fails_together])
+    sess = await scripted([fails_together]).start()
+    holder.append(sess)
+    with pytest.raises(KeyError, match="in the run"):
+        await sess.run("a")
     with pytest.raises(ValueError, match="beside"):
-        async with sess:
-            holder.append(sess)
-            with pytest.raises(KeyError, match="in the run"):
-                await sess.run("a")
+        await sess.close()
 
 
 async def test_wr_12_an_ordinary_error_beside_explains_a_preemption_of_the_run() -> None:
@@ -309,10 +309,11 @@ async def test_ss_2_a_singular_session_does_not_recover(world: World) -> None:
 
 
 async def test_ss_4_should_stop_of_a_singular_session_never_raises(world: World) -> None:
+    sess = await world.singular().start()
+    sess.coord.request_stop(AbortedError("x"))
+    assert sess.should_stop()
     with pytest.raises(AbortedError):
-        async with world.singular() as sess:
-            sess.coord.request_stop(AbortedError("x"))
-            assert sess.should_stop()
+        await sess.close()
 
 
 async def test_ax_25_a_cancellation_ends_a_pause_at_once() -> None:
@@ -342,9 +343,9 @@ async def test_a_run_after_a_cancelled_recovery_tries_anew() -> None:
 async def test_a_stop_ends_a_pause_with_the_error() -> None:
     policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
     sess = scripted([AbortedError("x")], UnavailableError("not yet"), recovery=policy)
+    asyncio.get_running_loop().call_later(10, sess.request_stop, "signal SIGTERM")
     with pytest.raises(UnavailableError, match="not yet") as caught:
         async with sess:
-            asyncio.get_running_loop().call_later(10, sess.request_stop, "signal SIGTERM")
             await sess.run("a")
     assert now() == 10
     assert caught.value.__notes__ == ["Not recovered from: a stop is requested (signal SIGTERM)."]
