@@ -25,6 +25,7 @@ from asyncmon.runtime.hook import (
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import Program, as_program, current_program
 from asyncmon.runtime.protocol import Session
+from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
 from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
@@ -42,6 +43,7 @@ __all__ = [
     "MonitoredSession",
     "NeverTriggerTimer",
     "Program",
+    "QueueRunner",
     "Recovery",
     "Scaffold",
     "SecondOrStepTimer",
@@ -55,6 +57,8 @@ __all__ = [
     "SingularMonitoredSession",
     "StepContext",
     "WorkerSessionCreator",
+    "add_queue_runner",
     "as_program",
     "current_program",
+    "start_queue_runners",
 ]

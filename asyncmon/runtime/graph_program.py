@@ -17,6 +17,7 @@ from asyncmon.graph.variables import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
+from asyncmon.runtime.queue_runner import start_queue_runners
 from asyncmon.summary import merge_all
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.graph import Graph
+    from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
 
 __all__ = ["GraphProgram", "get_or_default"]
@@ -101,6 +103,11 @@ class GraphProgram:
             savers = [Saver(allow_empty=True)]
             self.graph.add_to_collection(GraphKeys.SAVERS, savers[0])
         return savers[0]
+
+    def start_producers(self, session: Session, coord: Coordinator) -> None:
+        """Start the queue runners of the graph for a session."""
+        if self.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
+            start_queue_runners(session, coord)
 
     def has_global_step(self) -> bool:
         """Return whether the graph has a global step."""

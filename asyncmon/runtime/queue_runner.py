@@ -1,0 +1,283 @@
+"""Producers that fill a queue beside the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import CancelledError, OpError, OutOfRangeError
+from asyncmon.graph.build import add_to_collection, get_collection
+from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.queue_ops import closing_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from asyncmon.runtime.coordinator import Coordinator
+
+__all__ = ["ProducerTask", "QueueRunner", "add_queue_runner", "start_queue_runners"]
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerTask(asyncio.Task[None]):
+    """A task of a queue runner. One that was made with ``start=False`` waits for :meth:`start`."""
+
+    def __init__(
+        self,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        name: str,
+        register: Callable[[ProducerTask], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._gate = loop.create_future()
+        self._register = register
+        super().__init__(self._begin(work), loop=loop, name=name)
+
+    def start(self) -> None:
+        """Let the task begin. A second call does nothing."""
+        if not self._gate.done():
+            self._gate.set_result(None)
+            self._register(self)
+
+    async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self._gate
+        await work()
+
+
+class QueueRunner:
+    """Keep a queue filled by running enqueue operations over and over. TF1: ``tf.train.QueueRunner``.
+
+    Each operation has a task. One that raises a queue-closed error has no more data; when the last one
+    has ended so, the queue is closed and consumers get what is there, then ``OutOfRangeError``. Any
+    other error closes the queue at once, stops the coordinator, and is what consumers get instead. When
+    the coordinator stops, waiting producers end at once.
+
+    Args:
+        queue: the queue.
+        enqueue_ops: operations that put into it; the same one several times for several producers.
+        close_op: run at the end of the data. Default: ``queue.close()``.
+        cancel_op: run when the coordinator stops. Default: one that also cancels who waits to put.
+        queue_closed_exception_types: errors that mean the end of the data. Default:
+            ``(OutOfRangeError,)``.
+
+    Raises:
+        ValueError: no queue or no operations.
+        TypeError: the types are not a tuple of error types.
+
+    Example::
+
+        queue = graph.FIFOQueue(100, [graph.float32], shapes=[[784]])
+        add_queue_runner(QueueRunner(queue, [queue.enqueue(image)] * 4))
+        images = queue.dequeue_many(64)
+    """
+
+    def __init__(
+        self,
+        queue: Any = None,
+        enqueue_ops: Sequence[Any] | None = None,
+        close_op: Any = None,
+        cancel_op: Any = None,
+        queue_closed_exception_types: tuple[type[Exception], ...] | None = None,
+    ) -> None:
+        if queue is None or not enqueue_ops:
+            raise ValueError("Must provide queue and enqueue_ops.")
+        self._closed_types = _checked_types(queue_closed_exception_types)
+        self._queue = queue
+        self._enqueue_ops = list(enqueue_ops)
+        self._close_op = queue.close() if close_op is None else close_op
+        self._cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
+        self._fail_op = queue.fail() if hasattr(queue, "fail") else self._cancel_op
+        self._producers: dict[int, set[ProducerTask]] = {}  # that have not ended, by the session's id
+        self._with_data: dict[int, int] = {}  # how many of them have not come to the end of their data
+        self._exceptions_raised: list[Exception] = []
+
+    @property
+    def queue(self) -> Any:
+        """The queue."""
+        return self._queue
+
+    @property
+    def enqueue_ops(self) -> list[Any]:
+        """The operations that put into the queue."""
+        return list(self._enqueue_ops)
+
+    @property
+    def close_op(self) -> Any:
+        """What is run at the end of the data."""
+        return self._close_op
+
+    @property
+    def cancel_op(self) -> Any:
+        """What is run when the coordinator stops."""
+        return self._cancel_op
+
+    @property
+    def queue_closed_exception_types(self) -> tuple[type[Exception], ...]:
+        """The errors that mean the end of the data."""
+        return self._closed_types
+
+    @property
+    def exceptions_raised(self) -> list[Exception]:
+        """Other errors of producers that have no coordinator, since the tasks were created."""
+        return self._exceptions_raised
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return str(self._queue.name)
+
+    def create_tasks(
+        self, sess: Any, coord: Coordinator | None = None, start: bool = False
+    ) -> list[ProducerTask]:
+        """Create the producers of a session. TF1: ``create_threads``.
+
+        Args:
+            sess: a raw session of the queue's graph.
+            coord: owns the tasks once they are started; its stop ends them.
+            start: whether to start the tasks; else call ``start()`` of each.
+
+        Returns:
+            A task for each operation and, with a coordinator, one that closes the queue at its stop.
+            None at all while those of the session are still running.
+        """
+        if self._producers.get(id(sess)):
+            return []
+        self._exceptions_raised = []
+        register = _ignore if coord is None else coord.register_task
+        prefix = f"QueueRunnerTask-{self.name}"
+        tasks = [
+            ProducerTask(
+                partial(self._produce, sess, op, coord), f"{prefix}-{getattr(op, 'name', op)}", register
+            )
+            for op in self._enqueue_ops
+        ]
+        self._producers[id(sess)] = set(tasks)
+        self._with_data[id(sess)] = len(tasks)
+        for producer in tasks:
+            producer.add_done_callback(partial(self._forget, id(sess)))
+        if coord is not None:
+            closing = partial(self._close_on_stop, sess, coord, tuple(tasks))
+            tasks.append(ProducerTask(closing, f"{prefix}-close_on_stop", register))
+        if start:
+            for task in tasks:
+                task.start()
+        return tasks
+
+    def _forget(self, key: int, producer: ProducerTask) -> None:
+        self._producers[key].discard(producer)
+        if not self._producers[key]:
+            del self._producers[key], self._with_data[key]
+        if not producer.cancelled():
+            producer.exception()  # seen: it was logged, or told the coordinator
+
+    async def _produce(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
+        try:
+            while coord is None or not coord.should_stop():
+                await sess.run(enqueue_op)
+        except self._closed_types:
+            self._with_data[id(sess)] -= 1
+            if not self._with_data[id(sess)]:
+                await sess.run(self._close_op)
+        except Exception as error:
+            if coord is not None and coord.should_stop() and isinstance(error, CancelledError):
+                return  # the queue was closed for the stop
+            if coord is None:
+                logger.error("Exception in QueueRunner: %s", error)
+                self._exceptions_raised.append(error)
+            await self._fail(sess, error)
+            raise
+
+    async def _fail(self, sess: Any, error: Exception) -> None:
+        """Let consumers have the error: they must not wait for data that never comes."""
+        closing_error.set(error)
+        try:
+            await sess.run(self._fail_op)
+        except Exception as failure:
+            logger.warning("The queue %r could not be closed: %s", self.name, failure)
+
+    async def _close_on_stop(
+        self, sess: Any, coord: Coordinator, producers: tuple[ProducerTask, ...]
+    ) -> None:
+        stop = asyncio.ensure_future(coord.wait_for_stop())
+        ended = asyncio.ensure_future(asyncio.wait(producers))
+        try:
+            await asyncio.wait((stop, ended), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                return
+        finally:
+            stop.cancel()
+            ended.cancel()
+        try:
+            await sess.run(self._cancel_op)
+        except Exception as error:
+            logger.debug("The queue %r could not be closed at the stop: %s", self.name, error)
+        for producer in producers:
+            producer.cancel()
+
+
+def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
+    """Add a queue runner to a collection of the default graph. TF1: same name."""
+    add_to_collection(collection, qr)
+
+
+def start_queue_runners(
+    sess: Any = None,
+    coord: Coordinator | None = None,
+    start: bool = True,
+    collection: str = GraphKeys.QUEUE_RUNNERS,
+) -> list[ProducerTask]:
+    """Start the queue runners of a collection, and return their tasks. TF1: same name.
+
+    A monitored session and a supervisor do this themselves. It is a plain call: the tasks run beside
+    the caller.
+
+    Args:
+        sess: a raw session, whose graph's collection is meant. A monitored one has started them: for
+            that, nothing is done.
+        coord: owns the tasks.
+        start: see :meth:`QueueRunner.create_tasks`.
+        collection: the key.
+
+    Raises:
+        ValueError: no session.
+        TypeError: something that is not a session.
+    """
+    if sess is None:
+        raise ValueError(
+            "Cannot start queue runners: No default session is registered. Pass an explicit session: "
+            "start_queue_runners(sess, coord)."
+        )
+    if hasattr(sess, "raw_session"):
+        return []
+    if not hasattr(sess, "run"):
+        raise TypeError(f"sess must be a `Session` object. Given class: {type(sess)}")
+    get = getattr(getattr(sess, "graph", None), "get_collection", get_collection)
+    runners = get(collection)
+    if not runners:
+        logger.warning(
+            "`start_queue_runners()` was called when no queue runners were defined. You can safely "
+            "remove the call to this function."
+        )
+    return [task for runner in runners for task in runner.create_tasks(sess, coord, start)]
+
+
+def _checked_types(types: Any) -> tuple[type[Exception], ...]:
+    if types is None:
+        return (OutOfRangeError,)
+    if (
+        not isinstance(types, tuple)
+        or not types
+        or not all(isinstance(kind, type) and issubclass(kind, OpError) for kind in types)
+    ):
+        raise TypeError(
+            "queue_closed_exception_types, when provided, must be a tuple of am.errors types, but saw: "
+            f"{types!r}"
+        )
+    return types
+
+
+def _ignore(_task: ProducerTask) -> None:
+    """Register a task with nobody."""
