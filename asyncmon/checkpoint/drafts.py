@@ -80,7 +80,10 @@ class Request:
 
     def discard(self) -> None:
         """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
-        self.snapshot.add_done_callback(_let_go)
+        if self.snapshot.done():
+            _let_go(self.snapshot)
+        else:
+            self.snapshot.add_done_callback(_let_go)
 
 
 def _let_go(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
@@ -128,7 +131,9 @@ def make_draft(
             problems.append(f"{name!r}: {error}")
     if problems:
         raise TypeError(f"The state cannot be saved; {'; '.join(problems)}.")
+    manifest = replace(manifest, texts=texts)
+    manifest.encode()  # what is no JSON is said before anything is written
     if sharded:
         total = sum(array.nbytes for array in arrays.values())
         shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
-    return Draft(basename, arrays, replace(manifest, texts=texts), shard_bytes)
+    return Draft(basename, arrays, manifest, shard_bytes)

@@ -22,7 +22,7 @@ of any byte of the file shows. The other members:
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
                where it was bytes
 ``travellers`` name -> state, as :mod:`.travellers` encodes it: hooks, data positions, generators
-``metrics``    name -> number, by which the best checkpoints are kept
+``metrics``    name -> number (or ``"nan"``, ``"inf"``), by which the best checkpoints are kept
 ``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
 =============  ======================================================================================
 
@@ -33,6 +33,7 @@ of its files.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,7 @@ class Manifest:
             "tensors": {name: asdict(entry) for name, entry in self.tensors.items()},
             "texts": {name: asdict(entry) for name, entry in self.texts.items()},
             "travellers": self.travellers,
-            "metrics": self.metrics,
+            "metrics": {name: _encode_float(value) for name, value in self.metrics.items()},
             "replaces": self.replaces,
         }
         body = json.dumps(members, allow_nan=False)[1:].encode() + b"\n"
@@ -166,9 +167,13 @@ class Manifest:
             tensors={name: _tensor(entry, files) for name, entry in members["tensors"].items()},
             texts={name: _text(entry) for name, entry in members["texts"].items()},
             travellers=dict(members["travellers"]),
-            metrics=dict(members["metrics"]),
+            metrics={name: float(value) for name, value in members["metrics"].items()},
             replaces=tuple(members["replaces"]),
         )
+
+
+def _encode_float(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
 
 
 def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntry:

@@ -35,6 +35,7 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         self._path = path
+        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._share()
@@ -44,7 +45,7 @@ class MappedFile:
                 memory = mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ)
                 self._bytes = np.frombuffer(memory, np.uint8)
         except BaseException:
-            os.close(self._descriptor)
+            self.close_nowait()
             raise
 
     async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:

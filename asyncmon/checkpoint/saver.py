@@ -17,7 +17,7 @@ from asyncmon.checkpoint.passage import Passengers
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.saving import Job, SaveQueue
-from asyncmon.checkpoint.selection import Selection
+from asyncmon.checkpoint.selection import Selection, name_of
 from asyncmon.checkpoint.sessions import describe, raw_session
 from asyncmon.checkpoint.state import STATE_NAME
 from asyncmon.files import FileCalls, in_thread
@@ -348,12 +348,14 @@ class Saver:
             snapshot=asyncio.ensure_future(raw.snapshot()),
             travellers=travellers,
             arrays=arrays,
-            metrics=dict(metrics or {}),
+            metrics={key: float(value) for key, value in (metrics or {}).items()},
             program=describe(raw),
             latest_filename=latest,
             write_state=write_state,
         )
         step = request.known_step
+        if step is None and global_step is not None:
+            name_of(global_step)  # a wrong one is refused here, not by a save in the background
         path = checkpoint_path(prefix, step, self._pad_step_number)
         handle = SaveHandle(path if (step is None) == (global_step is None) else None, step)
         return Job(handle, lambda: self._write(request, handle), request.discard)

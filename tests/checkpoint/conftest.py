@@ -44,7 +44,7 @@ class MemorySession:
         for name, array in self.state.items():
             if array.dtype.kind in "iuf":
                 if name in self.shared:
-                    self.state[name] = array + np.ones((), array.dtype)
+                    self.state[name] = np.asarray(array + np.ones((), array.dtype))
                     self.shared.discard(name)
                 else:
                     array += np.ones((), array.dtype)

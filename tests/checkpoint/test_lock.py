@@ -1,0 +1,161 @@
+"""One process saves into a directory."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.checkpoint import Saver, latest_checkpoint
+from asyncmon.errors import FailedPreconditionError
+from asyncmon.files import FileCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.asyncio
+
+SECOND = """
+import asyncio, sys
+from conftest import MemorySession
+from asyncmon.checkpoint import Saver
+
+async def main():
+    saver = Saver()
+    try:
+        print(await saver.save(MemorySession(a=2.0), sys.argv[1] + "/m", 2), flush=True)
+    except Exception as error:
+        print(type(error).__name__, error, flush=True)
+    sys.stdin.readline()
+
+asyncio.run(main())
+"""
+
+
+async def second(directory: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SECOND, str(directory),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+    )  # fmt: skip
+
+
+async def first_line(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    return (await process.stdout.readline()).decode()
+
+
+async def test_kc_7_a_second_process_is_told_who_saves_there(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    path = await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    process = await second(tmp_path)
+    line = await first_line(process)
+    assert line.startswith("FailedPreconditionError Another process saves checkpoints into")
+    assert f'"pid": {os.getpid()}' in line
+    await process.communicate(b"\n")
+    assert await latest_checkpoint(tmp_path) == path
+
+    await saver.close()
+    process = await second(tmp_path)
+    assert (await first_line(process)).strip() == str(tmp_path / "m-2")
+    with pytest.raises(FailedPreconditionError, match=f'"pid": {process.pid}'):
+        await saver.save(make_session(a=1.0), tmp_path / "m", 3)
+    with pytest.raises(FailedPreconditionError):
+        await saver.claim(tmp_path)
+    process.kill()  # the lock of a process that dies is free
+    await process.wait()
+    assert await saver.save(make_session(a=1.0), tmp_path / "m", 3)
+    await saver.close()
+
+
+async def test_savers_of_one_process_share_a_directory(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    one, two = Saver(), Saver()
+    await asyncio.gather(
+        *(
+            saver.save(make_session(a=float(n)), tmp_path / "m", n % 2)
+            for n in range(4)
+            for saver in (one, two)
+        )
+    )
+    await one.close()
+    process = await second(tmp_path)
+    assert (await first_line(process)).startswith("FailedPreconditionError")
+    await process.communicate(b"\n")
+    await two.close()
+    assert await latest_checkpoint(tmp_path)
+
+
+async def test_a_saver_that_is_collected_gives_its_directory_back(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    del saver
+    gc.collect()
+    descriptor = os.open(tmp_path / ".asyncmon.lock", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert json.loads(os.read(descriptor, 4096))["pid"] == os.getpid()
+    os.close(descriptor)
+
+
+async def test_a_directory_that_was_deleted_is_claimed_anew(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    await saver.save(make_session(a=1.0), tmp_path / "run" / "m", 1)
+    shutil.rmtree(tmp_path / "run")
+    await saver.save(make_session(a=1.0), tmp_path / "run" / "m", 2)
+    process = await second(tmp_path / "run")
+    assert (await first_line(process)).startswith("FailedPreconditionError")
+    await process.communicate(b"\n")
+    await saver.close()
+
+
+async def test_a_file_system_without_locks_is_said_once(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoLocks(FileCalls):
+        def flock(self, descriptor: int, operation: int) -> None:
+            raise OSError(37, "No locks available")
+
+    saver = Saver(calls=NoLocks())
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    assert caplog.text.count("has no locks") == 1
+    await saver.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+async def test_a_forked_child_does_not_keep_the_lock(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(theirs)
+        os.read(ours, 1)  # lives until the parent lets it go
+        os._exit(0)
+    os.close(ours)
+    try:
+        await saver.close()
+        process = await second(tmp_path)
+        assert (await first_line(process)).strip() == str(tmp_path / "m-2")
+        await process.communicate(b"\n")
+    finally:
+        os.close(theirs)
+        await asyncio.to_thread(os.waitpid, child, 0)

@@ -1,0 +1,142 @@
+"""Waiting for checkpoints, and looking after them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon import clock, testing
+from asyncmon.checkpoint import (
+    Saver,
+    checkpoint_exists,
+    checkpoints_iterator,
+    get_checkpoint_mtimes,
+    load_checkpoint,
+    remove_checkpoint,
+    wait_for_new_checkpoint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.asyncio
+async def test_ck_5_exists_mtimes_remove(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = Saver()
+    path = await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    assert path is not None
+    os.utime(f"{path}.json", (100, 100))
+    assert await checkpoint_exists(path)
+    assert not await checkpoint_exists(tmp_path / "m")
+    assert not await checkpoint_exists(tmp_path / "nowhere" / "m")
+    assert await get_checkpoint_mtimes([path, tmp_path / "m-2"]) == [100]
+    async with await load_checkpoint(path):
+        await remove_checkpoint(path)
+        assert "is being read, and stays" in caplog.text
+        assert await checkpoint_exists(path)
+    await remove_checkpoint(path)
+    assert not await checkpoint_exists(path)
+    await remove_checkpoint(path)
+    assert f"There is no checkpoint {path} to remove." in caplog.text
+    await saver.close()
+
+
+@pytest.mark.asyncio
+async def test_ck_5_of_tensorflow(tmp_path: Path, names_in: Callable[[Path], set[str]]) -> None:
+    for path in DATA.glob("*.ckpt*"):
+        shutil.copy(path, tmp_path)
+    assert await checkpoint_exists(tmp_path / "sharded.ckpt")
+    assert len(await get_checkpoint_mtimes([tmp_path / "sharded.ckpt"])) == 1
+    before = names_in(tmp_path)
+    await remove_checkpoint(tmp_path / "sharded.ckpt")
+    assert {name for name in before if not name.startswith("sharded")} == names_in(tmp_path)
+
+
+def test_ck_7_wait_for_new_checkpoint(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> list[Any]:
+        found: list[Any] = [await wait_for_new_checkpoint(tmp_path, timeout=2.5), clock.monotonic()]
+        waiting = asyncio.create_task(wait_for_new_checkpoint(tmp_path, seconds_to_sleep=10))
+        await asyncio.sleep(1)
+        path = await Saver().save(make_session(a=1.0), tmp_path / "m", 1)
+        found += [await waiting == path, clock.monotonic()]
+        found += [await wait_for_new_checkpoint(tmp_path, path, timeout=0)]
+        return found
+
+    assert testing.run(main()) == [None, 2.5, True, 12.5, None]
+    assert f"Waiting for new checkpoint at {tmp_path}" in caplog.text
+    assert f"Found new checkpoint at {tmp_path / 'm-1'}" in caplog.text
+
+
+def test_a_damaged_checkpoint_is_mentioned_once_while_waiting(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        await Saver().save(make_session(a=1.0), tmp_path / "m", 1)
+        (tmp_path / "m-1.safetensors").write_bytes(b"")
+        assert await wait_for_new_checkpoint(tmp_path, timeout=5) is None
+
+    testing.run(main())
+    assert len([record for record in caplog.records if "Skipping" in record.getMessage()]) == 1
+
+
+def test_ck_6_the_iterator_yields_each_new_latest_one(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """CK-6: 1 then 3, for 2 was overtaken; the interval includes the consumer's own time."""
+    caplog.set_level(logging.INFO)
+
+    async def main() -> list[tuple[str, float]]:
+        saver = Saver()
+        seen: list[tuple[str, float]] = []
+        await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+        async for path in checkpoints_iterator(tmp_path, min_interval_secs=5, timeout=3):
+            seen.append((path[-1], clock.monotonic()))
+            await asyncio.sleep(2)
+            if len(seen) == 1:
+                await saver.save(make_session(a=1.0), tmp_path / "m", 2)
+                await saver.save(make_session(a=1.0), tmp_path / "m", 3)
+        seen.append(("end", clock.monotonic()))
+        return seen
+
+    assert testing.run(main()) == [("1", 0), ("3", 5), ("end", 13)]
+    assert "Timed-out waiting for a checkpoint (without timeout_fn)." in caplog.text
+
+
+def test_ck_6_the_timeout_function_decides(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> tuple[list[str], list[float]]:
+        asked: list[float] = []
+
+        async def enough() -> bool:
+            asked.append(clock.monotonic())
+            return len(asked) == 3
+
+        saver = Saver()
+        await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+        paths = [
+            path[-1] async for path in checkpoints_iterator(tmp_path, timeout=2, timeout_fn=enough)
+        ]
+        assert [path[-1] async for path in checkpoints_iterator(tmp_path, timeout_fn=lambda: True)] == [
+            "1"
+        ]  # asked after each yield, too
+        return paths, asked
+
+    assert testing.run(main()) == (["1"], [0, 2, 4])
+    assert caplog.text.count("Done. No new checkpoints will be generated.") == 2

@@ -1,0 +1,195 @@
+"""Which checkpoints stay."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon import testing
+from asyncmon.checkpoint import (
+    KeepBest,
+    Saver,
+    get_checkpoint_state,
+    latest_checkpoint,
+    load_checkpoint,
+)
+from asyncmon.checkpoint.retention import Kept, Retention
+from asyncmon.files import FileCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def steps(directory: Path) -> list[int]:
+    return sorted(int(path.stem.split("-")[1]) for path in directory.glob("m-*.json"))
+
+
+@pytest.mark.asyncio
+async def test_sa_3_the_oldest_beyond_max_to_keep_go(
+    tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
+) -> None:
+    """SA-3: list and state file agree, and no file of a deleted checkpoint stays."""
+    saver = Saver(max_to_keep=3)
+    for step in range(5):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    assert steps(tmp_path) == [2, 3, 4]
+    assert saver.last_checkpoints == [str(tmp_path / f"m-{step}") for step in (2, 3, 4)]
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    assert list(state.all_model_checkpoint_paths) == saver.last_checkpoints
+    assert len(names_in(tmp_path)) == 7
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("unlimited", [None, 0])
+async def test_sa_3_unlimited_keeps_and_lists_all(
+    tmp_path: Path, make_session: Callable[..., Any], unlimited: int | None
+) -> None:
+    saver = Saver(max_to_keep=unlimited)
+    for step in range(8):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    assert steps(tmp_path) == list(range(8))
+    assert len(saver.last_checkpoints) == 8
+
+
+@pytest.mark.asyncio
+async def test_sa_4_and_7_a_new_saver_goes_on_with_the_list_and_prunes_all_excess(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver(max_to_keep=5)
+    for step in range(5):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    again = Saver(max_to_keep=2)
+    await again.save(make_session(a=1.0), tmp_path / "m", 5)
+    assert steps(tmp_path) == [4, 5]
+
+
+@pytest.mark.asyncio
+async def test_sa_7_lists_can_be_set_and_recovered(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver(max_to_keep=2)
+    for step in range(3):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    other = Saver(max_to_keep=1)
+    await other.recover_last_checkpoints([str(tmp_path / f"m-{step}") for step in range(3)])
+    assert other.last_checkpoints == [str(tmp_path / "m-1"), str(tmp_path / "m-2")]
+    other.set_last_checkpoints([str(tmp_path / "m-1"), str(tmp_path / "m-2")])
+    await other.save(make_session(a=1.0), tmp_path / "m", 3)
+    assert steps(tmp_path) == [1, 2, 3]  # set without times: never deleted
+    other.set_last_checkpoints_with_time([(str(tmp_path / "m-1"), 5.0)])
+    await other.save(make_session(a=1.0), tmp_path / "m", 4)
+    assert steps(tmp_path) == [2, 3, 4]
+
+
+def test_sa_5_one_of_every_so_many_hours_is_kept_for_good(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """SA-5, with the loop's own clock: a week takes no time."""
+
+    async def main() -> Saver:
+        saver = Saver(max_to_keep=2, keep_checkpoint_every_n_hours=2)
+        for step in range(10):
+            await saver.save(make_session(a=1.0), tmp_path / "m", step)
+            await asyncio.sleep(3600)
+        return saver
+
+    saver = testing.run(main())
+    # The mark stands at 2 h, 4 h, 6 h, ...: kept is the first that was saved after it.
+    assert steps(tmp_path) == [3, 5, 7, 8, 9]
+    assert [path[-1] for path in saver.last_checkpoints] == ["8", "9"]
+
+
+def test_sa_5_the_mark_survives_a_restart(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+    async def main() -> None:
+        for step in range(6):
+            saver = Saver(max_to_keep=1, keep_checkpoint_every_n_hours=2)
+            await saver.save(make_session(a=1.0), tmp_path / "m", step)
+            await saver.close()
+            await asyncio.sleep(3600)
+
+    testing.run(main())
+    assert steps(tmp_path) == [3, 5]
+
+
+@pytest.mark.asyncio
+async def test_the_best_by_a_metric_are_kept_besides_the_newest(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    keep = KeepBest("loss", k=2)
+    saver = Saver(max_to_keep=1, keep_best=keep)
+    losses = [0.5, 0.1, math.nan, 0.3, 0.2, 0.9]
+    for step, loss in enumerate(losses):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step, metrics={"loss": loss})
+    assert steps(tmp_path) == [1, 4, 5]
+    await saver.close()
+    again = Saver(max_to_keep=1, keep_best=keep)  # the manifests tell it the metrics of the others
+    await again.save(make_session(a=1.0), tmp_path / "m", 6, metrics={"loss": 0.15})
+    assert steps(tmp_path) == [1, 6]
+    await again.save(make_session(a=1.0), tmp_path / "m", 7)
+    assert steps(tmp_path) == [1, 6, 7]
+    async with await load_checkpoint(tmp_path / "m-6") as reader:
+        assert reader.facts.metrics == {"loss": 0.15}
+
+
+def test_best_is_the_greatest_where_so_asked_and_the_newer_of_equals() -> None:
+    kept = [Kept(str(number), 0.0, {"m": value}) for number, value in enumerate([1, 3, 3, 2])]
+    assert [one.path for one in KeepBest("m", k=3, mode="max").best(kept)] == ["2", "1", "3"]
+    assert KeepBest("other").best(kept) == []
+    with pytest.raises(ValueError, match="k=0"):
+        KeepBest("m", k=0)
+    with pytest.raises(ValueError, match="'min' or 'max'"):
+        KeepBest("m", mode="up")  # type: ignore[arg-type] # what is refused
+
+
+def test_the_newest_is_never_among_those_to_be_deleted() -> None:
+    kept = [Kept(str(number), 0.0) for number in range(4)]
+    decision = Retention(1, 10000.0, math.inf).decide(kept)
+    assert [one.path for one in decision.listed] == ["3"]
+    assert [one.path for one in decision.excess] == ["0", "1", "2"]
+
+
+@pytest.mark.asyncio
+async def test_what_a_reader_has_open_is_not_deleted(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver(max_to_keep=1)
+    path = await saver.save(make_session(a=1.0), tmp_path / "m", 1)
+    async with await load_checkpoint(str(path)) as reader:
+        await saver.save(make_session(a=2.0), tmp_path / "m", 2)
+        await saver.save(make_session(a=3.0), tmp_path / "m", 3)
+        assert steps(tmp_path) == [1, 3]
+        assert await reader.get_tensor("a") == 1.0
+        await saver.save(make_session(a=4.0), tmp_path / "m", 1)  # the same name, saved anew
+        assert await reader.get_tensor("a") == 1.0
+    await saver.save(make_session(a=3.0), tmp_path / "m", 4)
+    assert steps(tmp_path) == [4]
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-4")
+
+
+@pytest.mark.asyncio
+async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
+    tmp_path: Path,
+    make_session: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class NoDeletions(FileCalls):
+        def replace(self, source: Path, target: Path) -> None:
+            if target.name.startswith(".asyncmon-"):
+                raise OSError("it is not to be deleted")
+            super().replace(source, target)
+
+    saver = Saver(max_to_keep=1, calls=NoDeletions())
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    assert steps(tmp_path) == [1, 2]
+    assert "Ignoring: it is not to be deleted" in caplog.text
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    assert state.all_model_checkpoint_paths == (str(tmp_path / "m-2"),)  # written before
+    assert len(saver.last_checkpoints) == 2

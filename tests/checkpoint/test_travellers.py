@@ -1,0 +1,132 @@
+"""Passengers: what travels beside the variables."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint.travellers import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class Source:
+    """A data source with a position and a generator."""
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def state_dict(self) -> Any:
+        return self.state
+
+    def load_state_dict(self, state: Any) -> None:
+        self.state = state
+
+
+STATE = {
+    "position": 17,
+    "seed": 2**100,
+    "rate": 0.1,
+    "odd": [math.inf, -math.inf, 1 + 2j, None, True],
+    "name": "d\u00fcr \ud800",
+    "raw": b"\x00\xff",
+    "pair": (1, [2, (3,)]),
+    "by number": {1: "one", (2, 3): "pair", "__tuple__": "not one"},
+    "array": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "scalar": np.float32(1.5),
+    "words": np.array(["a", "bb"]),
+    "a": {"b": np.zeros(1)},
+    "a/b": np.ones(1),
+    "rng": np.random.default_rng(3).bit_generator.state,
+    "twister": np.random.RandomState(3).get_state(legacy=False),
+}
+
+
+def test_every_kind_of_state_survives_json() -> None:
+    packed, arrays = pack("source", STATE)
+    found = unpack(json.loads(json.dumps(packed, allow_nan=False)), arrays)
+    assert found.keys() == STATE.keys()
+    for name, value in STATE.items():
+        np.testing.assert_equal(found[name], value, name)
+        assert type(found[name]) is type(value)
+    assert type(found["pair"][1][1]) is tuple
+    assert math.isnan(unpack(pack("n", math.nan)[0], {}))
+    found["array"][0, 0] = 9  # fresh and writable
+
+
+def test_a_state_is_taken_by_value() -> None:
+    state = {"list": [1], "array": np.zeros(2)}
+    packed, arrays = pack("s", state)
+    state["list"].append(2)
+    state["array"][0] = 5
+    found = unpack(packed, arrays)
+    assert found["list"] == [1]
+    assert found["array"].tolist() == [0, 0]
+
+
+def test_what_cannot_travel_is_named() -> None:
+    with pytest.raises(TypeError, match=r"a set at 'source/deep/1': \{1\}"):
+        pack("source", {"deep": [0, {1}]})
+
+
+@pytest.mark.asyncio
+async def test_passengers_travel_and_are_handed_their_state(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    source, other = Source(STATE), Source({"n": np.arange(3)})
+    saver.add_passenger("source", source)
+    saver.add_passenger("source", source)
+    saver.add_passenger("other", other)
+    session = make_session(a=1.0)
+    path = await saver.save(session, tmp_path / "m", 1)
+    assert path is not None
+    source.state = other.state = None
+    await saver.restore(session, path)
+    np.testing.assert_equal(source.state, STATE)
+    assert other.state["n"].tolist() == [0, 1, 2]
+    saver.remove_passenger("other")
+    saver.remove_passenger("never there")
+
+    late = Saver()
+    assert await late.restore_latest(session, tmp_path) == path
+    late.add_passenger("source", again := Source(None))  # comes aboard after the restore
+    np.testing.assert_equal(again.state, STATE)
+
+
+@pytest.mark.asyncio
+async def test_the_state_is_that_of_the_call(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+    """HK-CKPT: position and variables belong to one moment."""
+    saver = Saver()
+    source = Source([1])
+    saver.add_passenger("source", source)
+    handle = saver.start_save(make_session(a=1.0), tmp_path / "m", 1)
+    source.state.append(2)
+    await handle
+    await saver.restore(make_session(a=1.0), tmp_path / "m-1")
+    assert source.state == [1]
+
+
+@pytest.mark.asyncio
+async def test_a_new_passenger_starts_anew(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+    path = await Saver().save(make_session(a=1.0), tmp_path / "m", 1)
+    saver = Saver()
+    saver.add_passenger("new", new := Source("untouched"))
+    await saver.restore(make_session(a=0.0), path)
+    assert new.state == "untouched"
+
+
+def test_wrong_passengers_are_refused() -> None:
+    saver = Saver()
+    with pytest.raises(TypeError, match="of type object does not"):
+        saver.add_passenger("x", object())  # type: ignore[arg-type] # what is refused
+    saver.add_passenger("x", Source(1))
+    with pytest.raises(ValueError, match="another passenger of the name 'x'"):
+        saver.add_passenger("x", Source(2))
