@@ -142,5 +142,6 @@ def _sums(flat: NDArray[Any]) -> tuple[float, float]:
         for start in range(0, flat.size, _BLOCK):
             block = flat[start : start + _BLOCK].astype(np.float64, copy=False)
             total += float(block.sum())
-            squares += float(block @ block)
+            # Not block @ block: BLAS would wake its threads, and on a busy machine wait for them.
+            squares += float(np.einsum("i,i->", block, block))
     return total, squares

@@ -1,0 +1,210 @@
+"""What summaries cost: scalars to the disk, calls on the step path, histograms, a disk that hangs.
+
+Run by name: ``python tests/benchmarks/summaries.py``. tensorboardX, if it is installed, takes turns
+with us over the same 10,000 scalars.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from harness import Row, show, take_turns
+
+from asyncmon.files import FileCalls
+from asyncmon.summary import FileWriter
+from asyncmon.summary.histogram import histogram_proto
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SCALARS = 10_000
+HAS_TENSORBOARDX = importlib.util.find_spec("tensorboardX") is not None
+
+
+@contextmanager
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="asyncmon-benchmark-")
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def ours() -> float:
+    """Return seconds until 10,000 scalars were added and are on the disk (with fsync)."""
+
+    async def write(path: str) -> float:
+        async with FileWriter(path) as writer:
+            start = time.perf_counter()
+            for step in range(SCALARS):
+                writer.add_scalar("train/loss", 0.5, step)
+            await writer.flush()
+            return time.perf_counter() - start
+
+    with directory() as path:
+        return asyncio.run(write(path))
+
+
+def tensorboardx() -> float:
+    """Return seconds tensorboardX takes for the same; it does not fsync."""
+    from tensorboardX import SummaryWriter
+
+    with directory() as path:
+        writer = SummaryWriter(path)
+        start = time.perf_counter()
+        for step in range(SCALARS):
+            writer.add_scalar("train/loss", 0.5, step)
+        writer.close()
+        return time.perf_counter() - start
+
+
+def scalars() -> list[Row]:
+    contestants = {"ours": ours} | ({"tensorboardX": tensorboardx} if HAS_TENSORBOARDX else {})
+    found = take_turns(contestants, rounds=9)
+    peer = found.get("tensorboardX")
+    beside = f"tensorboardX {peer * 1e3:.0f} ms" if peer else "no tensorboardX"
+    return [
+        Row(
+            "10,000 scalars added and on the disk",
+            f"{found['ours'] * 1e3:.1f} ms, {beside}",
+            "<= 100 ms",
+            found["ours"] <= 0.1,
+        )
+    ]
+
+
+async def one_add() -> list[Row]:
+    """The call as a training loop makes it: a few a step, the loop going round between."""
+    found = []
+    with directory() as path:
+        async with FileWriter(path) as writer:
+            for step in range(2000):
+                start = time.perf_counter()
+                for tag in ("loss", "accuracy", "rate", "norm", "lr"):
+                    writer.add_scalar(tag, 0.5, step)
+                found.append((time.perf_counter() - start) / 5)
+                await asyncio.sleep(0)
+    median, worst = statistics.median(found), statistics.quantiles(found, n=100)[98]
+    return [
+        Row(
+            "add_scalar on the step path",
+            f"{median * 1e6:.2f} us, 99th percentile {worst * 1e6:.1f} us",
+            "<= 3 us",
+            median <= 3e-6,
+        )
+    ]
+
+
+async def histograms() -> list[Row]:
+    """A million elements: how long it takes, where, and how long the loop is held."""
+    rows = []
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        values = rng.normal(size=1_000_000).astype(dtype)
+        times = []
+        for _ in range(9):
+            start = time.perf_counter()
+            histogram_proto(values)
+            times.append(time.perf_counter() - start)
+        took = statistics.median(times)
+        rows.append(
+            Row(f"histogram of 1 M {np.dtype(dtype)}", f"{took * 1e3:.1f} ms", "<= 10 ms", took <= 0.01)
+        )
+    adds, lags = [], []
+    with directory() as path:
+        async with FileWriter(path) as writer:
+            for step in range(9):
+                start = time.perf_counter()
+                writer.add_histogram("weights", values, step)
+                adds.append(time.perf_counter() - start)
+                lags.append(await _longest_hold(writer))
+    held = statistics.median(adds)
+    rows.append(
+        Row(
+            "the same on the loop's thread",
+            f"{held * 1e3:.2f} ms (a copy of 8 MB); the loop was late by "
+            f"{statistics.median(lags) * 1e3:.1f} ms meanwhile",
+            "< 1 ms",
+            held < 0.001,
+        )
+    )
+    return rows
+
+
+async def _longest_hold(writer: FileWriter) -> float:
+    """Flush; return the longest time meanwhile in which the loop did not go round."""
+    flushing = asyncio.create_task(writer.flush())
+    longest, before = 0.0, time.perf_counter()
+    while not flushing.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest, before = max(longest, now - before), now
+    return longest
+
+
+class HungDisk(FileCalls):
+    """Does not answer until it is released."""
+
+    def __init__(self) -> None:
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def write(self, descriptor: int, data: Any) -> int:
+        self.reached.set()
+        self.released.wait()
+        return super().write(descriptor, data)
+
+
+async def hung_disk() -> list[Row]:
+    """Adds for five seconds while the writer's thread hangs in a write."""
+    rows = []
+    for policy in ("drop_oldest", "coalesce"):
+        disk = HungDisk()
+        with directory() as path:
+            writer = FileWriter(path, max_queue=100, policy=policy, calls=disk)  # type: ignore[arg-type]
+            writer.add_scalar("loss", 0.5, 0)
+            flushing = asyncio.create_task(writer.flush())
+            await asyncio.to_thread(disk.reached.wait)
+            longest, step, end = 0.0, 0, time.perf_counter() + 5
+            gc.disable()
+            while (start := time.perf_counter()) < end:
+                step += 1
+                writer.add_scalar("loss", 0.5, step)
+                longest = max(longest, time.perf_counter() - start)
+                await asyncio.sleep(0.001)
+            gc.enable()
+            disk.released.set()
+            await flushing
+            await writer.close()
+        rows.append(
+            Row(
+                f"disk hung for 5 s, {policy}",
+                f"the slowest of {step} adds took {longest * 1e6:.0f} us, {writer.dropped} dropped",
+                "adds go on",
+                longest < 0.01 and step > 1000,
+            )
+        )
+    return rows
+
+
+async def beside_a_loop() -> list[Row]:
+    return [*await one_add(), *await histograms(), *await hung_disk()]
+
+
+def main() -> int:
+    rows = [*scalars(), *asyncio.run(beside_a_loop())]
+    return 0 if show("Summaries", rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
