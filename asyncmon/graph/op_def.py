@@ -142,6 +142,8 @@ class OpDef:
         needs_run: ``kernel(run, op, *arrays)`` gets the run it is part of; for ops with subgraphs.
         changes: it changes what a session holds beside variables, such as a queue.
         foreign: the kernel calls code of the user's, whose errors are left as they are.
+        prompt: an awaiting kernel that does not look at the task it runs in, so that it may be begun
+            without one: where it has not to wait, none is made.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 
@@ -162,6 +164,7 @@ class OpDef:
     needs_run: bool = False
     changes: bool = False
     awaits: bool = False
+    prompt: bool = False
     foreign: bool = False
 
 

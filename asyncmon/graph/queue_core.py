@@ -241,19 +241,18 @@ class QueueCore:
         Raises:
             OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
         """
-        if self._takers:
+        own = self.size(owner) - len(self._shelf)
+        there = len(self._shelf) - (0 if self._closed else self._minimum) + own
+        if self._takers or (there < count and not self._exhausted(owner)):
             return None
         taken = Claim(owner, count, at_most=at_most)
         if self._serve_taker(taken):
             self._serve()
             return taken
-        if self._exhausted(owner):
-            error = self._end(taken)
-            if error is not None:
-                raise error
-            return taken
-        self._return(taken)
-        return None
+        error = self._end(taken)
+        if error is not None:
+            raise error
+        return taken
 
     async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Claim:
         """Wait for elements; they leave the queue as they come. Cancelled, it puts back what it has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -65,11 +66,11 @@ class QueueSpec:
     def check(self, index: int, shape: tuple[int, ...]) -> None:
         """Refuse a component of a shape that does not fit."""
         expected = None if self.shapes is None else self.shapes[index]
-        if not TensorShape(expected).is_compatible_with(shape):
-            found = list(expected or ())
-            raise InvalidArgumentError(
-                f"Shape mismatch in tuple component {index}. Expected {found}, got {list(shape)}"
-            )
+        if expected is None or expected == shape or TensorShape(expected).is_compatible_with(shape):
+            return
+        raise InvalidArgumentError(
+            f"Shape mismatch in tuple component {index}. Expected {list(expected)}, got {list(shape)}"
+        )
 
 
 # Kernels. An operation that need not wait does not, though it is ``async``.
@@ -94,6 +95,7 @@ async def _enqueue_many(run: Run, op: Operation, _handle: Any, *inputs: Any) -> 
     elements = _rows(queue, components)
     core = queue.core(run)
     while 0 <= queue.capacity < len(elements):  # these can never be there at once: not all or none
+        await asyncio.sleep(0)  # so that nothing is put by a run that is merely tried
         part = await core.reserve(run, 1)
         core.fill(part, [elements.pop(0)])
         core.commit(part)
@@ -166,7 +168,8 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     largest = tuple(map(max, zip(known, *shapes, strict=True))) if pads else known
     batch = np.full((len(values), *largest), "" if dtype == np.object_ else 0, dtype)
     for row, (value, shape) in enumerate(zip(values, shapes, strict=True)):
-        batch[row, *map(slice, shape)] = value
+        place: tuple[Any, ...] = (row, *map(slice, shape))
+        batch[place] = value
     return batch
 
 
@@ -240,7 +243,7 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
 
 
 def _register(name: str, kernel: Any, infer: Any, *, changes: bool = True) -> None:
-    register(OpDef(name, kernel, infer, stateful=True, awaits=True, changes=changes))
+    register(OpDef(name, kernel, infer, stateful=True, awaits=True, prompt=True, changes=changes))
 
 
 def _handle(**_attrs: Any) -> Any:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import types
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from asyncmon.graph.plan import located
+from asyncmon.graph.plan import execute, located
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Coroutine,
+        Generator,
+        Mapping,
+        Sequence,
+    )
 
     from asyncmon.graph.ordering import Access
     from asyncmon.graph.plan import Instruction
@@ -68,7 +76,7 @@ class Node:
     """One node of a stage: instructions, or a coroutine function to await."""
 
     code: list[Instruction]
-    awaited: Callable[..., Awaitable[None]] | None
+    awaited: Callable[..., Coroutine[Any, Any, None]] | None
     op: Operation | None = None
     needs: int = 0
     feeds: list[Node] = field(default_factory=list)
@@ -79,11 +87,14 @@ class Stage:
 
     Attributes:
         average: seconds that its nodes compute between awaits.
+        prompt: whether its nodes can be run at once, without a task, as long as none has to wait.
     """
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
         self.average = 0.0
+        awaited = [node.op for node in nodes if node.awaited is not None]
+        self.prompt = all(op is not None and op.op_def.prompt for op in awaited)
 
     @classmethod
     def of(cls, ops: Sequence[Operation], nodes: Mapping[Operation, Node]) -> Self | None:
@@ -113,18 +124,22 @@ class Stage:
         tasks: dict[asyncio.Future[None], Node] = {}
         try:
             while ready or tasks:
-                done: list[Node] = []
                 code: list[Instruction] = []
+                later: list[Node] = []  # may wait for what the code computes
                 while ready:
                     node = ready.popleft()
-                    if node.awaited is not None:
-                        tasks[asyncio.ensure_future(_call(node, run, registers))] = node
+                    if node.awaited is None:
+                        code += node.code
+                    elif code:
+                        later.append(node)
                         continue
-                    code += node.code
-                    done.append(node)
+                    elif (task := _begin(node, run, registers)) is not None:
+                        tasks[task] = node
+                        continue
                     _release(node, needs, ready)
                 if code:
                     await compute(self, code, registers, run)
+                    ready.extend(later)
                     continue
                 if tasks:
                     for task in await self._first(run, tasks):
@@ -132,6 +147,26 @@ class Stage:
                         _release(tasks.pop(task), needs, ready)
         finally:
             await _cancel_all(tasks)
+
+    def run_now(self, run: Run, registers: list[Any]) -> bool:
+        """Run the nodes of a prompt stage; return false if one would have to wait: the run aborts."""
+        for node in self._nodes:
+            if node.awaited is None:
+                execute(node.code, registers, run)
+                continue
+            call = node.awaited(run, registers)
+            try:
+                call.send(None)
+            except StopIteration:
+                continue
+            except Exception as error:
+                found = located(error, node.op)
+                if found is error:
+                    raise
+                raise found from error
+            call.close()
+            return False
+        return True
 
     async def _first(
         self, run: Run, tasks: Mapping[asyncio.Future[None], Node]
@@ -148,6 +183,37 @@ def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:
         needs[id(after)] -= 1
         if not needs[id(after)]:
             ready.append(after)
+
+
+def _begin(node: Node, run: Run, registers: list[Any]) -> asyncio.Future[None] | None:
+    """Start to await a node; return None if it is done already, which saves a task and a turn."""
+    call = _call(node, run, registers)
+    if node.op is None or not node.op.op_def.prompt:
+        return asyncio.ensure_future(call)
+    try:
+        waits_for = call.send(None)
+    except StopIteration:
+        return None
+    return asyncio.ensure_future(_go_on(call, waits_for))
+
+
+async def _go_on(call: Coroutine[Any, Any, None], waits_for: Any) -> None:
+    await _resumed(call, waits_for)
+
+
+@types.coroutine
+def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Go on with a call that waits for something: hand that on, and what comes of it back."""
+    try:
+        while True:
+            try:
+                value = yield waits_for
+            except BaseException as error:
+                waits_for = call.throw(error)
+            else:
+                waits_for = call.send(value)
+    except StopIteration:
+        return
 
 
 async def _call(node: Node, run: Run, registers: list[Any]) -> None:
