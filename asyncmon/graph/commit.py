@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
     from asyncmon.graph.plan import Plan, Update
+    from asyncmon.graph.run_state import Run
     from asyncmon.graph.state import StateStore
 
 __all__ = ["commit"]
@@ -19,7 +21,7 @@ __all__ = ["commit"]
 _BLOCK = 1 << 14  # elements: a few blocks of float32 stay in the second-level cache
 
 
-def commit(plan: Plan, store: StateStore, registers: list[Any]) -> None:
+def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
     """Store what a run computed.
 
     First everything that can fail: copies are made, shapes checked; an error leaves the state as it
@@ -41,7 +43,7 @@ def commit(plan: Plan, store: StateStore, registers: list[Any]) -> None:
     for slot, value in new:
         values[slot] = value
     try:
-        _update_all(calls)
+        _update_all(calls, run)
     except BaseException as error:
         store.broken = InternalError(
             f"An in-place update failed while it was being applied: {error!r}. "
@@ -72,16 +74,23 @@ def _prepared(
 
 
 @np.errstate(all="ignore")
-def _update_all(calls: list[tuple[Update, list[Any], list[Any]]]) -> None:
+def _update_all(calls: list[tuple[Update, list[Any], list[Any]]], run: Run | None) -> None:
     for update, arrays, inputs in calls:
-        function, size = update.function, arrays[0].size
-        if not update.blockwise or size <= _BLOCK:
-            function(*arrays, *inputs)
-            continue
-        sliced = [np.ndim(x) == 1 and x.shape == arrays[0].shape for x in inputs]
-        for start in range(0, size, _BLOCK):
-            block = slice(start, start + _BLOCK)
-            function(
-                *[array[block] for array in arrays],
-                *[x[block] if cut else x for x, cut in zip(inputs, sliced, strict=True)],
-            )
+        before = perf_counter()
+        _apply(update, arrays, inputs)
+        if run is not None:
+            run.note(update.op, before, arrays)
+
+
+def _apply(update: Update, arrays: list[Any], inputs: list[Any]) -> None:
+    function, size = update.function, arrays[0].size
+    if not update.blockwise or size <= _BLOCK:
+        function(*arrays, *inputs)
+        return
+    sliced = [np.ndim(x) == 1 and x.shape == arrays[0].shape for x in inputs]
+    for start in range(0, size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        function(
+            *[array[block] for array in arrays],
+            *[x[block] if cut else x for x, cut in zip(inputs, sliced, strict=True)],
+        )

@@ -85,6 +85,10 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         array = np.array(value)
     except ValueError as error:
         raise ValueError(f"Cannot convert {value!r} to a tensor: {error}") from None
+    if array.dtype.kind in "SU" and dtype is not None and dtype is not dtypes.string:
+        raise TypeError(
+            f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead."
+        )
     if array.dtype.kind in "SU" or (array.dtype == object and dtype in (None, dtypes.string)):
         return _strings(value)
     if array.dtype == object and dtype is not dtypes.variant:

@@ -6,7 +6,6 @@ which every input is there before it is needed; an instruction is ``(kind, funct
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from time import perf_counter
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OpError
-from asyncmon.graph.run_options import NodeStats
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
@@ -225,21 +223,15 @@ def execute(code: list[Instruction], registers: list[Any], run: Run | None) -> N
 @np.errstate(all="ignore")
 def execute_checked(code: list[Instruction], registers: list[Any], run: Run) -> None:
     """Run instructions, stop where the run is aborted, and note what each took if that is asked."""
-    trace, start = run.trace, perf_counter()
     for instruction in code:
         if run.error is not None:
             raise run.error
         before = perf_counter()
         execute([instruction], registers, run)
-        op = instruction[5]
-        if trace is not None and op is not None:
-            trace.append(_stats(op, before - start, perf_counter() - before, registers, instruction[4]))
-
-
-def _stats(op: Operation, start: float, seconds: float, registers: list[Any], out: Any) -> NodeStats:
-    outputs = out if isinstance(out, tuple) else () if out is None else (out,)
-    nbytes = sum(getattr(registers[i], "nbytes", 0) for i in outputs)
-    return NodeStats(op.name, op.type, start, seconds, threading.current_thread().name, nbytes)
+        op, out = instruction[5], instruction[4]
+        if op is not None:
+            outputs = out if isinstance(out, tuple) else () if out is None else (out,)
+            run.note(op, before, [registers[i] for i in outputs])
 
 
 def located(error: Exception, op: Operation | None) -> Exception:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.graph.random_state import generator
+from asyncmon.graph.run_options import NodeStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from asyncmon.graph.run_options import NodeStats
+    from asyncmon.graph.tensor import Operation
 
 __all__ = ["Run"]
 
@@ -42,6 +45,7 @@ class Run:
         "iteration",
         "random_state",
         "resources",
+        "started",
         "trace",
     )
 
@@ -53,6 +57,7 @@ class Run:
         self.error: BaseException | None = None
         self.interrupt: asyncio.Future[None] | None = None
         self.trace: list[NodeStats] | None = None
+        self.started = 0.0
         self.deadline: asyncio.TimerHandle | None = None
         self.committed = False
         self._on_commit: list[Callable[[], None]] = []
@@ -90,6 +95,16 @@ class Run:
         self.iteration = (base * 1_000_003 + i) % (1 << 63)
 
     # For the session.
+
+    def note(self, op: Operation, before: float, outputs: Iterable[Any]) -> None:
+        """Add a node to the trace, if there is one: since ``before``, now done."""
+        if self.trace is not None:
+            now = perf_counter()
+            nbytes = sum(getattr(value, "nbytes", 0) for value in outputs)
+            thread = threading.current_thread().name
+            self.trace.append(
+                NodeStats(op.name, op.type, before - self.started, now - before, thread, nbytes)
+            )
 
     def abort(self, error: BaseException) -> None:
         """End the run with this error, unless it commits first. Call it on the loop's thread."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
-from asyncmon.graph.build import convert_to_tensor, create_op
+from asyncmon.graph.build import create_op, graph_of
+from asyncmon.graph.convert import to_tensor
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
 from asyncmon.graph.tensor_shape import TensorShape
 
@@ -42,17 +43,17 @@ def assign(ref: Any, value: Any, validate_shape: bool = True, name: str | None =
         ValueError, TypeError: dtype or shape do not fit.
     """
     attrs = {"validate_shape": validate_shape}
-    return create_op("Assign", (ref, convert_to_tensor(value, ref.dtype)), attrs, name)
+    return create_op("Assign", (ref, _operand(ref, value)), attrs, name)
 
 
 def assign_add(ref: Any, value: Any, name: str | None = None) -> Tensor:
     """Add to a variable when the result is computed, which is the new value. TF1: ``tf.assign_add``."""
-    return create_op("AssignAdd", (ref, convert_to_tensor(value, ref.dtype)), None, name)
+    return create_op("AssignAdd", (ref, _operand(ref, value)), None, name)
 
 
 def assign_sub(ref: Any, value: Any, name: str | None = None) -> Tensor:
     """Subtract from a variable when the result is computed. TF1: ``tf.assign_sub``."""
-    return create_op("AssignSub", (ref, convert_to_tensor(value, ref.dtype)), None, name)
+    return create_op("AssignSub", (ref, _operand(ref, value)), None, name)
 
 
 def scatter_add(ref: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
@@ -85,9 +86,14 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     return create_op("IsVariableInitialized", (variable,), None, name)
 
 
+def _operand(ref: Any, value: Any) -> Tensor:
+    """Return what is written to a variable as a tensor of its dtype, in its graph."""
+    return to_tensor(graph_of((ref,)), value, ref.dtype)
+
+
 def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    rows = create_op("CheckIndices", (convert_to_tensor(indices),), {"size": _rows(ref)})
-    return create_op(type, (ref, rows, convert_to_tensor(updates, ref.dtype)), None, name)
+    rows = create_op("CheckIndices", (to_tensor(graph_of((ref,)), indices),), {"size": _rows(ref)})
+    return create_op(type, (ref, rows, _operand(ref, updates)), None, name)
 
 
 def _rows(ref: Any) -> int:

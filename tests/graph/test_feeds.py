@@ -1,0 +1,139 @@
+"""SE-2: what may be fed, and what is said where it may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+from asyncmon.errors import InvalidArgumentError
+
+pytestmark = pytest.mark.asyncio
+
+
+async def feed(tensor: tf.Tensor, value: Any) -> Any:
+    async with tf.Session(graph=tensor.graph) as sess:
+        return await sess.run(
+            tf.identity(tensor) if not tensor.graph.finalized else tensor, {tensor: value}
+        )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("float32", 1), ("float32", 1.5), ("float32", np.float64(2)), ("float32", True), ("int32", 3),
+     ("int32", np.int64(3)), ("uint8", 255), ("bool", True), ("complex64", 1.5),
+     ("int64", np.uint8(3))],
+)  # fmt: skip
+async def test_values_of_a_fitting_kind_are_cast(dtype: str, value: Any) -> None:
+    got = await feed(tf.placeholder(dtype, []), value)
+    assert got == value
+    assert got.dtype == np.dtype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "found"),
+    [("int32", 1.5, "dtype float64"), ("int32", np.zeros((), np.float32), "dtype float32"),
+     ("bool", 1, "dtype int64"), ("float32", "a", "dtype <U1"), ("float32", 1j, "dtype complex128"),
+     ("uint8", 256, "out of its range"), ("int32", 2**40, "out of its range"),
+     ("uint8", -1, "out of its range"),
+     ("string", 3, "not all str or bytes"), ("float32", object(), "dtype object")],
+)  # fmt: skip
+async def test_se_2_a_wrong_dtype_names_tensor_found_and_expected(
+    dtype: str, value: Any, found: str
+) -> None:
+    """SE-2."""
+    p = tf.placeholder(dtype, [], "p")
+    with pytest.raises(TypeError, match=rf"{found}.*for Tensor p:0, which has dtype {dtype}"):
+        await feed(p, value)
+
+
+async def test_se_2_a_wrong_shape_has_the_original_text() -> None:
+    """SE-2."""
+    p = tf.placeholder(tf.float32, [], "P")
+    with pytest.raises(
+        ValueError, match=r"^Cannot feed value of shape \(2,\) for Tensor P:0, which has shape \(\)$"
+    ):
+        await feed(p, [1, 2])
+    q = tf.placeholder(tf.float32, [None, 3], "Q")
+    assert (await feed(q, np.zeros((4, 3)))).shape == (4, 3)
+    with pytest.raises(ValueError, match=r"shape \(4, 2\) for Tensor Q:0, which has shape \(\?, 3\)"):
+        await feed(q, np.zeros((4, 2)))
+    assert (await feed(tf.placeholder(tf.float32), np.zeros((4, 2)))).shape == (4, 2)
+
+
+async def test_ragged_values_are_refused() -> None:
+    with pytest.raises(ValueError, match="Cannot feed"):
+        await feed(tf.placeholder(tf.float32, name="p"), [[1], [1, 2]])
+
+
+async def test_se_2_a_placeholder_that_is_not_fed_is_named() -> None:
+    """SE-2."""
+    p = tf.placeholder(tf.float32, [None, 2], "P")
+    n = tf.Variable(0)
+    step = n.assign_add(1)
+    async with tf.Session() as sess:
+        await sess.run(n.initializer)
+        with pytest.raises(
+            InvalidArgumentError,
+            match=r"You must feed a value for placeholder tensor 'P' with dtype float32 and shape \(\?, 2",
+        ):
+            await sess.run([step, tf.identity(p)])
+        assert await sess.run(n) == 0
+
+
+@pytest.mark.parametrize("key", ["nothing:0", "p", 3, None])
+async def test_se_2_an_unknown_key_is_refused(key: Any) -> None:
+    """SE-2."""
+    p = tf.placeholder(tf.float32, [], "p")
+    async with tf.Session() as sess:
+        with pytest.raises(TypeError, match=r"^Cannot interpret feed_dict key as Tensor: "):
+            await sess.run(p, {key: 1})
+
+
+async def test_a_key_of_another_graph_is_refused() -> None:
+    with tf.Graph().as_default():
+        foreign = tf.placeholder(tf.float32, [])
+    async with tf.Session() as sess:
+        with pytest.raises(TypeError, match="not an element of this graph"):
+            await sess.run(tf.constant(1), {foreign: 1})
+
+
+async def test_a_tensor_cannot_be_a_value() -> None:
+    p = tf.placeholder(tf.float32, [])
+    with pytest.raises(TypeError, match="The value of a feed cannot be a tensor"):
+        await feed(p, tf.constant(1.0))
+
+
+async def test_keys_may_be_names_and_a_tensor_fed_twice_is_refused() -> None:
+    p = tf.placeholder(tf.float32, [], "p")
+    async with tf.Session() as sess:
+        assert await sess.run(p * 2, {"p:0": 3}) == 6
+        with pytest.raises(InvalidArgumentError, match="fed twice"):
+            await sess.run(p, {p: 1, "p:0": 2})
+
+
+async def test_any_tensor_can_be_fed() -> None:
+    c = tf.constant(1.0)
+    d = c * 2
+    v = tf.Variable(1.0)
+    async with tf.Session() as sess:
+        assert await sess.run(d + 1, {d: 10}) == 11
+        assert await sess.run([c, d], {c: 5}) == [5, 10]
+        assert await sess.run(v + 1, {v: 3}) == 4  # and need not be initialised
+
+
+async def test_strings() -> None:
+    p = tf.placeholder(tf.string, [None])
+    assert (await feed(p, ["a", b"b"])).tolist() == ["a", b"b"]
+    assert await feed(tf.placeholder(tf.string, []), "word") == "word"
+
+
+async def test_placeholder_with_default() -> None:
+    p = tf.placeholder_with_default(3.0, [], "p")
+    async with tf.Session() as sess:
+        assert await sess.run(p + 1) == 4
+        assert await sess.run(p + 1, {p: 1}) == 2
+    with pytest.raises(ValueError, match="does not fit"):
+        tf.placeholder_with_default([1.0, 2.0], [3])

@@ -1,0 +1,96 @@
+"""GS-1 to GS-9: the global step."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from asyncmon import graph as tf
+
+
+def test_gs_1_it_is_found_in_its_collection_or_by_name() -> None:
+    """GS-1."""
+    assert tf.get_global_step() is None
+    step = tf.Variable(0, name="global_step", trainable=False)
+    assert tf.get_global_step() is step
+    with tf.Graph().as_default() as other:
+        assert tf.get_global_step() is None
+        created = tf.create_global_step(other)
+        assert tf.get_global_step() is created
+
+
+def test_gs_2_it_is_created_once() -> None:
+    """GS-2."""
+    step = tf.create_global_step()
+    assert (step.op.name, step.dtype, step.shape) == ("global_step", tf.int64, ())
+    assert tf.global_variables() == tf.get_collection(tf.GraphKeys.GLOBAL_STEP) == [step]
+    assert tf.trainable_variables() == []
+    with pytest.raises(ValueError, match=r'^"global_step" already exists\.$'):
+        tf.create_global_step()
+
+
+def test_gs_3_get_or_create_is_idempotent() -> None:
+    """GS-3."""
+    with tf.name_scope("somewhere"):
+        step = tf.get_or_create_global_step()
+    assert step.op.name == "global_step"
+    assert tf.get_or_create_global_step() is step
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: 3, 'Existing "global_step" must be a Variable or Tensor: 3'),
+        (lambda: tf.Variable(1.0), "does not have integer type: float32"),
+        (lambda: tf.Variable([1, 2]), r"is not scalar: \(2,\)"),
+    ],
+)
+def test_gs_4_what_cannot_be_one(make: Any, text: str) -> None:
+    """GS-4."""
+    with pytest.raises(TypeError, match=text):
+        tf.assert_global_step(make())
+
+
+def test_gs_5_two_of_them_are_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """GS-5."""
+    tf.create_global_step()
+    tf.add_to_collection(tf.GraphKeys.GLOBAL_STEP, tf.Variable(0))
+    with caplog.at_level(logging.ERROR, "asyncmon"):
+        assert tf.get_global_step() is None
+    assert "Multiple tensors in global_step collection." in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_gs_6_it_can_be_asked_of_a_session() -> None:
+    """GS-6."""
+    step = tf.create_global_step()
+    async with tf.Session() as sess:
+        await sess.run(step.initializer)
+        await sess.run(step.assign_add(4))
+        for name in (step, "global_step:0"):
+            value = await tf.global_step(sess, name)
+            assert value == 4
+            assert type(value) is int
+
+
+@pytest.mark.asyncio
+async def test_gs_7_an_int32_step_is_fine() -> None:
+    """GS-7."""
+    step = tf.Variable(0, name="global_step", trainable=False)
+    async with tf.Session() as sess:
+        await sess.run(step.initializer)
+        assert sess.global_step == 0
+
+
+@pytest.mark.asyncio
+async def test_gs_9_a_read_beside_the_increment_is_always_the_old_value() -> None:
+    """GS-9: no race: unordered reads come before, and the session's property after the commit."""
+    step = tf.create_global_step()
+    increment = step.assign_add(1)
+    async with tf.Session() as sess:
+        await sess.run(step.initializer)
+        for n in range(50):
+            assert await sess.run([step, increment]) == [n, n + 1]
+            assert sess.global_step == n + 1

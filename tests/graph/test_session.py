@@ -1,0 +1,219 @@
+"""The raw session: its life, its runs, its results."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+from asyncmon.testing import assert_nothing_left_behind
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_inside_the_block_its_graph_is_the_default() -> None:
+    with tf.Graph().as_default():
+        other = tf.Graph()
+        async with tf.Session(graph=other) as sess:
+            assert tf.get_default_graph() is other
+            assert sess.graph is other
+        assert tf.get_default_graph() is not other
+
+
+async def test_se_1_a_closed_session_refuses_with_the_original_text() -> None:
+    """SE-1."""
+    c = tf.constant(1)
+    sess = tf.Session()
+    assert await sess.run(c) == 1
+    await sess.close()
+    await sess.close()
+    assert sess.closed
+    text = r"^Attempted to use a closed Session\.$"
+    with pytest.raises(RuntimeError, match=text):
+        await sess.run(c)
+    with pytest.raises(RuntimeError, match=text):
+        await sess.peek(c)
+    with pytest.raises(RuntimeError, match=text):
+        await sess.load({})
+    with pytest.raises(RuntimeError, match=text):
+        sess.snapshot()
+
+
+async def test_arguments_are_checked() -> None:
+    with pytest.raises(errors.NotFoundError, match="No session factory registered for target 'grpc:x'"):
+        tf.Session("grpc:x")
+    wrong: Any = "graph"
+    with pytest.raises(TypeError, match="graph must be a Graph"):
+        tf.Session(graph=wrong)
+    with pytest.raises(TypeError, match="config must be a SessionConfig"):
+        tf.Session(config=wrong)
+    with pytest.raises(ValueError, match="inline_ms"):
+        tf.SessionConfig(inline_ms=-1)
+    with pytest.raises(ValueError, match="workers"):
+        tf.SessionConfig(workers=0)
+
+
+async def test_se_4_reading_an_uninitialised_variable_names_it() -> None:
+    """SE-4."""
+    v = tf.Variable(1.0, name="weights")
+    async with tf.Session() as sess:
+        for fetch in (v, v + 1, v.assign_add(1.0)):
+            with pytest.raises(errors.FailedPreconditionError, match="uninitialized value weights"):
+                await sess.run(fetch)
+
+
+async def test_two_sessions_of_a_graph_have_states_of_their_own() -> None:
+    v = tf.Variable(1)
+    step = v.assign_add(1)
+    async with tf.Session() as first, tf.Session() as second:
+        await first.run(v.initializer)
+        await second.run(v.initializer)
+        assert await first.run(step) == 2
+        assert await second.run(v) == 1
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_results_are_never_overwritten_later(inline_ms: float) -> None:
+    v = tf.Variable(np.zeros(1000, np.float32))
+    p = tf.placeholder(tf.float32, [1000])
+    step = v.assign_add(tf.ones([1000]))
+    kept = []
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        fed = np.ones(1000, np.float32)
+        for _ in range(4):
+            kept.append(
+                await sess.run([v, step, p, p * 2, tf.constant([1.0, 2.0]), v.value()[:2]], {p: fed})
+            )
+            await sess.run(step.op)
+        copies = [[np.copy(x) for x in results] for results in kept]
+        for results in kept:
+            for array in results:
+                array += 1000  # the caller's own
+        assert (await sess.run(v) == 8).all()
+        assert (fed == 1).all()
+        assert (await sess.run(tf.constant([1.0, 2.0]))).tolist() == [1, 2]
+    assert [c[0][0] for c in copies] == [0, 2, 4, 6]
+    assert [c[1][0] for c in copies] == [1, 3, 5, 7]
+    assert [c[5].tolist() for c in copies] == [[0, 0], [2, 2], [4, 4], [6, 6]]
+
+
+async def test_results_are_not_shared_between_runs() -> None:
+    c = tf.constant([1.0, 2.0])
+    async with tf.Session() as sess:
+        first = await sess.run(c)
+        first[0] = 9
+        assert (await sess.run(c)).tolist() == [1, 2]
+
+
+async def test_scalars_come_back_as_numpy_scalars() -> None:
+    async with tf.Session() as sess:
+        assert isinstance(await sess.run(tf.constant(1.0)), np.float32)
+        assert isinstance(await sess.run(tf.constant(1.0) + 1), np.float32)
+        assert await sess.run(tf.constant("text")) == "text"
+
+
+async def test_variables_made_after_the_session_was_opened() -> None:
+    async with tf.Session() as sess:
+        for i in range(3):
+            v = tf.Variable(i)
+            await sess.run(v.initializer)
+            assert await sess.run(v) == i
+
+
+async def test_a_session_can_be_collected_without_being_closed() -> None:
+    sess = tf.Session(config=tf.SessionConfig(inline_ms=0))
+    assert await sess.run(tf.constant(1)) == 1
+    del sess
+
+
+async def test_closing_leaves_nothing_behind() -> None:
+    c = tf.constant(1)
+    async with assert_nothing_left_behind(), tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
+        assert await sess.run(c) == 1
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_an_error_names_its_node_and_leaves_the_session_usable(inline_ms: float) -> None:
+    p = tf.placeholder(tf.float32, name="p")
+    v = tf.Variable(0)
+    fetches = [tf.matmul(p, p, name="product"), v.assign_add(1)]
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        with pytest.raises(errors.InvalidArgumentError, match=r"at node 'product' \(MatMul\)"):
+            await sess.run(fetches, {p: np.zeros((2, 3))})
+        assert await sess.run(v) == 0
+        await sess.run(fetches, {p: np.zeros((3, 3))})
+        assert await sess.run(v) == 1
+
+
+async def test_fetch_structures_built_anew_find_their_plan() -> None:
+    a, b = tf.constant(1), tf.constant(2)
+    async with tf.Session() as sess:
+        for _ in range(5):
+            assert await sess.run({"x": [a, b]}) == {"x": [1, 2]}
+        assert len(sess._plans) == 1
+
+
+async def test_a_loop_of_short_runs_lets_other_tasks_run() -> None:
+    v = tf.Variable(0)
+    step = v.assign_add(1)
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        ticker = asyncio.create_task(tick())
+        for _ in range(2000):
+            await sess.run(step)
+        ticker.cancel()
+    assert ticks >= 3
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_a_trace_has_every_node(inline_ms: float) -> None:
+    v = tf.Variable(np.zeros(100, np.float32), name="v")
+    y = tf.matmul(tf.reshape(v, [10, 10]), tf.reshape(v, [10, 10]), name="product")
+    metadata = tf.RunMetadata()
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        await sess.run(
+            [y, v.assign_add(tf.ones([100])).op],
+            options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE),
+            run_metadata=metadata,
+        )
+    nodes = {node.name: node for node in metadata.nodes}
+    assert nodes["product"].op == "MatMul"
+    assert nodes["product"].nbytes == 400
+    assert nodes["product"].duration >= 0
+    assert nodes["product"].thread
+    assert any(node.op == "AssignAdd" for node in metadata.nodes)
+    assert metadata.duration > 0
+
+
+async def test_without_a_trace_level_metadata_stays_empty() -> None:
+    metadata = tf.RunMetadata()
+    async with tf.Session() as sess:
+        await sess.run(tf.constant(1), options=tf.RunOptions(), run_metadata=metadata)
+        await sess.run(tf.constant(1), run_metadata=metadata)
+    assert metadata.nodes == []
+
+
+async def test_the_global_step_is_a_property() -> None:
+    async with tf.Session() as sess:
+        assert sess.global_step is None
+        step = tf.create_global_step()
+        assert sess.global_step is None
+        await sess.run(step.initializer)
+        assert sess.global_step == 0
+        await sess.run(step.assign_add(1))
+        assert sess.global_step == 1

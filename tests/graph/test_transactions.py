@@ -1,0 +1,368 @@
+"""A step is a transaction: all of its writes or none, whatever happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+from asyncmon.graph.op_def import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+pytestmark = pytest.mark.asyncio
+
+SIZE = 100_000
+THREADED = tf.SessionConfig(inline_ms=0)
+
+
+class CancelAt:
+    """Awaits a coroutine and cancels it at its n-th suspension, if there is one: ``reached``."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], n: int) -> None:
+        self._coroutine = coroutine
+        self._n = n
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        suspensions = 0
+        step: Callable[[], Any] = lambda: self._coroutine.send(None)  # noqa: E731  # replaced below
+        while True:
+            try:
+                future = step()
+            except StopIteration as stop:
+                return stop.value
+            suspensions += 1
+            if suspensions == self._n:
+                self.reached = True
+                step = lambda: self._coroutine.throw(asyncio.CancelledError())  # noqa: E731
+                continue
+            step = lambda: self._coroutine.send(None)  # noqa: E731
+            yield future
+
+
+def two_counters() -> tuple[tf.Variable, tf.Variable]:
+    return tf.Variable(np.zeros(SIZE)), tf.Variable(0)
+
+
+def plain() -> Any:
+    a, b = two_counters()
+    return a, b, [a.assign_add(tf.ones([SIZE], tf.float64)).op, b.assign_add(1)]
+
+
+def with_awaited_input() -> Any:
+    a, b = two_counters()
+
+    async def wait() -> Any:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return np.ones(SIZE)
+
+    x = tf.py_func(wait, [], tf.float64)
+    x.set_shape([SIZE])
+    return a, b, [a.assign_add(x * 1.0).op, b.assign_add(1)]
+
+
+def with_awaited_state() -> Any:
+    a, b = two_counters()
+
+    async def wait(n: Any) -> Any:
+        await asyncio.sleep(0)
+        return np.int32(n + 1)
+
+    x = tf.py_func(wait, [b], tf.int32)
+    x.set_shape([])
+    return a, b, [a.assign_add(tf.ones([SIZE], tf.float64)), b.assign(x)]
+
+
+@pytest.mark.parametrize("build", [plain, with_awaited_input, with_awaited_state])
+@pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED])
+async def test_a_run_cancelled_at_any_await_leaves_the_state_before_or_after(
+    build: Callable[[], Any], config: tf.SessionConfig
+) -> None:
+    a, b, step = build()
+    async with tf.Session(config=config) as sess:
+        await sess.run(tf.global_variables_initializer())
+        done = 0
+        for n in range(1, 200):
+            attempt = CancelAt(sess.run(step), n)
+            try:
+                await attempt
+            except asyncio.CancelledError:
+                assert attempt.reached
+            first, second = await sess.run([a, b])
+            assert (first == second).all(), "the state is between two steps"
+            assert second in (done, done + 1)
+            done = int(second)
+            if not attempt.reached:
+                break
+        else:
+            pytest.fail("the run never came to its end")
+        if build is not plain:
+            assert n > 1, "it was never cancelled while it waited"
+        await sess.run(step)
+        assert await sess.run(b) == done + 1
+
+
+async def test_a_cancelled_task_leaves_the_state_whole() -> None:
+    a, b, step = plain()
+    async with tf.Session(config=THREADED) as sess:
+        await sess.run(tf.global_variables_initializer())
+        for _ in range(20):
+            task = asyncio.create_task(sess.run(step))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            first, second = await sess.run([a, b])
+            assert (first == second).all()
+
+
+@pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED])
+async def test_a_failing_run_changes_nothing(config: tf.SessionConfig) -> None:
+    a, b, step = plain()
+    p = tf.placeholder(tf.float32)
+    bad = tf.check_numerics(p, "bad")
+    late = a.assign(tf.py_func(lambda: np.zeros(3), [], tf.float64))  # of a wrong shape
+    async with tf.Session(config=config) as sess:
+        await sess.run(tf.global_variables_initializer())
+        with pytest.raises(errors.InvalidArgumentError, match="NaN"):
+            await sess.run([step, bad], {p: np.nan})
+        with pytest.raises(errors.InvalidArgumentError, match=r"shape \(3,\) to variable"):
+            await sess.run([late, b.assign_add(1)])
+        first, second = await sess.run([a, b])
+        assert second == 0
+        assert not first.any()
+
+
+@pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED, None])
+async def test_concurrent_steps_lose_no_update(config: tf.SessionConfig | None) -> None:
+    a, b, step = plain()
+
+    async def work(n: int) -> None:
+        for _ in range(n):
+            await sess.run(step)
+            await asyncio.sleep(0)
+
+    async with tf.Session(config=config) as sess:
+        await sess.run(tf.global_variables_initializer())
+        await asyncio.gather(*(work(25) for _ in range(4)))
+        first, second = await sess.run([a, b])
+    assert second == 100
+    assert (first == 100).all()
+
+
+async def test_waiting_runs_come_in_the_order_in_which_they_asked() -> None:
+    order: list[int] = []
+    v = tf.Variable(0)
+    gate = asyncio.Event()
+
+    async def hold(_v: Any) -> Any:
+        await gate.wait()
+        return np.int32(1)
+
+    slow = v.assign_add(tf.reshape(tf.py_func(hold, [v], tf.int32), []))
+    note = tf.placeholder(tf.int32, [])
+    with tf.control_dependencies([tf.py_func(lambda n: order.append(int(n)), [note], [])]):
+        quick = v.assign_add(note)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        first = asyncio.create_task(sess.run(slow))
+        await asyncio.sleep(0)
+        others = []
+        for n in (3, 1, 2):
+            others.append(asyncio.create_task(sess.run(quick, {note: n})))
+            await asyncio.sleep(0)
+        assert order == []
+        gate.set()
+        await asyncio.gather(first, *others)
+        assert order == [3, 1, 2]
+        assert await sess.run(v) == 7
+
+
+async def test_a_cancelled_waiter_hands_its_turn_on() -> None:
+    v = tf.Variable(0)
+    gate = asyncio.Event()
+
+    async def hold(_v: Any) -> Any:
+        await gate.wait()
+        return np.int32(1)
+
+    slow = v.assign_add(tf.reshape(tf.py_func(hold, [v], tf.int32), []))
+    step = v.assign_add(1)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        tasks = [asyncio.create_task(sess.run(slow))]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(sess.run(step)) for _ in range(3)]
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        gate.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(r) for r in results].count(asyncio.CancelledError) == 1
+        assert await sess.run(v) == 3
+
+
+async def test_producers_run_while_a_step_waits_for_its_input() -> None:
+    v, w = tf.Variable(0), tf.Variable(0)
+    gate = asyncio.Event()
+
+    async def arrive() -> Any:
+        await gate.wait()
+        return np.int32(5)
+
+    step = v.assign_add(tf.reshape(tf.py_func(arrive, [], tf.int32), []))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        waiting = asyncio.create_task(sess.run(step))
+        await asyncio.sleep(0)
+        for n in range(1, 4):
+            assert await sess.run(w.assign_add(1)) == n
+        gate.set()
+        assert await waiting == 5
+
+
+async def test_reads_see_the_state_before_the_runs_writes() -> None:
+    v = tf.Variable(np.zeros(1000))
+    scalar = tf.Variable(0)
+    add, inc = v.assign_add(tf.ones([1000], tf.float64)), scalar.assign_add(1)
+    late_sum = tf.reduce_sum(v)
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        for n in range(3):
+            got = await sess.run([late_sum, add.op, scalar, inc, v.value()[0], scalar * 2])
+            assert got == [1000 * n, None, n, n + 1, n, 2 * n]
+
+
+async def test_reads_after_a_control_dependency_see_the_write() -> None:
+    v = tf.Variable(np.zeros(1000))
+    add = v.assign_add(tf.ones([1000], tf.float64))
+    with tf.control_dependencies([add]):
+        after = tf.reduce_sum(v)
+        doubled = tf.identity(v) * 2
+        with tf.control_dependencies([tf.group(v.assign_add(tf.ones([1000], tf.float64)))]):
+            later = v.read_value()
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        before, total, twice, last = await sess.run([v, after, doubled, later])
+        assert (before[0], total, twice[0], last[0]) == (0, 1000, 2, 2)
+        assert (await sess.run(v))[0] == 2
+
+
+async def test_unordered_writes_compose_in_the_order_they_were_built() -> None:
+    v = tf.Variable(1.0)
+    first = v.assign_add(2.0)
+    second = v.assign(10.0)
+    third = v.assign_sub(4.0)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([third, second, first]) == [6, 10, 3]
+        assert await sess.run(v) == 6
+
+
+async def test_an_update_may_use_what_another_update_changes() -> None:
+    a = tf.Variable(np.full(1000, 1.0))
+    b = tf.Variable(np.full(1000, 2.0))
+    swap = tf.group(a.assign_add(b), b.assign_add(a))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(swap)
+        assert [x[0] for x in await sess.run([a, b])] == [3, 3]
+        await sess.run(a.assign_add(a.value()[::-1]))
+        assert (await sess.run(a) == 6).all()
+
+
+async def test_variables_assigned_the_same_tensor_stay_apart() -> None:
+    a, b = tf.Variable(np.zeros(1000)), tf.Variable(np.zeros(1000))
+    x = tf.placeholder(tf.float64, [1000])
+    both = tf.group(a.assign(x), b.assign(x))
+    copy = a.assign(b)
+    fed = np.ones(1000)
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        for step in (both, copy):
+            await sess.run(step, {x: fed} if step is both else None)
+            fed[0] = 7
+            await sess.run(a.assign_add(tf.ones([1000], tf.float64)).op)
+            got = await sess.run([a, b])
+            assert (got[0][0], got[1][0]) == (2, 1)
+
+
+async def test_a_peek_during_a_long_step_sees_one_version() -> None:
+    a, b = two_counters()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def dawdle() -> Any:
+        inside.set()
+        assert go_on.wait(10)
+        return np.ones(SIZE)
+
+    x = tf.py_func(dawdle, [], tf.float64)
+    x.set_shape([SIZE])
+    step = [a.assign_add(x).op, b.assign_add(1)]
+    total = tf.reduce_sum(a)
+    async with tf.Session(config=THREADED) as sess:
+        await sess.run(tf.global_variables_initializer())
+        running = asyncio.create_task(sess.run(step))
+        assert await asyncio.to_thread(inside.wait, 10)
+        assert await sess.peek([total, b]) == [0, 0]
+        assert await sess.run([total, b]) == [0, 0]  # a run that changes nothing need not wait either
+        snapshot = await sess.snapshot()
+        go_on.set()
+        await running
+        assert await sess.peek([total, b]) == [SIZE, 1]
+        assert not snapshot[a.op.name].any()
+
+
+async def test_a_peek_that_would_change_the_state_is_refused_by_name() -> None:
+    v = tf.Variable(0, name="v")
+    step = v.assign_add(1, name="increment")
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        with pytest.raises(errors.InvalidArgumentError, match="'increment' changes the state"):
+            await sess.peek([v, step])
+        assert await sess.peek({"v": v}) == {"v": 0}
+
+
+async def test_random_numbers_of_a_failed_run_are_not_spent() -> None:
+    p = tf.placeholder(tf.float32, [])
+    x = tf.random_uniform([3], seed=1)
+    fails = [x, tf.check_numerics(p, "bad")]
+    async with tf.Session() as first, tf.Session() as second:
+        await first.run(x)
+        await second.run(x)
+        with pytest.raises(errors.InvalidArgumentError):
+            await first.run(fails, {p: np.nan})
+        peeked = await first.peek(x)
+        expected = await second.run(x)
+        assert (peeked == expected).all()
+        assert (await first.run(x) == expected).all()
+        assert (await first.run(x) != expected).all()
+
+
+async def test_a_broken_in_place_update_ends_the_session() -> None:
+    def update(ref: Any, value: Any) -> None:
+        raise MemoryError("no room")
+
+    if "BreaksWhenApplied" not in table:
+        tf.register(
+            tf.OpDef(
+                "BreaksWhenApplied",
+                None,
+                lambda ref, value: tf.Spec(ref.dtype, ref.shape),
+                refs=1,
+                update=update,
+            )
+        )
+    v = tf.Variable(np.zeros(1000))
+    op = tf.create_operation("BreaksWhenApplied", (v, tf.ones([1000], tf.float64)))
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        for _ in range(2):
+            with pytest.raises(errors.InternalError, match="no longer consistent"):
+                await sess.run(op)

@@ -1,0 +1,120 @@
+"""Variables found again by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+
+
+def test_scopes_put_prefixes() -> None:
+    with tf.variable_scope("a") as scope:
+        assert (scope.name, scope.original_name_scope) == ("a", "a/")
+        with tf.variable_scope("b"):
+            assert tf.get_variable("w", [1]).op.name == "a/b/w"
+            assert tf.constant(1, name="c").op.name == "a/b/c"
+    with tf.variable_scope("a"):
+        assert tf.get_variable("v", [1]).op.name == "a/v"
+        assert tf.constant(1, name="c").op.name == "a_1/c"  # op names are unique, variables' are not
+    assert tf.get_variable_scope().name == ""
+
+
+def test_a_name_scope_does_not_touch_get_variable() -> None:
+    with tf.name_scope("names"):
+        assert tf.get_variable("w", [1]).op.name == "w"
+
+
+def test_reuse_finds_the_variable() -> None:
+    with tf.variable_scope("a"):
+        w = tf.get_variable("w", [2])
+    with tf.variable_scope("a", reuse=True):
+        assert tf.get_variable("w", [2]) is w
+        assert tf.get_variable("w") is w
+        with tf.variable_scope("b"), pytest.raises(ValueError, match="Variable a/b/w does not exist"):
+            tf.get_variable("w", [2])
+    with tf.variable_scope("a", reuse=tf.AUTO_REUSE):
+        assert tf.get_variable("w") is w
+        new = tf.get_variable("new", [1])
+        assert tf.get_variable("new") is new
+
+
+def test_reuse_variables_applies_from_there_on() -> None:
+    with tf.variable_scope("a"):
+        w = tf.get_variable("w", [2])
+        tf.get_variable_scope().reuse_variables()
+        assert tf.get_variable("w") is w
+    with tf.variable_scope("a"):
+        tf.get_variable("v", [2])
+
+
+def test_a_scope_can_be_entered_again() -> None:
+    with tf.variable_scope("a") as scope:
+        w = tf.get_variable("w", [2])
+    with tf.variable_scope("other"), tf.variable_scope(scope, reuse=True):
+        assert tf.get_variable("w") is w
+
+
+def test_errors() -> None:
+    tf.get_variable("w", [2])
+    with pytest.raises(ValueError, match="Variable w already exists, disallowed"):
+        tf.get_variable("w", [2])
+    with tf.variable_scope("", reuse=True):
+        with pytest.raises(ValueError, match=r"specified shape \(3,\) and found shape \(2,\)"):
+            tf.get_variable("w", [3])
+        with pytest.raises(ValueError, match="specified dtype int32 and found dtype float32"):
+            tf.get_variable("w", dtype=tf.int32)
+    with pytest.raises(ValueError, match=r"Shape of a new variable \(v\) must be fully defined"):
+        tf.get_variable("v")
+    with pytest.raises(ValueError, match=r"must be fully defined, but instead was \(\?, 2\)"):
+        tf.get_variable("v", [None, 2])
+    with pytest.raises(ValueError, match="do not specify shape"):
+        tf.get_variable("v", [2], initializer=np.zeros(2))
+    with pytest.raises(ValueError, match="name_or_scope is required"), tf.variable_scope(None):
+        pass
+    with pytest.raises(ValueError, match="reuse=True"), tf.variable_scope(None, "a", reuse=True):
+        pass
+
+
+def test_default_names_are_unique() -> None:
+    names = []
+    for _ in range(2):
+        with tf.variable_scope(None, "layer"):
+            names.append(tf.get_variable("w", [1]).op.name)
+    assert names == ["layer/w", "layer_1/w"]
+
+
+@pytest.mark.asyncio
+async def test_initializers() -> None:
+    with tf.variable_scope("a", initializer=tf.ones_initializer(), dtype=tf.float64):
+        ones = tf.get_variable("ones", [2])
+    glorot = tf.get_variable("glorot", [100, 100])
+    zeros = tf.get_variable("zeros", [2], tf.int32)
+    given = tf.get_variable("given", initializer=np.array([1, 2]))
+    from_class: Any = tf.get_variable("class", [2], initializer=tf.ones_initializer)
+    from_function = tf.get_variable(
+        "function", [2], initializer=lambda shape, dtype: tf.fill(shape, 5.0)
+    )
+    constant = tf.get_variable("constant", initializer=tf.constant(3.0))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        values = await sess.run([ones, zeros, given, from_class, from_function, constant])
+        assert [v.tolist() for v in values] == [[1, 1], [0, 0], [1, 2], [1, 1], [5, 5], 3]
+        limit = np.sqrt(6 / 200)
+        assert 0.9 * limit < abs(await sess.run(glorot)).max() <= limit
+    assert ones.dtype is tf.float64
+
+
+def test_regularizers_add_losses() -> None:
+    with tf.variable_scope("a", regularizer=lambda v: tf.reduce_sum(v)):
+        tf.get_variable("w", [2])
+        tf.get_variable("none", [2], regularizer=lambda v: None)
+    assert len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) == 1
+
+
+def test_local_variables() -> None:
+    v = tf.get_local_variable("v", [2])
+    assert tf.local_variables() == [v]
+    assert tf.trainable_variables() == tf.global_variables() == []
