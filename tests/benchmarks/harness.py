@@ -16,10 +16,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -67,16 +68,68 @@ def peer(script: str, *args: str, timeout: float = 300) -> dict[str, Any] | None
     python = os.environ.get("ASYNCMON_PEER_PYTHON")
     if not python:
         return None
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run(
         [python, "-c", script, *args],
-        capture_output=True, text=True, timeout=timeout, env=environment, check=False,
+        capture_output=True, text=True, timeout=timeout, env=quiet_environment(), check=False,
     )  # fmt: skip
     if done.returncode:
         print(f"the peer failed:\n{done.stderr[-2000:]}", file=sys.stderr)
         return None
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
+
+
+class Peer:
+    """A script that stays open in the peer's interpreter, so that it can take turns with us.
+
+    It reads lines of JSON and answers each with one. Without a peer ``installed`` is false. Use in
+    ``with``; leaving it ends the process.
+    """
+
+    def __init__(self, script: Path) -> None:
+        self.python = os.environ.get("ASYNCMON_PEER_PYTHON", "")
+        self._script = script
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether there is an interpreter for it."""
+        return bool(self.python)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Send a request and return the answer.
+
+        Raises:
+            RuntimeError: the script ended instead; its own error is on stderr.
+        """
+        if self._process is None:
+            assert self.python, "no peer is installed"
+            self._process = subprocess.Popen(
+                [self.python, str(self._script)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=quiet_environment(),
+            )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._script.name} ended with {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def quiet_environment() -> dict[str, str]:
+    """Return the environment for a peer: TensorFlow on the CPU, without its chatter."""
+    return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 def show(title: str, rows: Sequence[Row]) -> bool:

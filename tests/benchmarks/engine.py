@@ -1,0 +1,330 @@
+"""The figures of the embedded engine: ``python tests/benchmarks/engine.py [row ...]``.
+
+Rows: scalar, mlp-small, mlp-784-128, mlp-784-512, mlp-1024-2048, conv, first-run, large-graph, memory,
+memory-flat, lag-mlp, lag-scalar. ``ASYNCMON_PEER_PYTHON`` names an interpreter with TensorFlow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+from json import loads
+from pathlib import Path
+from typing import Any
+
+import models
+import psutil
+from by_hand import HandMade
+from harness import Peer, Row, quiet_environment, seconds, show, take_turns
+
+from asyncmon import graph as am
+from asyncmon.clock import LoopBudget
+
+HERE = Path(__file__).parent
+PEER = Peer(HERE / "tf1_peer.py")
+LOOP = asyncio.Runner()
+
+Contestant = Callable[[int], float]
+"""Does so many steps and returns the seconds that one took."""
+
+
+class Ours:
+    """A model in a raw session."""
+
+    def __init__(self, build: Callable[[], models.Model], shape: list[int] | None = None) -> None:
+        with am.Graph().as_default() as graph:
+            model = build()
+        self.session = am.Session(graph=graph)
+        self.fetches = model.step
+        self.feeds: dict[Any, Any] | None = None
+        if shape is not None:
+            self.feeds = dict(zip((model.images, model.labels), models.batch(shape), strict=True))
+        LOOP.run(self.session.run(model.init))
+
+    def __call__(self, steps: int) -> float:
+        return LOOP.run(self.train(steps))
+
+    async def train(self, steps: int) -> float:
+        run, fetches, feeds = self.session.run, self.fetches, self.feeds
+        start = time.perf_counter()
+        for _ in range(steps):
+            await run(fetches, feeds)
+        return (time.perf_counter() - start) / steps
+
+    def close(self) -> None:
+        LOOP.run(self.session.close())
+
+
+def tf1(**work: Any) -> Contestant:
+    """Open a model in the peer."""
+    PEER.ask(**work)
+    return lambda steps: float(PEER.ask(steps=steps)["seconds"])
+
+
+def race(contestants: Mapping[str, Contestant], rounds: int = 15) -> dict[str, float]:
+    """Let contestants take turns of about a tenth of a second; return the median seconds of a step."""
+    steps = {}
+    for name, contestant in contestants.items():
+        contestant(3)
+        steps[name] = max(3, min(5000, int(0.1 / contestant(3))))
+    return take_turns({name: lambda n=name: contestants[n](steps[n]) for name in contestants}, rounds)
+
+
+def verdict(
+    work: str,
+    found: Mapping[str, float],
+    most: Mapping[str, float],
+    target: str,
+    *,
+    us: float | None = None,
+) -> Row:
+    """Judge by ratios: ours at most ``most[name]`` times each other; and at most so many us."""
+    ours = found["ours"]
+    said = [f"{name} {_time(value)}" for name, value in found.items()]
+    said += [f"{ours / found[name]:.2f}x {name}" for name in most if name in found]
+    met = all(ours <= limit * found[name] for name, limit in most.items() if name in found)
+    met = met and (us is None or ours <= us * 1e-6)
+    known = all(name in found for name in most)
+    return Row(work, ", ".join(said), target, met if known or not met else None)
+
+
+def _time(value: float) -> str:
+    return f"{value * 1e6:.1f} us" if value < 0.001 else f"{value * 1e3:.2f} ms"
+
+
+# --- steps ------------------------------------------------------------------------------------------
+
+
+def scalar() -> Row:
+    contestants: dict[str, Contestant] = {"ours": Ours(lambda: models.counter(am))}
+    if PEER.installed:
+        contestants["TF1"] = tf1(open="counter")
+    return verdict("scalar", race(contestants), {"TF1": 1 / 7}, "10 us, 7x faster than TF1", us=10)
+
+
+def mlp(work: str, sizes: list[int], size: int, by_hand: float, by_tf1: float, target: str) -> Row:
+    shape = [size, sizes[0]]
+    hand, feeds = HandMade(sizes, size), models.batch(shape)
+    contestants: dict[str, Contestant] = {
+        "ours": Ours(lambda: models.mlp(am, sizes), shape),
+        "numpy": lambda steps: seconds(lambda: hand.step(*feeds), steps),
+    }
+    if PEER.installed:
+        contestants["TF1"] = tf1(open="mlp", sizes=sizes, shape=shape)
+    return verdict(work, race(contestants), {"numpy": by_hand, "TF1": by_tf1}, target)
+
+
+def mlp_small() -> Row:
+    return mlp("mlp-small", [64, 32, 10], 32, 1.3, 1 / 3, "1.3x numpy, 3x faster than TF1")
+
+
+def mlp_784_128() -> Row:
+    return mlp("mlp-784-128", [784, 128, 10], 64, 1.05, 1.1, "1.05x numpy, 1.1x TF1")
+
+
+def mlp_784_512() -> Row:
+    return mlp("mlp-784-512", [784, 512, 512, 10], 128, 1.05, 1.1, "1.05x numpy, 1.1x TF1")
+
+
+def mlp_1024_2048() -> Row:
+    return mlp("mlp-1024-2048", [1024, 2048, 2048, 10], 128, 1.05, 1.1, "1.05x numpy, 1.1x TF1")
+
+
+def conv() -> Row:
+    shape = [64, 28, 28, 1]
+    contestants: dict[str, Contestant] = {"ours": Ours(lambda: models.conv_net(am), shape)}
+    if PEER.installed:
+        contestants["TF1"] = tf1(open="conv", shape=shape)
+    return verdict("conv", race(contestants), {"TF1": 2}, "2x TF1")
+
+
+# --- plans ------------------------------------------------------------------------------------------
+
+
+def first_run() -> Row:
+    def ours() -> float:
+        with am.Graph().as_default() as graph:
+            top, init = models.tower(am, 1000), am.global_variables_initializer()
+        session = am.Session(graph=graph)
+        LOOP.run(session.run(init))
+        took = seconds(lambda: LOOP.run(session.run(top)), 1)
+        LOOP.run(session.close())
+        return took
+
+    contestants = {"ours": ours}
+    if PEER.installed:
+        contestants["TF1"] = lambda: float(PEER.ask(build=1000)["first"])
+    return verdict("first-run", take_turns(contestants), {}, "20 ms", us=20_000)
+
+
+def large_graph() -> Row:
+    def build(nodes: int) -> dict[str, float]:
+        gc.collect()
+        start = time.perf_counter()
+        graph = am.Graph()
+        with graph.as_default():
+            top, init = models.tower(am, nodes), am.global_variables_initializer()
+        built = time.perf_counter()
+        graph.finalize()
+        finalized = time.perf_counter()
+        session = am.Session(graph=graph)
+        LOOP.run(session.run(init))
+        planned = seconds(lambda: LOOP.run(session.run(top)), 1)
+        LOOP.run(session.close())
+        return {"build": built - start, "finalize": finalized - built, "first": planned}
+
+    def middle(nodes: int) -> dict[str, float]:
+        found = [build(nodes) for _ in range(5)]
+        return {part: statistics.median(one[part] for one in found) for part in found[0]}
+
+    half, whole = middle(50_000), middle(100_000)
+    growth = sum(whole.values()) / sum(half.values())
+    said = ", ".join(f"{part} {value:.2f} s" for part, value in whole.items())
+    said += f", {growth:.2f}x half as many nodes"
+    if PEER.installed:
+        said += ", TF1 " + ", ".join(f"{p} {v:.2f} s" for p, v in PEER.ask(build=100_000).items())
+    met = max(whole.values()) < 2 and growth < 2.5
+    return Row("large-graph", said, "each under 2 s, linear", met)
+
+
+# --- memory -----------------------------------------------------------------------------------------
+
+
+def memory() -> Row:
+    def peak(python: str, who: str) -> float:
+        done = subprocess.run(
+            [python, str(HERE / "memory_probe.py"), who],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=quiet_environment(),
+        )
+        return float(loads(done.stdout.splitlines()[-1])["bytes"])
+
+    found = {who: peak(sys.executable, who) for who in ("ours", "numpy")}
+    said = ", ".join(f"{who} {value / 1e6:.0f} MB" for who, value in found.items())
+    ratio = found["ours"] / found["numpy"]
+    said += f", {ratio:.2f}x numpy"
+    if PEER.installed:
+        said += f", TF1 {peak(PEER.python, 'TF1') / 1e6:.0f} MB"
+    return Row("memory", said, "1.1x numpy", ratio <= 1.1)
+
+
+def memory_flat() -> Row:
+    ours = Ours(lambda: models.mlp(am, [64, 32, 10]), [32, 64])
+    process = psutil.Process()
+
+    def after(steps: int) -> tuple[int, int]:
+        ours(steps)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0], process.memory_info().rss
+
+    tracemalloc.start()
+    traced, resident = after(1000)
+    traced_later, resident_later = after(10_000)
+    tracemalloc.stop()
+    grown, grown_resident = traced_later - traced, resident_later - resident
+    said = f"10,000 steps: Python objects {grown:+} B, resident {grown_resident / 1e3:+.0f} kB"
+    return Row("memory-flat", said, "flat", grown < 10_000 and grown_resident < 1_000_000)
+
+
+# --- the loop ---------------------------------------------------------------------------------------
+
+
+async def beside_ticker(train: Callable[[int], Any], steps: int) -> tuple[float, list[float]]:
+    """Train beside a task that wants to run each millisecond; return seconds a step, and its lags."""
+    lags: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            start = time.perf_counter()
+            await asyncio.sleep(0.001)
+            lags.append(time.perf_counter() - start - 0.001)
+
+    ticker = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    took = await train(steps)
+    ticker.cancel()
+    return took, lags
+
+
+def p99(lags: list[float]) -> float:
+    return sorted(lags)[int(len(lags) * 0.99)]
+
+
+def lag_mlp() -> Row:
+    ours = Ours(lambda: models.mlp(am, [1024, 2048, 2048, 10]), [128, 1024])
+    ours(5)
+    rounds = [LOOP.run(beside_ticker(ours.train, 20))[1] for _ in range(7)]
+    found = statistics.median(p99(lags) for lags in rounds)
+    worst = max(max(lags) for lags in rounds)
+    return Row("lag-mlp", f"p99 {_time(found)}, worst {_time(worst)}", "p99 5 ms", found <= 0.005)
+
+
+def lag_scalar() -> Row:
+    ours = Ours(lambda: models.counter(am))
+    steps, lags = 30_000, []
+
+    def alone() -> float:
+        budget = LOOP.run(_budget())
+        kept, budget._seconds = budget._seconds, 1e9  # a loop that never turns
+        try:
+            return ours(steps)
+        finally:
+            budget._seconds = kept
+
+    def beside() -> float:
+        took, found = LOOP.run(beside_ticker(ours.train, steps))
+        lags.append(p99(found))
+        return took
+
+    found = take_turns({"alone": alone, "yielding": lambda: ours(steps), "ticker": beside})
+    lost = 1 - found["alone"] / found["yielding"]
+    with_ticker = 1 - found["alone"] / found["ticker"]
+    lag = statistics.median(lags)
+    said = f"p99 {_time(lag)}, {lost:.1%} lost ({with_ticker:.1%} with the ticker's own work)"
+    return Row("lag-scalar", said, "p99 2 ms, 3 % lost", lag <= 0.002 and lost <= 0.03)
+
+
+async def _budget() -> LoopBudget:
+    return LoopBudget.of_running_loop()
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "scalar": scalar,
+    "mlp-small": mlp_small,
+    "mlp-784-128": mlp_784_128,
+    "mlp-784-512": mlp_784_512,
+    "mlp-1024-2048": mlp_1024_2048,
+    "conv": conv,
+    "first-run": first_run,
+    "large-graph": large_graph,
+    "memory": memory,
+    "memory-flat": memory_flat,
+    "lag-mlp": lag_mlp,
+    "lag-scalar": lag_scalar,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
+        return 2
+    with PEER, LOOP:
+        rows = []
+        for name in names or ROWS:
+            rows.append(ROWS[name]())
+            gc.collect()
+            print(f"{name}: {rows[-1].measured}", flush=True)
+    return 0 if show("the engine", rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
