@@ -9,13 +9,30 @@ kept (a graph, a session log), the tag of a value, or a tuple of the tags of a s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from asyncmon.summary.wire import WireError, fields, float32, string, varint
+from asyncmon.summary.wire import (
+    DELIMITED,
+    WireError,
+    fields,
+    float32,
+    read_varint,
+    string,
+    varint,
+)
 
-__all__ = ["Encode", "Entry", "as_is", "encode_entry", "scalar_fields", "summary_tags"]
+__all__ = [
+    "SUMMARY_FIELD",
+    "Encode",
+    "Entry",
+    "as_is",
+    "encode_entry",
+    "scalar_fields",
+    "scalar_summary_bytes",
+    "summary_tags",
+]
 
 Encode = Callable[[Any, Any], bytes | None]
 Entry = tuple[float, int, Hashable | None, Any, Encode]
@@ -44,15 +61,20 @@ def as_is(tags: object, payload: bytes) -> bytes:
 
 def scalar_fields(tag: str, value: float) -> bytes:
     """Encode one scalar, the most frequent event by far: only the number differs between two steps."""
-    return _scalar_prefix(tag) + float32(value)
+    return _scalar_prefixes(tag)[1] + float32(value)
+
+
+def scalar_summary_bytes(tag: str, value: float) -> bytes:
+    """Return a serialized ``Summary`` of one number."""
+    return _scalar_prefixes(tag)[0] + float32(value)
 
 
 @lru_cache(4096)
-def _scalar_prefix(tag: str) -> bytes:
+def _scalar_prefixes(tag: str) -> tuple[bytes, bytes]:
     # The length of what follows is known, four bytes, so everything before it is fixed by the tag.
     value = string(1, tag) + b"\x15"
     summary = b"\x0a" + varint(len(value) + 4) + value
-    return varint(SUMMARY_FIELD << 3 | 2) + varint(len(summary) + 4) + summary
+    return summary, varint(SUMMARY_FIELD << 3 | 2) + varint(len(summary) + 4) + summary
 
 
 def summary_tags(summary: bytes) -> tuple[str, ...]:
@@ -62,14 +84,39 @@ def summary_tags(summary: bytes) -> tuple[str, ...]:
         ValueError: these bytes are no ``Summary``.
     """
     try:
-        tags = []
-        for number, wire_type, value in fields(summary):
-            if number != 1 or wire_type != 2 or isinstance(value, int):
-                raise WireError(f"Field {number} of type {wire_type} is not one of a Summary.")
-            tags.append(next((str(tag, "utf-8") for n, _, tag in fields(value) if n == 1), ""))  # type: ignore[arg-type]
-        return tuple(tags)
+        return tuple(_quick_tags(summary) or _tags(summary))
     except (WireError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{len(summary)} bytes were passed that are no serialized Summary: {error} "
             "Pass a Summary, or what running a summary op returned."
         ) from None
+
+
+def _quick_tags(summary: bytes) -> list[str] | None:
+    """Return the tags where every value begins with a short one, as ours do; None if one does not."""
+    tags, position, end = [], 0, len(summary)
+    view = memoryview(summary)
+    while position < end:
+        if summary[position] != 0x0A:
+            return None
+        size, start = read_varint(view, position + 1)
+        position = start + size
+        if size < 2 or position > end or summary[start] != 0x0A or summary[start + 1] > 127:
+            return None
+        stop = start + 2 + summary[start + 1]
+        if stop > position:
+            return None
+        tags.append(summary[start + 2 : stop].decode())
+    return tags
+
+
+def _tags(summary: bytes) -> Iterator[str]:
+    for number, wire_type, value in fields(summary):
+        if number != 1 or isinstance(value, int) or wire_type != DELIMITED:
+            raise WireError(f"Field {number} of type {wire_type} is not one of a Summary.")
+        for inner, _, tag in fields(value):
+            if inner == 1 and not isinstance(tag, int):
+                yield str(tag, "utf-8")
+                break
+        else:
+            yield ""

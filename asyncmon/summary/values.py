@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.summary.entries import scalar_summary_bytes
 from asyncmon.summary.events import (
     Image,
     PluginData,
@@ -77,7 +78,7 @@ def scalar_number(tag: str, value: Any) -> float:
 
 def scalar_summary(tag: str, value: Any) -> bytes:
     """Return a summary of one number."""
-    return Summary(value=(Value(tag=tag, simple_value=scalar_number(tag, value)),)).SerializeToString()
+    return scalar_summary_bytes(tag, scalar_number(tag, value))
 
 
 def histogram_summary(tag: str, values: ArrayLike) -> bytes | None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from asyncmon.summary import Event, Summary
 from asyncmon.summary.entries import as_is, encode_entry, scalar_fields, summary_tags
+from asyncmon.summary.events import Image
 
 
 @given(
@@ -43,8 +44,18 @@ def test_an_entry_that_has_nothing_to_write_is_none() -> None:
 
 
 def test_the_tags_of_a_summary_are_found() -> None:
-    summary = Summary([Summary.Value("a", 1.0), Summary.Value("b", 2.0), Summary.Value()])
-    assert summary_tags(summary.SerializeToString()) == ("a", "b", "")
+    summary = Summary([Summary.Value("a", 1.0), Summary.Value("é", 2.0)])
+    assert summary_tags(summary.SerializeToString()) == ("a", "é")
+    long = Summary.Value("long" * 50, 1.0)
+    summary = Summary([*summary.value, Summary.Value(), long, Summary.Value(image=Image(1, 2, 3))])
+    assert summary_tags(summary.SerializeToString()) == ("a", "é", "", "long" * 50, "")
+    assert summary_tags(b"") == ()
+
+
+@given(st.lists(st.text(), max_size=5))
+def test_any_tags_are_found(tags: list[str]) -> None:
+    summary = Summary([Summary.Value(tag, 1.0) for tag in tags])
+    assert summary_tags(summary.SerializeToString()) == tuple(tags)
 
 
 @pytest.mark.parametrize("data", [b"loss", b"\x0a", b"\x08\x01", b"\x0a\x03\x0a\x01\xff"])
