@@ -42,6 +42,10 @@ class VirtualTime:
         """Make time stand still for a block. See :meth:`asyncmon.testing.VirtualTimeLoop.hold`."""
         return self.loop.hold()
 
+    def spend(self, seconds: float) -> None:
+        """Hold the loop for a while. See :meth:`asyncmon.testing.VirtualTimeLoop.spend`."""
+        self.loop.spend(seconds)
+
     @property
     def loop(self) -> VirtualTimeLoop:
         """The running loop."""

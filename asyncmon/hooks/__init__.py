@@ -28,11 +28,13 @@ from asyncmon.hooks.early_stopping import (
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
 from asyncmon.hooks.evaluation import evaluate
 from asyncmon.hooks.every import EveryHook, every
+from asyncmon.hooks.jsonl import JsonlWriter
 from asyncmon.hooks.logging_hooks import LoggingTensorHook
 from asyncmon.hooks.loop_lag import LoopLagHook
 from asyncmon.hooks.nan_hooks import NanLossDuringTrainingError, NanTensorHook
 from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
 from asyncmon.hooks.profiler_hook import ProfilerHook
+from asyncmon.hooks.progress import ProgressHook
 from asyncmon.hooks.step_counter import StepCounterHook
 from asyncmon.hooks.stop_hooks import StopAtStepHook
 from asyncmon.hooks.summary_hooks import SummarySaverHook
@@ -50,11 +52,13 @@ __all__ = [
     "FinalOpsHook",
     "GlobalStepWaiterHook",
     "InMemoryEvaluatorHook",
+    "JsonlWriter",
     "LoggingTensorHook",
     "LoopLagHook",
     "NanLossDuringTrainingError",
     "NanTensorHook",
     "ProfilerHook",
+    "ProgressHook",
     "SavingGuard",
     "StepCounterHook",
     "StopAtStepHook",

@@ -9,6 +9,7 @@ import numpy as np
 
 from asyncmon.checkpoint.sessions import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
+from asyncmon.graph import GraphKeys
 from asyncmon.runtime.program import as_program
 
 if TYPE_CHECKING:
@@ -125,8 +126,7 @@ class Evaluator:
             NotFoundError: the program has variables that the state lacks; all are named.
         """
         session = self._session or await self._open()
-        spec = await state_spec(session)
-        wanted = set(spec.known) if spec.complete or spec.known else set(state)
+        wanted = await self._names(session, state)
         missing = sorted(wanted - set(state))
         if missing:
             raise NotFoundError(
@@ -143,6 +143,14 @@ class Evaluator:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+    async def _names(self, session: Session, state: Mapping[str, Any]) -> set[str]:
+        """Return what is to be loaded: what the program has, as far as it tells."""
+        graph = getattr(self._program, "graph", None)
+        if graph is not None:
+            return {variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
+        spec = await state_spec(session)
+        return set(spec.known) if spec.complete or spec.known else set(state)
 
     async def _open(self) -> Session:
         self.prepare()

@@ -84,6 +84,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         finally:
             self._holds -= 1
 
+    def spend(self, seconds: float) -> None:
+        """Let the running callback take so long, as if it computed: what is due meanwhile comes late."""
+        self._jump(seconds)
+
     async def wait_idle(self) -> None:
         """Wait until no callback is ready and nothing is in flight; time does not move."""
         waiter = self.create_future()

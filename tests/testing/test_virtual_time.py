@@ -148,6 +148,16 @@ async def test_hold_makes_time_stand_still(virtual_time: VirtualTime) -> None:
     assert virtual_time.now() == 0
 
 
+async def test_a_callback_can_take_time(virtual_time: VirtualTime) -> None:
+    fired: list[float] = []
+    asyncio.get_running_loop().call_later(1, lambda: fired.append(virtual_time.now()))
+    await asyncio.sleep(0.5)
+    virtual_time.spend(2)
+    assert virtual_time.now() == 2.5
+    await asyncio.sleep(1)
+    assert fired == [2.5]
+
+
 async def test_wait_all_tasks_blocked_returns_when_the_others_wait() -> None:
     seen: list[str] = []
     go = asyncio.Event()

@@ -1,0 +1,174 @@
+"""Summaries as lines of JSON, for whoever has no TensorBoard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock, files
+from asyncmon.summary.events import SessionLog, Summary
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from asyncmon.summary.events import Value
+
+__all__ = ["JsonlWriter"]
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}
+
+
+class JsonlWriter:
+    """A writer that hooks can use in place of an event writer: one JSON object a line.
+
+    Scalars and texts are kept under their tags, histograms as their count, minimum, maximum and mean;
+    images and other kinds are left out. Numbers that JSON lacks are the strings ``"NaN"``,
+    ``"Infinity"`` and ``"-Infinity"``. A file that is there already is continued; after a recovery the
+    steps that are repeated come a second time.
+
+    ``add_*`` are plain calls and never touch the disk. Lines are written in a worker thread, at the
+    latest after ``flush_secs``, and by ``flush`` and ``close``, which raise what the disk refused. Lines
+    that could not be written are kept and tried again.
+
+    Args:
+        path: the file; made, with its directory, when there is something to write.
+        flush_secs: how many seconds a line waits at most.
+
+    Example::
+
+        writer = JsonlWriter("runs/train.jsonl")
+        hooks = [SummarySaverHook(save_steps=10, summary_writer=writer, summary_op={"loss": loss})]
+        # {"step": 11, "time": 1700000000.0, "loss": 0.25}
+    """
+
+    def __init__(self, path: str | os.PathLike[str], flush_secs: float = 2.0) -> None:
+        self._path = os.fspath(path)
+        self._flush_secs = flush_secs
+        self._lines: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        self._continues = True
+        self._started = False
+
+    def start(self, global_step: int | None = None) -> None:
+        """Note that a session begins, once."""
+        if not self._started:
+            self._started = True
+            self._add(global_step, {"event": "start"})
+
+    def add_scalar(self, tag: str, value: float, global_step: int | None = None) -> None:
+        """Add one number."""
+        self._add(global_step, {tag: _number(value)})
+
+    def add_summary(self, summary: Summary | bytes, global_step: int | None = None) -> None:
+        """Add a summary, or its bytes, as one line."""
+        if not isinstance(summary, Summary):
+            summary = Summary.FromString(bytes(summary))
+        values = {value.tag: _plain(value) for value in summary.value}
+        values = {tag: plain for tag, plain in values.items() if plain is not None}
+        if values:
+            self._add(global_step, values)
+
+    def add_session_log(self, session_log: SessionLog, global_step: int | None = None) -> None:
+        """Add the begin or the end of a session, or a checkpoint."""
+        line = {"event": _STATUS.get(session_log.status, "unknown")}
+        if session_log.checkpoint_path:
+            line["path"] = session_log.checkpoint_path
+        self._add(global_step, line)
+
+    async def flush(self) -> None:
+        """Wait until everything added so far is on the disk.
+
+        Raises:
+            OSError: the disk refused; the lines are kept.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._write(sync=True)
+
+    async def close(self) -> None:
+        """Flush. No file is held open, so adding more afterwards is fine."""
+        await self.flush()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    def _add(self, global_step: int | None, values: dict[str, Any]) -> None:
+        line = {"step": global_step, "time": clock.wall(), **values}
+        self._lines.append(json.dumps(line, allow_nan=False))
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._flush_secs, self._write_soon)
+
+    def _write_soon(self) -> None:
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(
+            self._write_quietly(), name=f"JsonlWriter {self._path!r}"
+        )
+
+    async def _write_quietly(self) -> None:
+        try:
+            await self._write(sync=False)
+        except OSError:
+            logger.exception("%r cannot be written. The lines are kept and tried again.", self._path)
+
+    async def _write(self, sync: bool) -> None:
+        async with self._writing:
+            lines, self._lines = self._lines, []
+            if not lines:
+                return
+            try:
+                await files.in_thread(self._append, "".join(f"{line}\n" for line in lines), sync)
+            except OSError:
+                self._lines[:0] = lines
+                raise
+
+    def _append(self, text: str, sync: bool) -> None:
+        directory = os.path.dirname(self._path)
+        if directory:
+            os.makedirs(directory, exist_ok=True)
+        with open(self._path, "ab+") as file:
+            if self._continues and file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a crash has left half a line
+                    text = f"\n{text}"
+            file.write(text.encode())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        self._continues = False
+
+
+def _plain(value: Value) -> Any:
+    match value.WhichOneof("value"):
+        case "simple_value":
+            return _number(value.simple_value)
+        case "histo":
+            histogram = value.histo
+            mean = histogram.sum / histogram.num if histogram.num else 0.0
+            numbers = {"num": histogram.num, "min": histogram.min, "max": histogram.max, "mean": mean}
+            return {name: _number(number) for name, number in numbers.items()}
+        case "tensor" if value.tensor.string_val:
+            texts = [text.decode(errors="replace") for text in value.tensor.string_val]
+            return texts[0] if len(texts) == 1 else texts
+    return None
+
+
+def _number(value: Any) -> float | str:
+    number = float(value)
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    return number

@@ -1,0 +1,177 @@
+"""A progress bar, or lines where there is nothing to draw it on."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon import clock, files
+from asyncmon.hooks.graph_names import named_tensor
+from asyncmon.hooks.moments import whole_number
+from asyncmon.runtime.hook import SessionRunHook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.protocol import Session
+
+__all__ = ["ProgressHook"]
+
+_SMOOTHING = 0.3  # the weight of the newest interval in the rate
+
+
+class ProgressHook(SessionRunHook):
+    """Show how far training is: steps, rate, time left and chosen values. Needs the extra ``progress``.
+
+    On a terminal and in notebooks it draws a bar; elsewhere it prints one plain line per interval. A
+    task does it beside the steps, and a thread does the printing; a run costs nothing, but for the
+    values once a second.
+
+    Args:
+        last_step: the step at which training is over; None where it is not known.
+        values: fetches by tag to be shown.
+        description: what is going on.
+        refresh_secs: how often the bar is drawn.
+        line_secs: how often a line is printed where there is no bar.
+        console: where to print; standard error if None.
+
+    Raises:
+        ImportError: rich is not installed.
+
+    Example::
+
+        hooks = [ProgressHook(last_step=10_000, values={"loss": loss})]
+    """
+
+    def __init__(
+        self,
+        last_step: int | None = None,
+        values: Mapping[str, Any] | None = None,
+        *,
+        description: str = "training",
+        refresh_secs: float = 0.25,
+        line_secs: float = 10.0,
+        console: Console | None = None,
+    ) -> None:
+        for name, secs in {"refresh_secs": refresh_secs, "line_secs": line_secs}.items():
+            if not secs > 0:
+                raise ValueError(f"invalid {name}={secs!r}: it must be positive.")
+        self._last_step = None if last_step is None else whole_number("last_step", last_step, least=1)
+        self._values = dict(values or {})
+        self._display, interactive = _display(description, console)
+        self._every_secs = refresh_secs if interactive else line_secs
+        self._sampled: Mapping[str, Any] = {}
+        self._rate: float | None = None
+        self._mark = (0.0, 0)
+
+    async def begin(self) -> None:
+        """Find out which tensors the names of a graph stand for."""
+        self._values = {tag: named_tensor(fetch) for tag, fetch in self._values.items()}
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Begin to measure; ask for the values from now on."""
+        self._mark = clock.monotonic(), session.global_step or 0
+        if self._values:
+            coord.create_task(self._sample, coord, name="ProgressHook values", cancel_on_stop=True)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Show the progress now and then."""
+        async for _ in coord.every(self._every_secs):
+            await self._show(session.global_step or 0)
+
+    async def end(self, session: Session) -> None:
+        """Show where training ended."""
+        await self._show(session.global_step or 0)
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Give the terminal back."""
+        await files.in_thread(self._display.stop)
+
+    async def _sample(self, coord: Coordinator) -> None:
+        while True:
+            self._sampled = await coord.sample(self._values)
+            if await coord.wait_for_stop(1.0):
+                return
+
+    async def _show(self, step: int) -> None:
+        now, (before, mark) = clock.monotonic(), self._mark
+        if now > before:
+            rate = max(0, step - mark) / (now - before)
+            self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
+            self._mark = now, step
+        await files.in_thread(self._display.show, step, self._last_step, self._text(step))
+
+    def _text(self, step: int) -> str:
+        parts = [f"step {step}" if self._last_step is None else f"step {step}/{self._last_step}"]
+        if self._rate is not None:
+            parts.append(f"{self._rate:.3g} steps/s")
+        if self._last_step is not None and self._rate:
+            left = datetime.timedelta(seconds=round(max(0, self._last_step - step) / self._rate))
+            parts.append(f"{left} left")
+        parts += [f"{tag} = {_brief(value)}" for tag, value in self._sampled.items()]
+        return ", ".join(parts)
+
+
+class _Display(Protocol):
+    def show(self, step: int, last_step: int | None, text: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def _display(description: str, console: Console | None) -> tuple[_Display, bool]:
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
+    console = console or Console(stderr=True)
+    interactive = console.is_terminal or console.is_jupyter
+    return (_Bar if interactive else _Lines)(description, console), interactive
+
+
+class _Bar:
+    """A bar that is drawn over itself."""
+
+    def __init__(self, description: str, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=console,
+            auto_refresh=False,
+        )
+        self._task = self._progress.add_task(description, total=None, text="")
+
+    def show(self, step: int, last_step: int | None, text: str) -> None:
+        self._progress.start()  # a second start does nothing
+        self._progress.update(self._task, completed=step, total=last_step, text=text)
+        self._progress.refresh()
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+
+class _Lines:
+    """One line after another."""
+
+    def __init__(self, description: str, console: Console) -> None:
+        self._description = description
+        self._console = console
+
+    def show(self, step: int, last_step: int | None, text: str) -> None:
+        line = f"{self._description}: {text}"
+        self._console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    def stop(self) -> None:
+        """There is nothing to give back."""
+
+
+def _brief(value: Any) -> str:
+    try:
+        return f"{float(value):.4g}"
+    except (TypeError, ValueError):
+        return str(value)

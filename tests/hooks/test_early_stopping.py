@@ -1,0 +1,167 @@
+"""EarlyStoppingHook and its rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.checkpoint import Saver
+from asyncmon.hooks import (
+    CheckpointSaverHook,
+    EarlyStoppingHook,
+    EvalHook,
+    stop_if_higher,
+    stop_if_lower,
+    stop_if_no_decrease,
+    stop_if_no_increase,
+)
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.scaffold import Scaffold
+from asyncmon.runtime.sessions import MonitoredSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+NAN = float("nan")
+
+
+def scored(scores: Sequence[float]) -> FunctionProgram:
+    """Step n scores the n-th of some numbers."""
+    program = FunctionProgram(state={"n": 0})
+
+    @program.step
+    def train(state: Any) -> None:
+        state["n"] += 1
+
+    @program.step(read_only=True)
+    def test(state: Any) -> dict[str, float]:
+        return {"score": scores[int(state["n"]) - 1]}
+
+    return program
+
+
+async def steps_until_stop(
+    scores: Sequence[float], rule: Callable[..., EarlyStoppingHook], *args: Any, **kwargs: Any
+) -> tuple[int, str | None]:
+    evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+    hooks = [evaluation, rule(evaluation, "score", *args, **kwargs)]
+    sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
+    step = 0
+    async with sess:
+        while not sess.should_stop() and step < len(scores):
+            await sess.run("train")
+            step += 1
+    return step, sess.stop_reason
+
+
+@pytest.mark.parametrize(
+    ("scores", "patience", "expected"),
+    [
+        ([5, 4, 4.5, 4, 3, 3, 3, 3, 9, 9], 3, 8),
+        ([5, 6, 7], 1, 2),
+        ([5, 4, 3, 2], 1, 4),
+        ([NAN, NAN, 1], 2, 2),
+    ],
+)
+async def test_no_decrease(scores: list[float], patience: int, expected: int) -> None:
+    step, reason = await steps_until_stop(scores, stop_if_no_decrease, patience)
+    assert step == expected
+    if step < len(scores):
+        assert str(reason).startswith(
+            f"no decrease of 'score' in {patience} evaluations up to step {step}"
+        )
+
+
+async def test_no_increase() -> None:
+    step, reason = await steps_until_stop([1, 2, 2, 1.5, 9], stop_if_no_increase, 2)
+    assert step == 4
+    assert reason == ("no increase of 'score' in 2 evaluations up to step 4; the best was 2, at step 2")
+
+
+async def test_a_little_better_can_be_not_enough() -> None:
+    scores = [1, 1.05, 1.08, 1.2, 1.25]
+    assert (await steps_until_stop(scores, stop_if_no_increase, 2, min_delta=0.1))[0] == 3
+    assert (await steps_until_stop(scores, stop_if_no_increase, 2))[0] == 5
+
+
+async def test_early_evaluations_do_not_stop() -> None:
+    assert (await steps_until_stop([1, 1, 1, 1, 1, 1], stop_if_no_increase, 1, min_steps=5))[0] == 5
+    assert (await steps_until_stop([9, 9, 9, 9], stop_if_higher, 1, min_steps=3))[0] == 3
+
+
+async def test_thresholds() -> None:
+    assert await steps_until_stop([1, 2, 2.5, 9], stop_if_higher, 2) == (
+        3,
+        "'score' = 2.5 at step 3, higher than 2",
+    )
+    assert await steps_until_stop([5, 2, 1.5, 0], stop_if_lower, 2) == (
+        3,
+        "'score' = 1.5 at step 3, lower than 2",
+    )
+    assert (await steps_until_stop([2, 2, NAN], stop_if_higher, 2))[0] == 3
+
+
+async def test_an_unknown_metric_is_named() -> None:
+    evaluation = EvalHook("test", every_n_steps=1)
+    hooks = [evaluation, stop_if_higher(evaluation, "accuracy", 1)]
+    sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
+
+    async def train() -> None:
+        async with sess:
+            for _ in range(5):
+                await sess.run("train")
+
+    with pytest.raises(
+        KeyError, match=r"There is no metric 'accuracy'; the evaluation has \['score'\]"
+    ):
+        await train()
+
+
+async def test_patience_is_positive() -> None:
+    evaluation = EvalHook("test", every_n_steps=1)
+    with pytest.raises(ValueError, match="invalid patience=0"):
+        stop_if_no_decrease(evaluation, "score", 0)
+
+
+async def test_the_state_travels_in_the_checkpoints(tmp_path: Path) -> None:
+    """Two in vain before the restart and one after it are three; and what has stopped stays so."""
+    scores = [5, 4, 4, 4, 4, 4, 4]
+    ends = []
+    for runs in (4, 9, 9):
+        scaffold = Scaffold(saver=Saver())
+        evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+        hooks = [
+            evaluation,
+            stop_if_no_decrease(evaluation, "score", patience=3),
+            CheckpointSaverHook(tmp_path, save_steps=100, scaffold=scaffold),
+        ]
+        creator = ChiefSessionCreator(scaffold, program=scored(scores), checkpoint_dir=str(tmp_path))
+        async with MonitoredSession(creator, hooks) as sess:
+            for _ in range(runs):
+                if sess.should_stop():
+                    break
+                await sess.run("train")
+            raw = sess.raw_session()
+            ends.append(None if raw is None else raw.global_step)
+    assert ends == [4, 5, 5]
+
+
+async def test_a_rule_of_ones_own() -> None:
+    class Odd:
+        def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
+            return "an odd score" if metrics["score"] % 2 else None
+
+        def state_dict(self) -> dict[str, Any]:
+            return {}
+
+        def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+    step, reason = await steps_until_stop(
+        [2, 4, 7, 8], lambda source, _: EarlyStoppingHook(source, Odd())
+    )
+    assert (step, reason) == (3, "an odd score")

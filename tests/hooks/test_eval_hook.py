@@ -1,0 +1,274 @@
+"""EvalHook and InMemoryEvaluatorHook: when they evaluate, and what."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon import clock
+from asyncmon import graph as g
+from asyncmon.checkpoint import Saver
+from asyncmon.errors import NotFoundError, OutOfRangeError
+from asyncmon.hooks import CheckpointSaverHook, EvalHook, InMemoryEvaluatorHook, evaluate
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.summary import summary_iterator
+from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    Result = tuple[int, dict[str, float], float]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def program(step_secs: float = 1.0, eval_secs: float = 0.0) -> FunctionProgram:
+    """Each step adds one to w; an evaluation takes some seconds and gives w * scale."""
+    made = FunctionProgram(state={"w": 0.0})
+
+    @made.step
+    async def train(state: Any) -> None:
+        await asyncio.sleep(step_secs)
+        state["w"] += 1
+
+    @made.step(read_only=True)
+    async def test(state: Any, scale: float = 1.0) -> dict[str, float]:
+        await asyncio.sleep(eval_secs)
+        return {"w": float(state["w"]) * scale, "twice": 2 * float(state["w"])}
+
+    return made
+
+
+def listen(hook: Any) -> list[Result]:
+    """Return the list to which each result is added: step, metrics, time."""
+    results: list[Result] = []
+    hook.add_listener(lambda step, metrics: results.append((step, dict(metrics), clock.monotonic())))
+    return results
+
+
+async def train_for(runs: int, made: Any, *hooks: Any) -> MonitoredSession:
+    sess = MonitoredSession(ChiefSessionCreator(program=made), hooks)
+    async with sess:
+        for _ in range(runs):
+            await sess.run("train")
+    return sess
+
+
+class TestEvaluate:
+    async def test_metrics_are_averaged_over_batches(self) -> None:
+        session = program().create_session()
+        await session.load({"w": 2.0})
+        feeds = [{"scale": 1.0}, {"scale": 2.0}, {"scale": 6.0}]
+        assert await evaluate(session, "test", feeds) == {"w": 6, "twice": 4}
+        assert await evaluate(session, {"a": "w"}, feeds) == {"a": 2}
+        assert await evaluate(session, "test", lambda: iter(feeds), steps=2) == {"w": 3, "twice": 4}
+        assert await evaluate(session, "test") == {"w": 2, "twice": 4}
+
+    async def test_batches_may_be_async_and_weighted(self) -> None:
+        async def feeds() -> AsyncIterator[dict[str, float]]:
+            for n in (1, 2):
+                await asyncio.sleep(1)
+                yield {"n": n}
+
+        session = ScriptedSession([{"loss": 1.0, "size": 3}, {"loss": 2.0, "size": 1}])
+        assert await evaluate(session, {"loss": "loss"}, feeds, weight="size") == {"loss": 1.25}
+        assert session.feeds == [{"n": 1}, {"n": 2}]
+
+    async def test_the_end_of_the_data_may_come_from_the_run(self) -> None:
+        session = ScriptedSession([{"loss": 1.0}, {"loss": 2.0}, OutOfRangeError("end")])
+        batches: Any = ({} for _ in range(100))
+        assert await evaluate(session, {"loss": "loss"}, batches) == {"loss": 1.5}
+
+    async def test_no_data_is_an_error(self) -> None:
+        with pytest.raises(ValueError, match="An evaluation needs data, got 0 batches"):
+            await evaluate(ScriptedSession(), {"loss": "loss"}, [])
+
+
+async def test_by_steps_beside_the_steps() -> None:
+    """Steps of 1 s, evaluations of 1.5 s: the steps do not wait, each result is of its step."""
+    hook = EvalHook("test", every_n_steps=3)
+    hook_results = listen(hook)
+    await train_for(8, program(eval_secs=1.5), hook)
+    assert hook_results == [(3, {"w": 3, "twice": 6}, 4.5), (6, {"w": 6, "twice": 12}, 7.5)]
+    assert (hook.step, hook.metrics) == (6, {"w": 6, "twice": 12})
+    assert clock.monotonic() == 8
+
+
+async def test_by_steps_only_the_newest_state_waits_and_the_end_waits_for_it() -> None:
+    hook = EvalHook("test", every_n_steps=1)
+    results = listen(hook)
+    await train_for(5, program(eval_secs=2.5), hook)
+    assert [(step, at) for step, _, at in results] == [(1, 3.5), (3, 6.0), (5, 8.5)]
+    assert clock.monotonic() == 8.5
+
+
+async def test_by_steps_pausing_training() -> None:
+    hook = EvalHook("test", every_n_steps=2, concurrent=False)
+    results = listen(hook)
+    await train_for(4, program(eval_secs=10), hook)
+    assert [(step, at) for step, _, at in results] == [(2, 12), (4, 24)]
+    assert not overrides(hook, "background")
+
+
+async def test_by_seconds_also_in_the_middle_of_a_step() -> None:
+    hook = EvalHook("test", every_n_secs=5)
+    results = listen(hook)
+    await train_for(3, program(step_secs=7), hook)
+    assert [(step, metrics["w"], at) for step, metrics, at in results] == [
+        (0, 0, 5),
+        (1, 1, 10),
+        (2, 2, 15),
+    ]
+    assert not overrides(hook, "after_run")
+
+
+async def test_by_seconds_pausing_training() -> None:
+    hook = EvalHook("test", every_n_secs=5, concurrent=False)
+    results = listen(hook)
+    await train_for(3, program(step_secs=3, eval_secs=4), hook)
+    assert [(step, at) for step, _, at in results] == [(2, 10), (3, 17)]
+
+
+async def test_by_seconds_an_unchanged_state_is_not_evaluated_again() -> None:
+    hook = EvalHook("test", every_n_secs=5)
+    results = listen(hook)
+    async with MonitoredSession(ChiefSessionCreator(program=program()), [hook]):
+        await asyncio.sleep(60)
+    assert [step for step, _, _ in results] == [0]
+
+
+async def test_each_new_checkpoint(tmp_path: Path) -> None:
+    hook = EvalHook("test", checkpoint_dir=tmp_path)
+    saver = CheckpointSaverHook(tmp_path, save_steps=5, saver=Saver())
+    results = listen(hook)
+    await train_for(12, program(step_secs=4), hook, saver)
+    assert [(step, metrics["w"]) for step, metrics, _ in results] == [(0, 0), (5, 5), (10, 10)]
+
+
+async def test_the_last_state_on_request() -> None:
+    hook = EvalHook("test", every_n_steps=2, at_end=True)
+    results = listen(hook)
+    await train_for(3, program(), hook)
+    assert [step for step, _, _ in results] == [2, 3]
+
+
+async def test_metrics_are_written_and_logged(
+    tmp_path: Path, lines: Callable[[str], list[str]]
+) -> None:
+    hook = EvalHook("test", every_n_steps=2, output_dir=tmp_path, name="held out")
+    await train_for(2, program(), hook)
+    [name] = os.listdir(tmp_path)
+    written = [
+        (event.step, value.tag, value.simple_value)
+        async for event in summary_iterator(tmp_path / name)
+        for value in event.summary.value
+    ]
+    assert written == [(2, "held out/w", 2), (2, "held out/twice", 4)]
+    assert lines("eval_hook") == ["Evaluation 'held out' at step 2: w = 2, twice = 4"]
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
+    concurrent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook() -> EvalHook:
+        return EvalHook("test", [], every_n_steps=2, concurrent=concurrent)
+
+    with pytest.raises(ValueError, match="needs data"):
+        await train_for(9, program(), hook())
+    lenient = hook()
+    lenient.on_error = "log"
+    await train_for(4, program(), lenient)
+    assert "Evaluation 'eval' at step 2 failed." in caplog.text
+    assert "Evaluation 'eval' at step 4 failed." in caplog.text
+
+
+async def test_listeners_may_be_async() -> None:
+    heard: list[int] = []
+
+    async def slowly(step: int, metrics: Any) -> None:
+        await asyncio.sleep(1)
+        heard.append(step)
+
+    hook = EvalHook("test", every_n_steps=2)
+    hook.add_listener(slowly)
+    await train_for(2, program(), hook)
+    assert heard == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "Exactly one of"),
+        ({"every_n_steps": 1, "every_n_secs": 1}, "Exactly one of"),
+        ({"every_n_steps": 0}, "invalid every_n_steps=0"),
+        ({"every_n_secs": 0}, "invalid every_n_secs=0"),
+        ({"checkpoint_dir": "x", "concurrent": False}, "needs no pause"),
+    ],
+)
+async def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EvalHook("test", **arguments)
+
+
+def graphs() -> tuple[g.Graph, Any, g.Graph, Any, Any]:
+    """Return a graph to train and one to evaluate, with the variable of the same name."""
+    training, testing = g.Graph(), g.Graph()
+    with training.as_default():
+        w = g.get_variable("w", initializer=np.float32(0))
+        train = g.group(g.assign_add(w, 1.0), g.assign_add(g.create_global_step(), 1))
+    with testing.as_default():
+        x = g.placeholder(g.float32, [], name="x")
+        product = g.get_variable("w", initializer=np.float32(-1)) * x
+    return training, train, testing, x, product
+
+
+async def test_in_memory_before_at_each_nth_run_and_at_the_end() -> None:
+    training, train, testing, x, product = graphs()
+    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}, {x: 3.0}], every_n_iter=2)
+    results = listen(hook)
+    sess = MonitoredSession(ChiefSessionCreator(program=training), [hook])
+    async with assert_nothing_left_behind(), sess:
+        for _ in range(5):
+            await sess.run(train)
+    assert [(step, metrics["wx"]) for step, metrics, _ in results] == [(0, 0), (2, 4), (4, 8), (5, 10)]
+
+
+async def test_in_memory_the_end_does_not_evaluate_twice() -> None:
+    training, train, testing, x, product = graphs()
+    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}], every_n_iter=2)
+    results = listen(hook)
+    async with MonitoredSession(ChiefSessionCreator(program=training), [hook]) as sess:
+        await sess.run(train)
+        await sess.run(train)
+    assert [step for step, _, _ in results] == [0, 2]
+
+
+async def test_in_memory_variables_that_training_lacks_are_named() -> None:
+    training, _, testing, x, product = graphs()
+    with testing.as_default():
+        g.get_variable("more", initializer=np.float32(0))
+    hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}])
+    with pytest.raises(NotFoundError, match=r"\['more'\]"):
+        await MonitoredSession(ChiefSessionCreator(program=training), [hook]).start()
+
+
+async def test_a_graph_is_evaluated_beside_its_own_training() -> None:
+    training, train, _, _, _ = graphs()
+    with training.as_default():
+        w = training.get_tensor_by_name("w:0")
+    hook = EvalHook({"w": w}, every_n_steps=2)
+    results = listen(hook)
+    async with MonitoredSession(ChiefSessionCreator(program=training), [hook]) as sess:
+        for _ in range(4):
+            await sess.run(train)
+            await asyncio.sleep(1)
+    assert [(step, metrics["w"]) for step, metrics, _ in results] == [(2, 2), (4, 4)]

@@ -1,0 +1,170 @@
+"""ProfilerHook: HK-PROF-1 and 2, and the traces."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon import graph as g
+from asyncmon.errors import AbortedError
+from asyncmon.graph import NodeStats, RunOptions
+from asyncmon.hooks import ProfilerHook
+from asyncmon.hooks.chrome_trace import chrome_trace
+from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.summary import summary_iterator
+from asyncmon.testing import ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from tests.hooks.conftest import Train
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+NODES = [
+    NodeStats("a", "Const", 0.0, 0.001, "main", 8),
+    NodeStats("b", "MatMul", 0.002, 0.5, "worker", 4000),
+]
+
+
+class Traced(ScriptedSession):
+    """A session that fills in what a traced run took."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.traced: list[int] = []
+
+    async def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
+        result = await super().run(fetches, feed_dict)
+        if options is not None and options.trace_level == RunOptions.FULL_TRACE:
+            self.traced.append(self.global_step)
+            run_metadata.nodes.extend(NODES)
+        return result
+
+
+def timelines(folder: Path) -> list[int]:
+    names = [name for name in os.listdir(folder) if name.startswith("timeline-")]
+    return sorted(int(name.removeprefix("timeline-").removesuffix(".json")) for name in names)
+
+
+async def test_hk_prof_1_by_steps_but_not_the_first(
+    train: Train, tmp_path: Path, lines: Callable[[str], list[str]]
+) -> None:
+    session = Traced()
+    await train(ProfilerHook(save_steps=3, output_dir=tmp_path), runs=10, session=session)
+    assert session.traced == timelines(tmp_path) == [3, 6, 9]
+    assert lines("profiler_hook")[0] == f"Saving timeline for 3 into '{tmp_path}/timeline-3.json'."
+
+
+async def test_hk_prof_1_a_restart_counts_from_its_step(train: Train, tmp_path: Path) -> None:
+    session = Traced(state={"global_step": 250})
+    await train(ProfilerHook(save_steps=100, output_dir=tmp_path), runs=120, session=session)
+    assert session.traced == [350]
+
+
+async def test_hk_prof_1_by_seconds(
+    train: Train, tmp_path: Path, lasting: Callable[..., Iterable[Any]]
+) -> None:
+    """Runs of 4 s: the first ends at 4; due at 14 (the run from 16 to 20), then at 30 (from 32)."""
+    session = Traced(lasting(4))
+    await train(ProfilerHook(save_secs=10, output_dir=tmp_path), runs=10, session=session)
+    assert session.traced == [5, 9]
+
+
+async def test_hk_prof_1_the_event_of_a_trace(train: Train, tmp_path: Path) -> None:
+    await train(ProfilerHook(save_steps=2, output_dir=tmp_path), runs=4, session=Traced())
+    [name] = [name for name in os.listdir(tmp_path) if "tfevents" in name]
+    tags = [
+        (event.step, event.tagged_run_metadata.tag)
+        async for event in summary_iterator(tmp_path / name)
+        if event.tagged_run_metadata.tag
+    ]
+    assert tags == [(2, "step_2"), (4, "step_4")]
+
+
+async def test_a_step_that_is_repeated_is_traced_again(tmp_path: Path) -> None:
+    sessions = Traced([None, None, AbortedError("gone")]), Traced()
+    hook = ProfilerHook(save_steps=2, output_dir=tmp_path)
+    async with MonitoredSession(ScriptedCreator(*sessions), [hook]) as sess:
+        for _ in range(5):
+            await sess.run("train")
+    assert sessions[0].traced == sessions[1].traced == [2]
+
+
+async def test_hk_prof_2_nothing_is_made_at_construction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Train
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hook = ProfilerHook(save_steps=1)
+    assert os.listdir(tmp_path) == []
+    await train(hook, runs=2, session=Traced())
+    assert timelines(tmp_path) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "Either every_secs or every_steps should be provided"),
+        ({"save_steps": 1, "save_secs": 1}, "Can not provide both every_secs and every_steps"),
+        ({"save_steps": 0}, "invalid save_steps=0"),
+        ({"save_secs": 0}, "invalid save_secs=0"),
+    ],
+)
+async def test_hk_prof_2_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ProfilerHook(**arguments)
+
+
+async def test_a_program_that_tells_nothing_is_one_slice(train: Train, tmp_path: Path) -> None:
+    await train(ProfilerHook(save_steps=1, output_dir=tmp_path), runs=2)
+    trace = json.loads((tmp_path / "timeline-2.json").read_text())
+    [piece] = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert piece["args"]["name"] == "step 2"
+
+
+async def test_the_trace_of_a_graph(tmp_path: Path) -> None:
+    """Ops by thread with durations and bytes, and the flow between them; loads as Chrome wants it."""
+    graph = g.Graph()
+    with graph.as_default():
+        step = g.create_global_step()
+        w = g.get_variable("w", [64, 64], initializer=g.ones_initializer())
+        loss = g.reduce_sum(g.matmul(w, w), name="loss")
+        train = g.train.GradientDescentOptimizer(1e-9).minimize(loss, global_step=step)
+    hook = ProfilerHook(save_steps=2, output_dir=tmp_path, show_memory=True)
+    async with MonitoredSession(ChiefSessionCreator(program=graph), [hook]) as sess:
+        for _ in range(2):
+            await sess.run(train)
+    events = json.loads((tmp_path / "timeline-2.json").read_text())["traceEvents"]
+    ops = [event for event in events if event["ph"] == "X"]
+    assert {"MatMul"} <= {event["name"] for event in ops}
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in ops)
+    assert {e["args"]["bytes"] for e in ops if e["args"]["op"] == "MatMul"} == {64 * 64 * 4}
+    starts = {event["id"] for event in events if event["ph"] == "s"}
+    assert starts
+    assert starts == {event["id"] for event in events if event["ph"] == "t"}
+    assert [event["args"]["bytes"] for event in events if event["ph"] == "C"][-1] > 64 * 64 * 4
+
+
+async def test_what_a_trace_holds() -> None:
+    trace = json.loads(
+        chrome_trace(NODES, title="step 7", inputs={"b": ["a", "gone"]}, show_memory=True)
+    )
+    by_kind: dict[str, list[Any]] = {}
+    for event in trace["traceEvents"]:
+        by_kind.setdefault(event["ph"], []).append(event)
+    assert [event["args"]["name"] for event in by_kind["M"]] == ["step 7", "main", "worker"]
+    assert [(e["name"], e["ts"], e["dur"], e["tid"]) for e in by_kind["X"]] == [
+        ("Const", 0, 1000, 0),
+        ("MatMul", 2000, 500_000, 1),
+    ]
+    assert (by_kind["s"][0]["ts"], by_kind["t"][0]["ts"]) == (1000, 2000)
+    assert [event["args"]["bytes"] for event in by_kind["C"]] == [8, 4008]
+    plain = json.loads(chrome_trace(NODES, title="step 7"))
+    assert {event["ph"] for event in plain["traceEvents"]} == {"M", "X"}
