@@ -1,0 +1,220 @@
+"""Checkpoints that TensorFlow wrote, read without it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import google_crc32c
+import numpy as np
+import pytest
+
+from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, places, tf1, verify
+from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
+from asyncmon.checkpoint.snappy import decompress
+from asyncmon.checkpoint.sstable import masked_crc32c, read_table
+from asyncmon.checkpoint.wire import fields, signed, varint
+from asyncmon.errors import DataLossError, NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.checkpoint.contents import Contents
+
+DATA = Path(__file__).parent / "data"
+EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_bytes())
+
+
+def same(found: Any, expected: dict[str, Any]) -> None:
+    assert list(found.shape) == expected["shape"]
+    assert found.dtype.name == expected["dtype"]
+    flat = found.reshape(-1)
+    if found.dtype == object:
+        assert [text.decode() for text in flat] == expected["values"]
+    elif found.dtype.kind == "c":
+        assert [[number.real, number.imag] for number in flat] == expected["values"]
+    else:
+        assert flat.astype(float).tolist() == expected["values"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", EXPECTED)
+async def test_every_tensor_is_what_tensorflow_says_it_is(name: str) -> None:
+    found = await tf1.read(DATA / name)
+    assert found.keys() == EXPECTED[name].keys()
+    for key, expected in EXPECTED[name].items():
+        same(found[key], expected)
+
+
+@pytest.mark.asyncio
+async def test_compressed_index_blocks_are_read(tmp_path: Path) -> None:
+    shutil.copy(DATA / "snappy.index", tmp_path / "s.index")
+    shutil.copy(DATA / "many.ckpt.data-00000-of-00001", tmp_path / "s.data-00000-of-00001")
+    found = await tf1.read(tmp_path / "s")
+    assert len(found) == 60
+    for key, expected in EXPECTED["many.ckpt"].items():
+        same(found[key], expected)
+
+
+def test_snappy_gives_back_what_was_compressed() -> None:
+    for text, block in json.loads((DATA / "snappy.json").read_bytes()):
+        assert decompress(base64.b64decode(block)) == base64.b64decode(text)
+    assert decompress(b"\x07\x08abc\x0f\x03\x00\x00\x00") == b"abcabca"  # a 32-bit offset
+
+
+def test_damaged_snappy_blocks_are_refused() -> None:
+    for block in [b"", b"\x80", b"\x05\x08abc", b"\x03\x08ab", b"\x07\x08abc\x0f\x09\x00\x00\x00"]:
+        with pytest.raises(ValueError, match=r"snappy|varint"):
+            decompress(block)
+    choose = random.Random(5)
+    blocks = [base64.b64decode(block) for _, block in json.loads((DATA / "snappy.json").read_bytes())]
+    for _ in range(300):
+        block = bytearray(choose.choice(blocks[2:]))
+        block[choose.randrange(len(block))] ^= 1 << choose.randrange(8)
+        try:
+            decompress(bytes(block))
+        except ValueError:
+            continue
+
+
+@pytest.mark.asyncio
+async def test_a_saver_restores_by_name(make_session: Callable[..., Any]) -> None:
+    session = make_session(**{"net/embedding": np.zeros((7, 3), np.float32)})
+    session.state_spec = lambda: dict(session.state)
+    await Saver().restore(session, DATA / "partitioned.ckpt", rename={"embedding": "net/embedding"})
+    same(session.state["net/embedding"], EXPECTED["partitioned.ckpt"]["embedding"])
+
+
+@pytest.mark.asyncio
+async def test_the_reader_and_verify_take_it(tmp_path: Path) -> None:
+    async with await load_checkpoint(DATA / "dtypes.ckpt") as reader:
+        assert reader.get_variable_to_shape_map()["of/string"] == [2, 2]
+        assert (await reader.get_tensor("global_step")) == 1000
+        assert await reader.travellers() == {}
+        assert "of/bool (bool) [3]" in reader.debug_string()
+        with pytest.raises(NotFoundError, match="has no entry 'nope'; it has: 'empty'"):
+            await reader.get_tensor("nope")
+    (found,) = await verify(DATA / "dtypes.ckpt")
+    assert found.problem is None
+    shutil.copy(DATA / "dtypes.ckpt.index", tmp_path)
+    (found,) = await verify(tmp_path / "dtypes.ckpt")
+    assert "lacks a file" in str(found.problem)
+
+
+@pytest.mark.asyncio
+async def test_damage_is_named(tmp_path: Path) -> None:
+    for path in DATA.glob("dtypes.ckpt*"):
+        shutil.copy(path, tmp_path)
+    data = tmp_path / "dtypes.ckpt.data-00000-of-00001"
+    damaged = bytearray(data.read_bytes())
+    bundle = read_bundle((tmp_path / "dtypes.ckpt.index").read_bytes())
+    for name in ("of/float64", "of/string"):
+        damaged[bundle.tensors[name].offset] ^= 1
+    data.write_bytes(damaged)
+    with pytest.raises(DataLossError, match=r"'of/float64': checksum .*'of/string': "):
+        await tf1.read(tmp_path / "dtypes.ckpt")
+    data.write_bytes(damaged[:300])
+    with pytest.raises(DataLossError, match="has 300 bytes, expected at least"):
+        await tf1.read(tmp_path / "dtypes.ckpt")
+    with pytest.raises(NotFoundError, match="There is no checkpoint"):
+        await tf1.read(tmp_path / "other.ckpt")
+    (tmp_path / "dtypes.ckpt.index").write_bytes(b"x" * 100)
+    with pytest.raises(DataLossError, match="does not end like a table"):
+        await tf1.read(tmp_path / "dtypes.ckpt")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("name", ["dtypes.ckpt", "partitioned.ckpt", "sharded.ckpt"])
+async def test_mutations_never_give_wrong_numbers(tmp_path: Path, name: str) -> None:
+    choose = random.Random(name)
+    files = sorted(DATA.glob(f"{name}*"))
+    right = await tf1.read(DATA / name)
+    refused = 0
+    for _ in range(120):
+        for path in files:
+            shutil.copy(path, tmp_path)
+        victim = tmp_path / choose.choice(files).name
+        data = bytearray(victim.read_bytes())
+        at = choose.randrange(len(data))
+        if choose.random() < 0.3:
+            del data[at:]
+        else:
+            data[at] ^= 1 << choose.randrange(8)
+        victim.write_bytes(data)
+        try:
+            found = await tf1.read(tmp_path / name)
+        except DataLossError:
+            refused += 1
+        else:  # a byte of padding, or of a block that nothing refers to
+            assert found.keys() == right.keys()
+            for key, array in right.items():
+                assert found[key].tolist() == array.tolist()
+    assert refused > 90
+
+
+def test_the_wire_reader_refuses_what_is_no_message() -> None:
+    assert varint(b"\xac\x02", 0) == (300, 2)
+    assert signed(varint(b"\xff" * 9 + b"\x01", 0)[0]) == -1
+    message = b"\x08\x05\x15\x01\x00\x00\x00\x19" + b"\x02" + b"\x00" * 7
+    assert list(fields(message)) == [(1, 5), (2, 1), (3, 2)]
+    for message in [b"\x08", b"\x0a\x05ab", b"\x0b", b"\x15\x01"]:
+        with pytest.raises(ValueError, match=r"varint|ends early|wire type"):
+            list(fields(message))
+
+
+def test_tables_that_lie_are_refused() -> None:
+    index = (DATA / "many.ckpt.index").read_bytes()
+    assert len(read_table(index)) == 61
+    with pytest.raises(ValueError, match="does not match its checksum"):
+        read_table(b"\x01" + index[1:])
+    with pytest.raises(ValueError, match="ends early"):
+        read_table(index[:-48] + b"\xff\x01\x00\xff\x7f\x00".ljust(40, b"\0") + index[-8:])
+
+
+@pytest.mark.asyncio
+async def test_big_endian_bundles_are_swapped(tmp_path: Path) -> None:
+    """No machine at hand writes one: the header and the bytes are turned round by hand."""
+    values = np.array([[1.5, -2.0]]), np.array([1 + 2j], np.complex64)
+    data = b"".join(one.astype(one.dtype.newbyteorder(">")).tobytes() for one in values)
+    (tmp_path / "b.data-00000-of-00001").write_bytes(data)
+    entries = {}
+    at = 0
+    for number, (name, one) in enumerate(zip("ab", values, strict=True)):
+        raw = data[at : at + one.nbytes]
+        checksum = masked_crc32c(google_crc32c.value(raw))
+        entries[name] = BundleEntry([2, 8][number], one.shape, 0, at, one.nbytes, checksum, ())
+        at += one.nbytes
+    contents = await opened(tmp_path, Bundle(1, True, entries, {}))
+    found = await contents.read(["a", "b"])
+    for name, one in zip("ab", values, strict=True):
+        np.testing.assert_array_equal(found[name], one)
+    await contents.close()
+
+
+async def opened(directory: Path, bundle: Bundle) -> Contents:
+    file = await places.open_store(str(directory)).open("b.data-00000-of-00001")
+    return tf1.BundleContents("b", (), bundle, [file])
+
+
+@pytest.mark.asyncio
+async def test_tensors_that_are_no_arrays_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "b.data-00000-of-00001").write_bytes(b"")
+    variant = BundleEntry(21, (), 0, 0, 0, 0, ())
+    contents = await opened(tmp_path, Bundle(1, False, {"v": variant}, {}))
+    assert contents.facts.shapes == {}
+    assert "not arrays, and left out: v" in caplog.text
+    await contents.close()
+
+
+@pytest.mark.asyncio
+async def test_bfloat16_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "_foreign_dtypes", lambda: None)
+    found = (await tf1.read(DATA / "dtypes.ckpt"))["of/bfloat16"]
+    assert found.dtype == np.float32
+    assert found.tolist() == [[0, 1, 2], [3, 100, 7]]

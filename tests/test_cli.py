@@ -1,0 +1,104 @@
+"""``python -m asyncmon inspect|verify PATH``."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.checkpoint import Saver
+from asyncmon.cli import main
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+
+class Session:
+    def snapshot(self) -> Awaitable[Snapshot]:
+        future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        future.set_result(Snapshot({"w": np.zeros((2, 3), np.float32), "t": np.array(["x"])}, 7))
+        return future
+
+    async def load(self, values: Any) -> None:
+        """Nothing is loaded here."""
+
+
+class Source:
+    def state_dict(self) -> Any:
+        return {"position": 3}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Nothing is loaded here."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    async def save() -> None:
+        saver = Saver()
+        saver.add_passenger("data", Source())
+        for step in (6, 7):
+            await saver.save(Session(), tmp_path / "m", step, metrics={"loss": 0.25})
+        await saver.close()
+
+    asyncio.run(save())
+    return tmp_path
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_inspect_prints_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(run)]) == 0
+    shown = lines(capsys.readouterr().out)
+    assert shown[0] == ["checkpoint", str(run / "m-7")]
+    assert shown[1] == ["step", "7"]
+    assert ["metric", "loss", "=", "0.25"] in shown
+    assert ["passenger", "data"] in shown
+    assert shown[-3:] == [
+        ["name", "dtype", "shape"],
+        ["t", "str32", "[1]"],
+        ["w", "float32", "[2,", "3]"],
+    ]
+
+
+def test_verify_says_what_is_damaged(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(run)]) == 0
+    table = lines(capsys.readouterr().out)
+    assert table[0] == ["checkpoint", "step", "saved", "bytes", "verdict"]
+    assert [row[0] for row in table[1:]] == [str(run / "m-7"), str(run / "m-6")]
+    assert [row[-1] for row in table[1:]] == ["ok", "ok"]
+    (run / "m-7.safetensors").unlink()
+    assert main(["verify", str(run)]) == 1
+    assert "lacks a file" in capsys.readouterr().out
+    assert main(["verify", str(run / "m-6")]) == 0
+
+
+def test_what_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"There is no checkpoint in {str(tmp_path)!r}.\n"
+    assert main(["inspect", str(tmp_path / "m-1")]) == 1
+    assert "There is no checkpoint" in capsys.readouterr().err
+    (tmp_path / "x").write_bytes(b"")
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert (
+        "Couldn't find 'checkpoint' file or checkpoints in given directory" in capsys.readouterr().err
+    )
+    with pytest.raises(SystemExit):
+        main([])
+
+
+def test_it_is_a_module_to_run(run: Path) -> None:
+    out = subprocess.run(
+        [sys.executable, "-m", "asyncmon", "verify", str(run)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert out.returncode == 0
+    assert out.stderr == ""
+    assert out.stdout.count("ok") == 2
