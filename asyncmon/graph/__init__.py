@@ -16,7 +16,7 @@ what is asked of it into a plan once and runs each step as a transaction
 (:mod:`asyncmon.graph.session`).
 """
 
-from asyncmon.graph import train
+from asyncmon.graph import initializers, layers, nn, train
 from asyncmon.graph.array_ops import (
     broadcast_to,
     cast,
@@ -64,6 +64,10 @@ from asyncmon.graph.clip_ops import (
     global_norm,
 )
 from asyncmon.graph.cond_op import cond
+from asyncmon.graph.contraction import (
+    einsum,
+    tensordot,
+)
 from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.creation_ops import (
     eye,
@@ -106,7 +110,10 @@ from asyncmon.graph.global_step import (
 from asyncmon.graph.gradients import gradients, hessians
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.indexed_slices import IndexedSlices
+from asyncmon.graph.indexed_slices import (
+    IndexedSlices,
+    unsorted_segment_sum,
+)
 from asyncmon.graph.initializers import (
     constant_initializer,
     glorot_normal_initializer,
@@ -201,17 +208,23 @@ from asyncmon.graph.unary_ops import (
     atan,
     atanh,
     ceil,
+    conj,
+    cos,
+    cosh,
     erf,
     erfc,
     exp,
+    expm1,
     floor,
     log,
+    log1p,
     negative,
     reciprocal,
     rint,
     round,
     rsqrt,
     sigmoid,
+    sign,
     sin,
     sinh,
     sqrt,
@@ -250,32 +263,34 @@ __all__ = [
     "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
     "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
     "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat",
-    "cond", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
-    "create_global_step", "create_op", "create_operation", "create_ops", "cumprod", "cumsum",
-    "device", "div", "div_no_nan", "divide", "equal", "erf", "erfc", "exp", "expand_dims", "eye",
-    "fill", "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather", "gather_nd",
-    "get_collection", "get_collection_ref", "get_default_graph", "get_global_step",
-    "get_local_variable", "get_or_create_global_step", "get_variable", "get_variable_scope",
-    "global_norm", "global_step", "global_variables", "global_variables_initializer",
-    "glorot_normal_initializer", "glorot_uniform_initializer", "gradients", "greater",
-    "greater_equal", "group", "hessians", "identity", "identity_initializer", "in_top_k", "int8",
-    "int16", "int32", "int64", "is_finite", "is_inf", "is_nan", "is_tensor_like",
-    "is_variable_initialized", "less", "less_equal", "linspace", "local_variables",
-    "local_variables_initializer", "log", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "maximum", "minimum", "mod", "model_variables", "moving_average_variables",
-    "multinomial", "multiply", "name_scope", "negative", "no_op", "not_equal", "one_hot", "ones",
-    "ones_initializer", "ones_like", "orthogonal_initializer", "pad", "placeholder",
-    "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
-    "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "realdiv",
-    "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "register", "report_uninitialized_variables",
-    "reset_default_graph", "reshape", "reverse", "rint", "round", "rsqrt", "scatter_add",
-    "scatter_nd", "scatter_sub", "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid",
-    "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze",
-    "stack", "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tile", "top_k",
-    "train", "trainable_variables", "transpose", "truediv", "truncated_normal",
-    "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64", "unstack",
-    "variable_scope", "variables_initializer", "variance_scaling_initializer", "where",
-    "while_loop", "zeros", "zeros_initializer", "zeros_like",
+    "cond", "conj", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
+    "cos", "cosh", "create_global_step", "create_op", "create_operation", "create_ops", "cumprod",
+    "cumsum", "device", "div", "div_no_nan", "divide", "einsum", "equal", "erf", "erfc", "exp",
+    "expand_dims", "expm1", "eye", "fill", "float16", "float32", "float64", "floor", "floordiv",
+    "floormod", "gather", "gather_nd", "get_collection", "get_collection_ref", "get_default_graph",
+    "get_global_step", "get_local_variable", "get_or_create_global_step", "get_variable",
+    "get_variable_scope", "global_norm", "global_step", "global_variables",
+    "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
+    "gradients", "greater", "greater_equal", "group", "hessians", "identity",
+    "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
+    "is_finite", "is_inf", "is_nan", "is_tensor_like", "is_variable_initialized", "layers", "less",
+    "less_equal", "linspace", "local_variables", "local_variables_initializer", "log", "log1p",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum",
+    "mod", "model_variables", "moving_average_variables", "multinomial", "multiply", "name_scope",
+    "negative", "nn", "no_op", "not_equal", "one_hot", "ones", "ones_initializer", "ones_like",
+    "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
+    "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
+    "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
+    "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+    "reduce_sum", "register", "report_uninitialized_variables", "reset_default_graph", "reshape",
+    "reverse", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
+    "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
+    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
+    "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",
+    "top_k", "train", "trainable_variables", "transpose", "truediv", "truncated_normal",
+    "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
+    "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
+    "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",
+    "zeros_like",
 ]
 # fmt: on

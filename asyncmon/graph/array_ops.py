@@ -48,10 +48,10 @@ def shape_tensor(value: Any) -> Tensor:
 
 
 def _shape_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
-    return Spec(out_type, None if x.shape is None else (len(x.shape),), dims=x.shape)
+    return Spec(out_type, (None if x.shape is None else len(x.shape),), dims=x.shape)
 
 
-def _size_spec(x: Spec, *, out_type: dtypes.DType) -> Spec:
+def _size_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
     return Spec(out_type, (), dims=(rules.num_elements(x.shape),))
 
 
@@ -66,7 +66,7 @@ register(
 register(
     OpDef(
         "Size",
-        lambda x, *, out_type: np.array(np.size(x), out_type.as_numpy_dtype),
+        lambda x, *, out_type=dtypes.int32: np.array(np.size(x), out_type.as_numpy_dtype),
         _size_spec,
         rules.no_gradient,
     )
@@ -116,6 +116,7 @@ def _reshape(x: Array, target: Array) -> Any:
 
 def _reshape_spec(x: Spec, target: Spec) -> Spec:
     rules.check_dtype(target.dtype, (dtypes.int32, dtypes.int64), "shape")
+    rules.with_rank(target.shape, 1)
     dims = target.known_dims()
     if dims is not None:
         return Spec(x.dtype, _reshaped(x.shape, dims))

@@ -12,6 +12,7 @@ from asyncmon.graph.broadcasting import unbroadcast
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.indexed_slices import IndexedSlices
+from asyncmon.graph.nn_losses import l2_loss
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     if isinstance(t, IndexedSlices):
         return _with_values(t, clip_by_norm(t.values, clip_norm, axes, name))
     x = convert_to_tensor(t)
-    with name_scope(name, "clip_by_norm", [x]):
+    with name_scope(name, "clip_by_norm", [x]) as scope:
         attrs = {"axis": static_axes(axes, "axes"), "keepdims": True}
         squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
         # the root of zero has no gradient, so it is taken of one instead
@@ -105,7 +106,8 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         safe = create_op("SelectV2", (positive, squares, create_op("OnesLike", (squares,))))
         norm = create_op("SelectV2", (positive, create_op("Sqrt", (safe,)), squares))
         limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else x.dtype)
-        return create_op("RealDiv", (x * limit, create_op("Maximum", (norm, limit))))
+        bounded = create_op("Maximum", (norm, limit))
+        return create_op("RealDiv", (x * limit, bounded), None, scope)
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
@@ -114,13 +116,14 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
     TF1: same name.
     """
     x = convert_to_tensor(t)
-    with name_scope(name, "clip_by_average_norm", [x]):
+    with name_scope(name, "clip_by_average_norm", [x]) as scope:
         count = create_op("Cast", (create_op("Size", (x,)),), {"dtype": x.dtype})
         attrs = {"axis": None, "keepdims": False}
         squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
         inverse = create_op("Rsqrt", (squares,))
         limit = convert_to_tensor(clip_norm, x.dtype)
-        return x * limit * create_op("Minimum", (inverse * count, 1 / limit))
+        scale = limit * create_op("Minimum", (inverse * count, 1 / limit))
+        return create_op("Mul", (x, scale), None, scope)
 
 
 def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor | None:
@@ -139,7 +142,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor | None
     if not tensors:
         return None
     with name_scope(name, "global_norm", tensors):
-        halves = [create_op("L2Loss", (t,)) for t in tensors]
+        halves = [l2_loss(t) for t in tensors]
         return create_op("Sqrt", (create_op("AddN", halves) * 2,), None, "global_norm")
 
 

@@ -11,7 +11,7 @@ from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.array_ops import cast, shape_tensor
 from asyncmon.graph.build import convert_to_tensor, create_op
-from asyncmon.graph.convert import is_tensor_like
+from asyncmon.graph.convert import is_tensor_like, to_array
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
@@ -124,14 +124,20 @@ def _all_like(op_type: str, full: Any, tensor: Any, dtype: Any, name: str) -> Te
 # --- sequences ------------------------------------------------------------------------------------
 
 
-def _range(start: Array, limit: Array, delta: Array) -> Any:
+def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
     if not delta:
-        raise InvalidArgumentError(f"Requires delta != 0: {delta}")
-    if (start > limit and delta > 0) or (start < limit and delta < 0):
-        sign = "<=" if delta > 0 else ">="
-        raise InvalidArgumentError(
-            f"Requires start {sign} limit when delta {'>' if delta > 0 else '<'} 0: {start}/{limit}"
-        )
+        return f"Requires delta != 0: {delta}"
+    if delta > 0 and start > limit:
+        return f"Requires start <= limit when delta > 0: {start}/{limit}"
+    if delta < 0 and start < limit:
+        return f"Requires start >= limit when delta < 0: {start}/{limit}"
+    return None
+
+
+def _range(start: Array, limit: Array, delta: Array) -> Any:
+    problem = _range_problem(start, limit, delta)
+    if problem:
+        raise InvalidArgumentError(problem)
     return np.arange(start, limit, delta, dtype=np.asarray(start).dtype)
 
 
@@ -141,8 +147,11 @@ def _range_spec(start: Spec, limit: Spec, delta: Spec) -> Spec:
     for spec in (start, limit, delta):
         rules.with_rank(spec.shape, 0)
     parts = [_known_scalar(spec) for spec in (start, limit, delta)]
-    if any(part is None for part in parts) or not parts[2]:
+    if any(part is None for part in parts):
         return Spec(start.dtype, (None,))
+    problem = _range_problem(*parts)
+    if problem:
+        raise ValueError(problem)
     numbers: Array = np.arange(*parts)
     dims = (
         tuple(numbers.tolist()) if start.dtype.is_integer and numbers.size <= _LONGEST_SHAPE else None
@@ -172,18 +181,13 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    parts = [_number(value, dtype) for value in (start, limit, delta)]
+    values = (start, limit, delta)
     if dtype is None:
         order = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
-        widest = max((part.dtype for part in parts), key=lambda d: order.index(d) if d in order else 0)
-        parts = [cast(part, widest) for part in parts]
+        kinds = [v.dtype if is_tensor_like(v) else dtypes.as_dtype(to_array(v).dtype) for v in values]
+        dtype = max(kinds, key=lambda d: order.index(d) if d in order else 0)
+    parts = [cast(v, dtype) if is_tensor_like(v) else convert_to_tensor(v, dtype) for v in values]
     return create_op("Range", parts, None, name)
-
-
-def _number(value: Any, dtype: Any) -> Tensor:
-    if dtype is None:
-        return convert_to_tensor(value)
-    return cast(value, dtype) if is_tensor_like(value) else convert_to_tensor(value, dtype)
 
 
 def _linspace(start: Array, stop: Array, num: Array) -> Any:

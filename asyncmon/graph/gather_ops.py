@@ -92,8 +92,7 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
     shape = create_op("Shape", (params,), {"out_type": dtypes.int32})
     if op.attrs["axis"] == 0 and not op.attrs["batch_dims"]:
         rows = create_op("Reshape", (indices, [-1]))
-        tail = [create_op("Reshape", (shape[1:], [-1]))]
-        flat_shape = create_op("ConcatV2", [convert_to_tensor([-1]), *tail], {"axis": 0})
+        flat_shape = create_op("ConcatV2", (convert_to_tensor([-1]), shape[1:]), {"axis": 0})
         values = create_op("Reshape", (grad, flat_shape))
         return [IndexedSlices(values, rows, shape), None]
     result = create_op("GatherGrad", (grad, indices, shape), op.attrs)
@@ -196,7 +195,11 @@ def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
 
 def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     params, indices = op.inputs
-    result = create_op("ScatterNd", (indices, grad, create_op("Shape", (params,))), op.attrs)
+    shape = create_op("Shape", (params,))
+    rows = indices.spec.shape
+    if rows is not None and len(rows) == 2 and rows[1] == 1 and not op.attrs["batch_dims"]:
+        return [IndexedSlices(grad, create_op("Squeeze", (indices,), {"axis": (1,)}), shape), None]
+    result = create_op("ScatterNd", (indices, grad, shape), op.attrs)
     result.set_shape(params.spec.shape)
     return [result, None]
 

@@ -81,11 +81,13 @@ def _walk(
 ) -> None:
     """Apply the ops' rules from the last to the first, collecting gradients by tensor in ``found``."""
     for op in reversed(_between(results, inputs, stops)):
-        grads = [add_up(found[out]) if out in found else None for out in op.outputs]
+        grads = [
+            add_up(found[out]) if out in found and out not in stops else None for out in op.outputs
+        ]
         if all(grad is None for grad in grads):
             continue
         for x, grad in zip(op.inputs, _apply_rule(op, grads), strict=True):
-            if grad is not None and x.dtype.is_floating and x not in stops:
+            if grad is not None and x.dtype.is_floating:
                 found.setdefault(x, []).append(grad)
 
 
@@ -102,7 +104,7 @@ def _between(
             todo += [x.op for x in op.inputs]
     wanted, reached, between = set(inputs), set[int](), []
     for _, op in sorted(ops.items()):  # an op's id is higher than those of its inputs
-        if any((x in wanted or x.op.id in reached) and x not in stops for x in op.inputs):
+        if any(x in wanted or (x.op.id in reached and x not in stops) for x in op.inputs):
             reached.add(op.id)
             between.append(op)
     return between

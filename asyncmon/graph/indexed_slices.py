@@ -119,11 +119,31 @@ def _segment_spec(values: Spec, indices: Spec, count: Spec) -> Spec:
 
 
 def _segment_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    _, indices, _ = op.inputs
-    return [create_op("GatherV2", (grad, indices), {"axis": 0, "batch_dims": 0}), None, None]
+    return [create_op("RowsOf", (grad, op.inputs[1])), None, None]
+
+
+def _rows_of(x: Array, indices: Array) -> Array:
+    """The rows at indices, zeros at negative ones."""
+    indices = np.asarray(indices)
+    rows = np.take(x, indices, 0, mode="clip")
+    if indices.size and indices.min() < 0:
+        rows[indices < 0] = 0
+    return rows
+
+
+def _rows_of_spec(x: Spec, indices: Spec) -> Spec:
+    known = x.shape is not None and indices.shape is not None
+    return Spec(x.dtype, (*(indices.shape or ()), *(x.shape or ())[1:]) if known else None)
+
+
+def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, indices = op.inputs
+    count = create_op("Shape", (x,))[0]
+    return [create_op("UnsortedSegmentSum", (grad, indices, count)), None]
 
 
 register(OpDef("UnsortedSegmentSum", sum_rows, _segment_spec, _segment_gradient))
+register(OpDef("RowsOf", _rows_of, _rows_of_spec, _rows_of_gradient))
 
 
 def unsorted_segment_sum(

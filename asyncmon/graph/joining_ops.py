@@ -60,12 +60,17 @@ def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))
 
 
-def _unpack(x: Array, *, num: int, axis: int) -> tuple[Any, ...]:
+def _outputs(parts: Sequence[Array]) -> Any:
+    """Return what a kernel gives back: a tuple, or the value of a single output itself."""
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _unpack(x: Array, *, num: int, axis: int) -> Any:
     if x.shape[axis] != num:
         raise InvalidArgumentError(
             f"Input shape axis {axis} must equal {num}, got shape {list(x.shape)}"
         )
-    return tuple(np.moveaxis(x, axis, 0))
+    return _outputs(np.moveaxis(x, axis, 0))
 
 
 def _unpack_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
@@ -165,18 +170,18 @@ def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return list(create_ops("ConcatGrad", (grad, *shapes), op.attrs))
 
 
-def _concat_grad(grad: Array, *shapes: Array, axis: int) -> tuple[Any, ...]:
+def _concat_grad(grad: Array, *shapes: Array, axis: int) -> Any:
     return _cut(grad, [int(shape[axis]) for shape in shapes], axis)
 
 
-def _cut(x: Array, sizes: Sequence[int], axis: int) -> tuple[Any, ...]:
+def _cut(x: Array, sizes: Sequence[int], axis: int) -> Any:
     parts, start = [], 0
     index: list[Any] = [slice(None)] * x.ndim
     for size in sizes:
         index[axis] = slice(start, start + size)
         parts.append(x[tuple(index)])
         start += size
-    return tuple(parts)
+    return _outputs(parts)
 
 
 def _concat_grad_spec(grad: Spec, *shapes: Spec, axis: int) -> tuple[Spec, ...]:
@@ -218,7 +223,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
 # --- split ----------------------------------------------------------------------------------------
 
 
-def _split(x: Array, *, num: int, axis: int) -> tuple[Any, ...]:
+def _split(x: Array, *, num: int, axis: int) -> Any:
     size, rest = divmod(x.shape[axis], num)
     if rest:
         raise InvalidArgumentError(
@@ -239,7 +244,7 @@ def _split_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
     return (Spec(x.dtype, (*x.shape[:at], part, *x.shape[at + 1 :])),) * num
 
 
-def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> tuple[Any, ...]:
+def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
     wanted = sizes.tolist()
     if -1 in wanted:
         wanted[wanted.index(-1)] = x.shape[axis] - sum(wanted) - 1

@@ -170,11 +170,11 @@ def l2_normalize(
         dim: old name of ``axis``.
     """
     axes = static_axes(renamed_argument("axis", axis, "dim", dim))
-    with name_scope(name, "l2_normalize"):
+    with name_scope(name, "l2_normalize") as scope:
         value = convert_to_tensor(x)
         squares = create_op("Sum", (create_op("Square", (value,)),), {"axis": axes, "keepdims": True})
         bounded = create_op("Maximum", (squares, convert_to_tensor(epsilon, value.dtype)))
-        return value * create_op("Rsqrt", (bounded,))
+        return create_op("Mul", (value, create_op("Rsqrt", (bounded,))), None, scope)
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:

@@ -89,11 +89,11 @@ register(
 )
 
 
-def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None) -> Tensor:
+def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
     if not wanted.is_floating:
         raise ValueError(f"dtype must be a floating type, got {wanted.name}")
-    return create_op(op_type, (shape_tensor(shape),), {"dtype": wanted, "seed": seed})
+    return create_op(op_type, (shape_tensor(shape),), {"dtype": wanted, "seed": seed}, name)
 
 
 def random_uniform(
@@ -128,21 +128,21 @@ def random_uniform(
         if wanted.is_integer:
             raise ValueError(f"Must specify maxval for integer dtype {wanted.name}")
         maxval = 1
-    with name_scope(name, "random_uniform"):
-        return _uniform_between(shape, minval, maxval, wanted, seed)
+    with name_scope(name, "random_uniform") as scope:
+        return _uniform_between(shape, minval, maxval, wanted, seed, scope)
 
 
 def _uniform_between(
-    shape: Any, minval: Any, maxval: Any, dtype: dtypes.DType, seed: int | None
+    shape: Any, minval: Any, maxval: Any, dtype: dtypes.DType, seed: int | None, scope: str
 ) -> Tensor:
     low, high = (convert_to_tensor(v, dtype) for v in (minval, maxval))
     if dtype.is_integer:
         attrs = {"dtype": dtype, "seed": seed}
-        return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs)
-    values = _draw("RandomUniform", shape, dtype, seed)
+        return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs, scope)
     if type(minval) in (int, float) and type(maxval) in (int, float):
-        return _scaled(values, minval, maxval - minval)
-    return values * (high - low) + low
+        return _scaled("RandomUniform", shape, minval, maxval - minval, dtype, seed, scope)
+    values = _draw("RandomUniform", shape, dtype, seed, None) * (high - low)
+    return create_op("AddV2", (values, low), None, scope)
 
 
 def random_normal(
@@ -163,8 +163,8 @@ def random_normal(
         seed: of this op; without it the op's place in the graph and the graph's seed decide.
         name: the node's name.
     """
-    with name_scope(name, "random_normal"):
-        return _scaled(_draw("RandomStandardNormal", shape, dtype, seed), mean, stddev)
+    with name_scope(name, "random_normal") as scope:
+        return _scaled("RandomStandardNormal", shape, mean, stddev, dtype, seed, scope)
 
 
 def truncated_normal(
@@ -181,15 +181,22 @@ def truncated_normal(
 
     Arguments as :func:`random_normal`.
     """
-    with name_scope(name, "truncated_normal"):
-        return _scaled(_draw("TruncatedNormal", shape, dtype, seed), mean, stddev)
+    with name_scope(name, "truncated_normal") as scope:
+        return _scaled("TruncatedNormal", shape, mean, stddev, dtype, seed, scope)
 
 
-def _scaled(values: Tensor, mean: Any, stddev: Any) -> Tensor:
-    if type(stddev) not in (int, float) or stddev != 1:
-        values = values * convert_to_tensor(stddev, values.dtype)
-    if type(mean) not in (int, float) or mean != 0:
-        values = values + convert_to_tensor(mean, values.dtype)
+def _scaled(
+    op_type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, scope: str
+) -> Tensor:
+    """Draw, scale and shift, leaving out what changes nothing; the last op has the scope's name."""
+    scale = type(stddev) not in (int, float) or stddev != 1
+    shift = type(mean) not in (int, float) or mean != 0
+    values = _draw(op_type, shape, dtype, seed, None if scale or shift else scope)
+    if scale:
+        factor = convert_to_tensor(stddev, values.dtype)
+        values = create_op("Mul", (values, factor), None, "mul" if shift else scope)
+    if shift:
+        values = create_op("AddV2", (values, convert_to_tensor(mean, values.dtype)), None, scope)
     return values
 
 

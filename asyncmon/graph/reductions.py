@@ -131,7 +131,7 @@ def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
     total = np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     count = x.size if axis is None else prod(x.shape[a] for a in axis)
     if x.dtype.kind in "iu":
-        return (total // count).astype(x.dtype) if count else total
+        return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(x.dtype)  # towards zero
     return np.true_divide(total, x.dtype.type(count))
 
 

@@ -76,7 +76,14 @@ negative = unary_function(
 abs = unary_function(
     "abs", "Abs", np.absolute, rules.REALS, lambda g, x, y: g * sign(x), "Return ``|x|``."
 )
-sign: UnaryFunction = unary_function("sign", "Sign", np.sign, rules.REALS, None, "Return -1, 0 or 1.")
+sign: UnaryFunction = unary_function(
+    "sign",
+    "Sign",
+    np.sign,
+    rules.REALS,
+    lambda g, x, y: create_op("ZerosLike", (x,)),
+    "Return -1, 0 or 1.",
+)
 exp = unary_function(
     "exp", "Exp", np.exp, rules.SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``."
 )

@@ -64,10 +64,10 @@ def exponential_decay(
     Raises:
         ValueError: no ``global_step``.
     """
-    with name_scope(name, "ExponentialDecay"):
+    with name_scope(name, "ExponentialDecay") as scope:
         rate = _rate(learning_rate)
         progress = _progress("exponential_decay", rate, global_step, decay_steps, staircase)
-        return multiply(rate, cast(decay_rate, rate.dtype) ** progress)
+        return multiply(rate, cast(decay_rate, rate.dtype) ** progress, scope)
 
 
 def natural_exp_decay(
@@ -82,10 +82,10 @@ def natural_exp_decay(
 
     Arguments and errors as :func:`exponential_decay`.
     """
-    with name_scope(name, "NaturalExpDecay"):
+    with name_scope(name, "NaturalExpDecay") as scope:
         rate = _rate(learning_rate)
         progress = _progress("natural_exp_decay", rate, global_step, decay_steps, staircase)
-        return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress))
+        return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress), scope)
 
 
 def inverse_time_decay(
@@ -100,10 +100,10 @@ def inverse_time_decay(
 
     Arguments and errors as :func:`exponential_decay`.
     """
-    with name_scope(name, "InverseTimeDecay"):
+    with name_scope(name, "InverseTimeDecay") as scope:
         rate = _rate(learning_rate)
         progress = _progress("inverse_time_decay", rate, global_step, decay_steps, staircase)
-        return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1)
+        return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1, scope)
 
 
 def cosine_decay(
@@ -121,11 +121,11 @@ def cosine_decay(
     Raises:
         ValueError: no ``global_step``.
     """
-    with name_scope(name, "CosineDecay"):
+    with name_scope(name, "CosineDecay") as scope:
         rate = _rate(learning_rate)
         progress = minimum(_progress("cosine_decay", rate, global_step, decay_steps, False), 1.0)
         lowered = (cos(progress * pi) + 1) * 0.5
-        return multiply(rate, lowered * (1 - alpha) + alpha)
+        return multiply(rate, lowered * (1 - alpha) + alpha, scope)
 
 
 def polynomial_decay(
@@ -152,7 +152,7 @@ def polynomial_decay(
     Raises:
         ValueError: no ``global_step``.
     """
-    with name_scope(name, "PolynomialDecay"):
+    with name_scope(name, "PolynomialDecay") as scope:
         rate = _rate(learning_rate)
         progress = _progress("polynomial_decay", rate, global_step, decay_steps, False)
         if cycle:
@@ -161,7 +161,7 @@ def polynomial_decay(
         else:
             progress = minimum(progress, 1.0)
         end = cast(end_learning_rate, rate.dtype)
-        return add((rate - end) * (1 - progress) ** cast(power, rate.dtype), end)
+        return add((rate - end) * (1 - progress) ** cast(power, rate.dtype), end, scope)
 
 
 def piecewise_constant(
