@@ -33,8 +33,8 @@ class JsonlWriter:
     steps that are repeated come a second time.
 
     ``add_*`` are plain calls and never touch the disk. Lines are written in a worker thread, at the
-    latest after ``flush_secs``, and by ``flush`` and ``close``, which raise what the disk refused. Lines
-    that could not be written are kept and tried again.
+    latest after ``flush_secs``, and by ``flush`` and ``close``, which raise what the disk refused; what
+    could not be written is kept and tried again.
 
     Args:
         path: the file; made, with its directory, when there is something to write.

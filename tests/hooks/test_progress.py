@@ -1,0 +1,103 @@
+"""ProgressHook: a bar on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from asyncmon.hooks import ProgressHook
+from asyncmon.runtime.hook_check import overrides
+from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tests.hooks.conftest import Train
+
+    Lasting = Callable[..., Iterable[Any]]
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def lines_console() -> Console:
+    return Console(file=io.StringIO(), force_terminal=False, width=200)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+async def test_lines_come_one_per_interval_and_at_the_end(train: Train, lasting: Lasting) -> None:
+    console = lines_console()
+    hook = ProgressHook(100, {"loss": "loss"}, line_secs=10, console=console)
+    session = ScriptedSession(lasting(0.7), values={"loss": np.float32(0.25)})
+    await train(hook, runs=40, session=session)
+    assert printed(console).splitlines() == [
+        "training: step 14/100, 1.4 steps/s, 0:01:01 left, loss = 0.25",
+        "training: step 28/100, 1.4 steps/s, 0:00:51 left, loss = 0.25",
+        "training: step 40/100, 1.43 steps/s, 0:00:42 left, loss = 0.25",
+    ]
+
+
+async def test_without_a_last_step_nothing_is_said_of_the_time_left(
+    train: Train, lasting: Lasting
+) -> None:
+    console = lines_console()
+    hook = ProgressHook(console=console, line_secs=5, description="[fine] tuning")
+    await train(hook, runs=6, session=ScriptedSession(lasting(0.99)))
+    assert printed(console).splitlines()[0] == "[fine] tuning: step 5, 1 steps/s"
+
+
+async def test_a_bar_is_drawn_on_a_terminal_and_taken_away(train: Train, lasting: Lasting) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, legacy_windows=False)
+    async with assert_nothing_left_behind():
+        await train(ProgressHook(10, console=console), runs=10, session=ScriptedSession(lasting(0.2)))
+    assert "step 4/10" in printed(console)
+    assert "step 10/10" in printed(console)
+    assert printed(console).endswith("\x1b[?25h"), "the cursor is back"
+
+
+async def test_the_terminal_is_given_back_at_an_error(train: Train, lasting: Lasting) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, legacy_windows=False)
+    session = ScriptedSession(lasting(1, [None, None, KeyError("x")]))
+    with pytest.raises(KeyError):
+        await train(ProgressHook(10, console=console), session=session)
+    assert printed(console).endswith("\x1b[?25h")
+
+
+async def test_a_run_costs_nothing() -> None:
+    hook = ProgressHook(console=lines_console())
+    assert not overrides(hook, "before_run")
+    assert not overrides(hook, "after_run")
+
+
+async def test_values_are_fetched_once_a_second(train: Train, lasting: Lasting) -> None:
+    hook = ProgressHook(values={"loss": "loss"}, console=lines_console())
+    session = await train(hook, runs=40, session=ScriptedSession(lasting(0.1)))
+    assert 3 <= sum(fetches != "train" for fetches in session.runs) <= 5
+
+
+async def test_values_that_are_no_numbers_are_shown_as_they_are(train: Train, lasting: Lasting) -> None:
+    console = lines_console()
+    hook = ProgressHook(values={"w": "w"}, line_secs=2, console=console)
+    await train(hook, runs=3, session=ScriptedSession(lasting(1), state={"w": [1, 2]}))
+    assert "w = [1 2]" in printed(console)
+
+
+@pytest.mark.parametrize("name", ["refresh_secs", "line_secs"])
+async def test_intervals_are_positive(name: str) -> None:
+    options: dict[str, Any] = {name: 0}
+    with pytest.raises(ValueError, match=f"invalid {name}=0"):
+        ProgressHook(console=lines_console(), **options)
+
+
+async def test_without_rich_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with pytest.raises(ImportError, match=r"pip install 'asyncmon\[progress\]'"):
+        ProgressHook()
