@@ -223,13 +223,19 @@ class Coordinator:
         Costs the steps nothing until it is called, and the next one only its fetches.
 
         Raises:
-            RuntimeError: the session ended before another run was complete.
+            RuntimeError: the session ended before another run was complete; or this is called from
+                inside of a run, which would wait for the next one.
         """
-        values, _ = await self.samples.ask(fetches)
+        values, _ = await self.sample_step(fetches)
         return values
 
     async def sample_step(self, fetches: Any) -> tuple[Any, int | None]:
         """Like :meth:`sample`, and return the global step after that run too."""
+        if asyncio.current_task() in self.interrupts:
+            raise RuntimeError(
+                "sample() waits for the next run and was called from inside one. Ask for the fetches "
+                "in before_run, or call it in the hook's background."
+            )
         return await self.samples.ask(fetches)
 
     # -- tasks --------------------------------------------------------------------------------------

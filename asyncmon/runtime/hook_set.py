@@ -75,7 +75,7 @@ class HookSet:
     async def _with_policy(
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
     ) -> Any:
-        if moment != "begin" and not any(hook is one for one in self.hooks):
+        if moment != "begin" and not self.has(hook):
             return None  # taken out by an earlier failure in this very run
         try:
             return await method(*args)
@@ -89,6 +89,10 @@ class HookSet:
         self._remove(hook)
         if any(hook is begun for begun in self._begun):
             await self._clean_up(hook, error)
+
+    def has(self, hook: Any) -> bool:
+        """Return whether this very object is among the hooks."""
+        return any(hook is one for one in self.hooks)
 
     # -- the moments --------------------------------------------------------------------------------
 
@@ -180,13 +184,13 @@ class HookSet:
             self.hooks = before
             await self._clean_up(hook, error)
             raise
-        if any(hook is one for one in self.hooks):  # else on_error="detach" took it out again
+        if self.has(hook):  # else on_error="detach" took it out again
             self._start_background(hook, session, coord)
             self._bind()
 
     async def detach(self, hook: Any, session: Session) -> None:
         """Take a hook out, with the moments of a successful end. Nothing happens a second time."""
-        if not any(hook is one for one in self.hooks):
+        if not self.has(hook):
             return
         background = self._remove(hook)
         if background is not None:

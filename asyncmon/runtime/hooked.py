@@ -103,6 +103,8 @@ class Hooked:
         values = (merged or self._no_options, run_metadata or RunMetadata(), number)
         for step, place in zip(steps, places, strict=True):
             if step.after is not None:
+                if hooks.steps is not steps and not hooks.has(step.hook):
+                    continue  # detached in this very run
                 hooks.running = step.hook
                 result = results[place] if place else None
                 await step.after(context, SessionRunValues(result, *values))

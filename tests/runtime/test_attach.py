@@ -1,0 +1,183 @@
+"""Hooks that come and go while the session runs; samples; hooks with a state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.errors import AbortedError
+from asyncmon.runtime import MonitoredSession, SessionRunHook
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedSession,
+    fail_in,
+    wait_all_tasks_blocked,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.runtime.conftest import World
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+LIFE = ["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
+
+
+class Background(RecordingHook):
+    async def background(self, session: Any, coord: Any) -> None:
+        self._note("background", None)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._note("cancelled", None)
+
+
+async def test_an_attached_hook_has_its_whole_life(world: World) -> None:
+    hook = Background()
+    async with world.session() as sess:
+        await sess.run(world.train, world.feed())
+        handle = await sess.attach(hook)
+        await wait_all_tasks_blocked()
+        await sess.run(world.train, world.feed())
+        await handle.detach()
+        await handle.detach()
+        await sess.run(world.train, world.feed())
+    await handle.detach()
+    assert hook.moments() == [
+        "begin", "after_create_session", "background", "before_run", "after_run", "cancelled", "end",
+        "cleanup",
+    ]  # fmt: skip
+
+
+async def test_an_attached_hook_ends_with_the_session(world: World) -> None:
+    async with world.session() as sess:
+        async with await sess.attach(first := RecordingHook()):
+            await sess.run(world.train, world.feed())
+        await sess.attach(last := RecordingHook())
+        await sess.run(world.train, world.feed())
+    assert first.moments() == last.moments() == LIFE
+
+
+async def test_an_attached_hook_is_there_after_a_recovery() -> None:
+    raws = [ScriptedSession([AbortedError("x")]), ScriptedSession([1])]
+    async with MonitoredSession(ScriptedCreator(*raws)) as sess:
+        await sess.attach(hook := RecordingHook())
+        await sess.run("a")
+    assert hook.sessions == raws
+
+
+async def test_a_hook_can_be_attached_and_detached_from_inside_a_run(world: World) -> None:
+    class Attaching(SessionRunHook):
+        handle: Any = None
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            if self.handle is None:
+                self.handle = await sess.attach(inner)
+            else:
+                await self.handle.detach()
+
+    inner = RecordingHook()
+    async with world.session([Attaching()]) as sess:
+        for _ in range(3):
+            await sess.run(world.train, world.feed())
+    assert inner.moments() == ["begin", "after_create_session", "before_run", "end", "cleanup"]
+
+
+async def test_attaching_waits_for_the_run_under_way(world: World) -> None:
+    class Slow(SessionRunHook):
+        async def before_run(self, run_context: Any) -> None:
+            await asyncio.sleep(5)
+
+    async with world.session([Slow()]) as sess:
+        run = asyncio.create_task(sess.run(world.train, world.feed()))
+        await wait_all_tasks_blocked()
+        await sess.attach(RecordingHook())
+        assert run.done()
+
+
+@pytest.mark.parametrize("moment", ["begin", "after_create_session"])
+async def test_a_hook_that_fails_while_it_is_attached_is_not(world: World, moment: Any) -> None:
+    async with world.session() as sess:
+        with pytest.raises(ValueError, match="no"):
+            await sess.attach(fail_in(moment, ValueError("no")))
+        assert await sess.run(world.train, world.feed()) == 1.0
+
+
+async def test_wrong_hooks_and_hooks_that_are_there_are_refused(world: World) -> None:
+    async with world.session([hook := RecordingHook()]) as sess:
+        with pytest.raises(ValueError, match="is there twice"):
+            await sess.attach(hook)
+        with pytest.raises(TypeError, match="is no hook"):
+            await sess.attach(5)
+
+
+async def test_an_error_in_end_leaves_detach_and_cleanup_is_called(world: World) -> None:
+    class Failing(RecordingHook):
+        async def end(self, session: Any) -> None:
+            raise ValueError("no")
+
+    async with world.session() as sess:
+        handle = await sess.attach(hook := Failing())
+        with pytest.raises(ValueError, match="no"):
+            await handle.detach()
+    assert hook.moments() == ["begin", "after_create_session", "cleanup"]
+    assert isinstance(hook.error, ValueError)
+
+
+async def test_sample_joins_the_next_run(world: World) -> None:
+    async with world.session() as sess:
+        asked = [asyncio.create_task(sess.sample({"w": world.weight})) for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert not asked[0].done()
+        await sess.run(world.train, world.feed(3.0))
+        assert [list(values) for values in await asyncio.gather(*asked)] == [["w"]] * 2
+
+
+async def test_a_sample_that_no_run_answers_is_told_of_the_end(world: World) -> None:
+    async with world.session() as sess:
+        asked = asyncio.create_task(sess.sample(world.weight))
+        await wait_all_tasks_blocked()
+    with pytest.raises(RuntimeError, match="ended before another run"):
+        await asked
+
+
+async def test_a_failed_run_keeps_the_sample_and_names_who_asked(world: World) -> None:
+    async with world.session() as sess:
+        asked = asyncio.create_task(sess.sample(world.weight), name="the asker")
+        await wait_all_tasks_blocked()
+        with pytest.raises(Exception, match="x") as caught:
+            await sess.run(world.train)
+        assert "The run also fetched samples for: the asker." in caught.value.__notes__
+        await sess.run(world.train, world.feed())
+        await asked
+
+
+async def test_a_hooks_state_travels_in_the_checkpoint(world: World, tmp_path: Path) -> None:
+    class Counting(SessionRunHook):
+        count = 0
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.count += 1
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"count": self.count}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.count = state["count"]
+
+    async def run(hooks: list[Counting]) -> None:
+        creator = world.creator(checkpoint_dir=tmp_path)
+        async with MonitoredSession(creator, hooks) as sess:
+            assert [hook.count for hook in hooks] == [sess.global_step] * 2
+            for _ in range(3):
+                await sess.run(world.train, world.feed())
+            saver = creator.scaffold.saver
+            await saver.save(sess, tmp_path / "model.ckpt", global_step=sess.global_step)
+        await saver.close()
+
+    for _ in range(2):
+        await run([Counting(), Counting()])

@@ -1,0 +1,264 @@
+"""MonitoredTrainingSession: the usual hooks, switched on and off, over graphs and functions."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.graph.basic_ops import identity
+from asyncmon.graph.build import control_dependencies
+from asyncmon.graph.global_step import create_global_step
+from asyncmon.graph.graph import Graph
+from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.variables import Variable
+from asyncmon.hooks import StopAtStepHook
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime import MonitoredSession
+from asyncmon.summary import scalar, summary_iterator
+from asyncmon.testing import RecordingHook, assert_nothing_left_behind
+from asyncmon.training import MonitoredTrainingSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def graph_program(*, steps: bool = True) -> tuple[Any, Any]:
+    with Graph().as_default() as graph:
+        weight = Variable(np.float32(0), name="weight")
+        counted = [assign_add(create_global_step(), 1)] if steps else []
+        with control_dependencies(counted):
+            train = identity(assign_add(weight, 1.0))
+        scalar("weight", weight)
+    return graph, train
+
+
+def function_program() -> tuple[Any, Any]:
+    program = FunctionProgram(state={"weight": 0.0})
+
+    @program.step
+    async def train(state: dict[str, Any]) -> Any:
+        state["weight"] += 1
+        return state["weight"]
+
+    return program, "train"
+
+
+PROGRAMS = {"graph": graph_program, "functions": function_program}
+
+
+@pytest.fixture(params=list(PROGRAMS))
+def made(request: pytest.FixtureRequest) -> tuple[Any, Any]:
+    return PROGRAMS[request.param]()
+
+
+def hooks_of(session: Any) -> list[str]:
+    return [type(hook).__name__ for hook in session._hooks.hooks]
+
+
+ALL = ["StepCounterHook", "SummarySaverHook", "CheckpointSaverHook"]
+
+
+async def train(sess: Any, op: Any, steps: int) -> None:
+    for _ in range(steps):
+        await sess.run(op)
+
+
+async def test_mt_1_and_mt_2_the_defaults_of_a_chief_with_a_directory(
+    made: tuple[Any, Any], tmp_path: Path
+) -> None:
+    program, _ = made
+    session = MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program)
+    assert isinstance(session, MonitoredSession)
+    assert hooks_of(session) == ALL
+
+
+async def test_mt_3_guards_come_first_savers_last_and_the_users_between(tmp_path: Path) -> None:
+    """MT-3: the checkpoint hook stands behind the user's, so a NaN is seen before it is saved."""
+    program, _ = graph_program()
+    session = MonitoredTrainingSession(
+        checkpoint_dir=tmp_path,
+        program=program,
+        hooks=[RecordingHook("user"), RecordingHook("guard", priority=-100)],
+        chief_only_hooks=[RecordingHook("chief")],
+    )
+    assert hooks_of(session)[-1] == "CheckpointSaverHook"
+    names = [getattr(hook, "name", None) for hook in session._hooks.hooks]
+    assert [name for name in names if name in ("user", "guard", "chief")] == ["guard", "chief", "user"]
+
+
+async def test_mt_4_without_a_directory_there_are_no_hooks_and_no_step_is_needed() -> None:
+    program, op = graph_program(steps=False)
+    session = MonitoredTrainingSession(program=program)
+    assert hooks_of(session) == []
+    async with session as sess:
+        assert await sess.run(op) == 1.0
+        assert sess.global_step is None
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "names"),
+    [
+        (
+            {"save_checkpoint_secs": 5, "save_checkpoint_steps": 5},
+            "save_checkpoint_secs=5 and save_checkpoint_steps=5",
+        ),
+        (
+            {"save_summaries_secs": 5, "save_summaries_steps": 5},
+            "save_summaries_secs=5 and save_summaries_steps=5",
+        ),
+    ],
+)
+async def test_mt_5_seconds_and_steps_together_are_refused(
+    kwargs: dict[str, Any], names: str, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        ValueError, match=f"Can not provide both every_secs and every_steps: got {names}"
+    ):
+        MonitoredTrainingSession(checkpoint_dir=tmp_path, program=graph_program()[0], **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "missing"),
+    [
+        ({"save_checkpoint_steps": 7}, []),  # MT-6: the other default is dropped
+        ({"save_checkpoint_secs": 7}, []),
+        ({"save_summaries_secs": 7}, []),  # MT-7
+        ({"save_checkpoint_steps": None}, []),  # MT-8: None leaves the default of the other
+        ({"save_summaries_secs": None}, []),
+        ({"save_checkpoint_secs": None}, ["CheckpointSaverHook"]),
+        ({"save_summaries_steps": None}, ["SummarySaverHook"]),
+        ({"save_checkpoint_secs": None, "save_checkpoint_steps": None}, ["CheckpointSaverHook"]),
+        ({"save_checkpoint_secs": 0}, ["CheckpointSaverHook"]),
+        ({"save_checkpoint_steps": -1}, ["CheckpointSaverHook"]),
+        ({"save_checkpoint_secs": 0, "save_checkpoint_steps": 5}, []),
+        ({"save_summaries_steps": 0}, ["SummarySaverHook"]),
+        ({"log_step_count_steps": None}, ["StepCounterHook"]),  # MT-9
+        ({"log_step_count_steps": 0}, ["StepCounterHook"]),
+        ({"log_step_count_steps": -5}, ["StepCounterHook"]),
+    ],
+)
+async def test_mt_6_to_mt_9_switching_on_and_off(
+    kwargs: dict[str, Any], missing: list[str], tmp_path: Path
+) -> None:
+    """MT-6, MT-7, MT-8, MT-9."""
+    program, _ = graph_program()
+    session = MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program, **kwargs)
+    assert hooks_of(session) == [name for name in ALL if name not in missing]
+
+
+async def test_mt_10_a_summary_directory_alone(made: tuple[Any, Any], tmp_path: Path) -> None:
+    program, op = made
+    session = MonitoredTrainingSession(summary_dir=tmp_path, program=program)
+    assert hooks_of(session) == ALL[:2]
+    async with session as sess:
+        await train(sess, op, 2)
+    assert not [path for path in _files(tmp_path) if not path.startswith("events.")]
+
+
+async def test_mt_11_mt_24_a_worker_takes_only_hooks_and_writes_nothing(tmp_path: Path) -> None:
+    program, op = function_program()
+    session = MonitoredTrainingSession(
+        is_chief=False,
+        checkpoint_dir=tmp_path,
+        program=program,
+        hooks=[hook := RecordingHook()],
+        chief_only_hooks=[RecordingHook("chief")],
+        save_checkpoint_secs=5,
+        save_checkpoint_steps=5,
+    )
+    async with session as sess:
+        await train(sess, op, 2)
+    assert hooks_of(session) == ["RecordingHook"]
+    assert hook.steps("after_run") == [1, 2]
+    assert _files(tmp_path) == []
+
+
+async def test_mt_12_without_a_global_step_the_hooks_say_so(tmp_path: Path) -> None:
+    program, _ = graph_program(steps=False)
+    with pytest.raises(RuntimeError, match=r"Global step should be created to use StepCounterHook\."):
+        await MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program).start()
+
+
+async def test_mt_13_mt_14_mt_15_mt_20_what_is_saved_and_restored(
+    made: tuple[Any, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MT-14: start, every, end; MT-15: the directory is made; MT-20: restored, not saved again."""
+    program, op = made
+    directory = tmp_path / "deep" / "er"
+
+    def session() -> Any:
+        return MonitoredTrainingSession(
+            checkpoint_dir=directory, save_checkpoint_steps=100, program=program, hooks=[]
+        )
+
+    async with assert_nothing_left_behind(tmp_path), session() as sess:
+        await train(sess, op, 250)
+    assert _saved_steps(directory) == [0, 100, 200, 250]
+    modified = _modified(directory / "model.ckpt-250.json")
+    with caplog.at_level(logging.INFO, "asyncmon"):
+        async with session() as sess:
+            assert sess.global_step == 250
+            await train(sess, op, 1)
+            assert await sess.peek("weight:0" if isinstance(program, Graph) else "weight") == 251
+    assert f"Restoring parameters from {directory}/model.ckpt-250" in caplog.text
+    assert _modified(directory / "model.ckpt-250.json") == modified
+    assert 251 in _saved_steps(directory)
+
+
+async def test_mt_17_mt_19_everything_is_written_and_closed_at_every_end(tmp_path: Path) -> None:
+    program, op = graph_program()
+
+    async def fail() -> None:
+        async with MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, program=program, save_summaries_steps=1
+        ) as sess:
+            await train(sess, op, 3)
+            raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        await fail()
+    events = [event for path in _event_files(tmp_path) for event in summary_iterator(path)]
+    summaries = [event.step for event in events if event.summary.value]
+    assert summaries == [1, 2, 3]
+    assert next(event.session_log.status for event in events if event.session_log.status) == 1
+    prefixes = [event.session_log.checkpoint_path for event in events]
+    assert any(prefix.endswith("model.ckpt-0") for prefix in prefixes)
+
+
+async def test_mt_21_restarted_at_its_last_step_no_further_step_is_taken(tmp_path: Path) -> None:
+    program, op = graph_program()
+    for _ in range(2):
+        async with MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, program=program, hooks=[StopAtStepHook(last_step=5)]
+        ) as sess:
+            while not sess.should_stop():
+                await sess.run(op)
+            assert sess.global_step == 5
+    assert sess.stop_reason is not None
+
+
+async def test_a_master_elsewhere_is_refused(made: tuple[Any, Any]) -> None:
+    with pytest.raises(Exception, match="grpc://nowhere"):
+        await MonitoredTrainingSession("grpc://nowhere", program=made[0]).start()
+
+
+def _files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+
+
+def _event_files(directory: Path) -> list[Path]:
+    return [directory / name for name in _files(directory) if name.startswith("events.")]
+
+
+def _saved_steps(directory: Path) -> list[int]:
+    names = [name for name in _files(directory) if name.startswith("model.ckpt-")]
+    return sorted({int(name.removeprefix("model.ckpt-").split(".")[0].split("-")[0]) for name in names})
+
+
+def _modified(path: Path) -> int:
+    return path.stat().st_mtime_ns
