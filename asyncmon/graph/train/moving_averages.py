@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncmon.graph.array_ops import cast
 from asyncmon.graph.basic_ops import group
-from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.build import control_dependencies, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.math_ops import minimum
 from asyncmon.graph.op_def import OpDef, register
@@ -76,7 +76,7 @@ def assign_moving_average(
         inputs = (variable, target, weight)
         return create_op("AssignMovingAverage", inputs, None, name or "AssignMovingAvg")
     biased = make_slot(variable, 0.0, "biased")
-    count = make_slot(variable, convert_to_tensor(0.0, variable.dtype), "local_step")
+    count = make_slot(variable, 0.0, "local_step", shape=[])
     inputs = (variable, biased, count, target, weight)  # type: ignore[assignment]  # longer
     return create_op("AssignUnbiasedAverage", inputs, None, name or "AssignMovingAvg")
 
@@ -121,22 +121,21 @@ class ExponentialMovingAverage:
     def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
         """Return an operation that updates the averages, which are made here. TF1: same name.
 
-        The average of a variable begins with its initial value, that of a tensor with zeros.
+        The average of a variable begins with its initial value, that of a tensor with zeros. May be
+        called again, for others or for the same ones.
 
         Args:
             var_list: variables and tensors; by default the trainable variables.
 
         Raises:
             TypeError: one is not of floats.
-            ValueError: one has an average already.
         """
         values = list(trainable_variables() if var_list is None else var_list)
         for value in values:
             if not value.dtype.is_floating:
                 raise TypeError(f"The variables must be half, float, or double: {value.name}")
-            if value.name in self._averages:
-                raise ValueError(f"Moving average already computed for: {value.name}")
-            self._averages[value.name] = self._make(value)
+            if value.name not in self._averages:
+                self._averages[value.name] = self._make(value)
         with name_scope(self._name) as scope:
             decay = convert_to_tensor(self._decay, preferred_dtype="float32", name="decay")
             if self._num_updates is not None:
@@ -155,11 +154,10 @@ class ExponentialMovingAverage:
 
     def _make(self, value: Any) -> Variable:
         if not isinstance(value, Variable):
-            average = make_slot(value, 0.0, self._name)
-            average.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, average)
-            return average
+            return make_slot(value, 0.0, self._name)
         value.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, value)
-        return make_slot(value, value.initialized_value(), self._name)
+        with control_dependencies(None):
+            return make_slot(value, value.initialized_value(), self._name)
 
     def average(self, var: Any) -> Variable | None:
         """Return the average of a variable or tensor, or None. TF1: same name."""

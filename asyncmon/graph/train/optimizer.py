@@ -124,8 +124,8 @@ class Optimizer(ABC):
         if not variables:
             raise ValueError("No variables to optimize.")
         for variable in variables:
-            if not isinstance(variable, Variable):
-                raise TypeError(f"Argument is not a tf.Variable: {variable!r}")
+            if not is_tensor_like(variable):
+                raise TypeError(f"Argument is not a variable or a tensor: {variable!r}")
         grads = gradients(
             value,
             variables,

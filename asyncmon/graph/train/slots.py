@@ -23,27 +23,30 @@ if TYPE_CHECKING:
 __all__ = ["make_slot", "unique_rows"]
 
 
-def make_slot(primary: Variable, initial_value: Any, name: str, dtype: Any = None) -> Variable:
+def make_slot(
+    primary: Variable, initial_value: Any, name: str, shape: list[int] | None = None
+) -> Variable:
     """Return a new variable beside ``primary``, called ``primary/name``, made unique.
 
     Args:
         primary: the variable (or, for moving averages, tensor) it belongs to.
         initial_value: a number that fills the shape of ``primary``, or a tensor.
         name: the last part of the name.
-        dtype: where ``initial_value`` is a number; that of ``primary`` by default.
+        shape: where ``initial_value`` is a number; that of ``primary`` by default.
     """
     graph = primary.graph
     outer = get_variable_scope().name
     full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
     with graph.name_scope(None), control_dependencies(None):
         if isinstance(initial_value, int | float):
-            shape = [d for d in primary.shape if d is not None]
-            if len(shape) != len(primary.shape):
+            known = [d for d in primary.shape if d is not None]
+            if shape is None and len(known) != len(primary.shape):
                 raise ValueError(
                     f"A slot needs a fully known shape, {primary.name} has {primary.shape}."
                 )
-            kind = primary.dtype if dtype is None else dtype
-            initial_value = partial(_full, shape, initial_value, kind)
+            initial_value = partial(
+                _full, known if shape is None else shape, initial_value, primary.dtype
+            )
         return Variable(initial_value, trainable=False, name=full_name)
 
 
