@@ -1,0 +1,218 @@
+"""What a checkpoint costs: ``python tests/benchmarks/checkpoint.py [MEGABYTES]``.
+
+The state is 1 GB in 1,000 arrays, in memory; files go to the page cache (``/dev/shm`` where there is one),
+so that the disk of the machine is not what is measured. The peer is ``safetensors.numpy``, which writes
+neither checksums nor manifests, and flushes nothing. The ratio to it is of the same run, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors.numpy
+from harness import Row, show, take_turns
+
+from asyncmon.checkpoint import Saver
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+ARRAYS = 1000
+
+
+class State:
+    """A session that is nothing but its state; a step writes all of it, copy-on-write."""
+
+    def __init__(self, megabytes: int) -> None:
+        count = megabytes * 1_000_000 // 4 // ARRAYS
+        self.arrays = {
+            f"layer_{number}/kernel": np.arange(number, number + count, dtype=np.float32)
+            for number in range(ARRAYS)
+        }
+        self.nbytes = sum(array.nbytes for array in self.arrays.values())
+        self.pins = 0
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        self.pins += 1
+        future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        future.set_result(Snapshot(self.arrays, 0, self._unpin))
+        return future
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        await asyncio.to_thread(self._load, values)
+
+    def step(self) -> None:
+        for name, array in self.arrays.items():
+            if self.pins:
+                self.arrays[name] = array + 1
+            else:
+                np.add(array, 1, out=array)
+
+    def _load(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            np.copyto(self.arrays[name], value)
+
+    def _unpin(self) -> None:
+        self.pins -= 1
+
+
+class Watch:
+    """Ticks every millisecond: how late the loop is, and how much memory the process has."""
+
+    def __init__(self) -> None:
+        self.lags: list[float] = []
+        self.before = self.peak = resident()
+
+    async def run(self) -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self.lags.append(time.perf_counter() - began - 0.001)
+            self.peak = max(self.peak, resident())
+
+    @property
+    def p99(self) -> float:
+        return statistics.quantiles(self.lags, n=100)[-1]
+
+
+def resident() -> int:
+    """Return the bytes of memory that are the process's own, mapped files apart."""
+    with open("/proc/self/statm") as file:
+        _, pages, shared, *_ = map(int, file.read().split())
+    return (pages - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def watched(work: Callable[[], Awaitable[Any]]) -> Watch:
+    watch = Watch()
+    task = asyncio.create_task(watch.run())
+    await asyncio.sleep(0.01)
+    await work()
+    task.cancel()
+    return watch
+
+
+def timed(fn: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    fn()
+    return time.perf_counter() - start
+
+
+def start_save(state: State, directory: Path) -> float:
+    async def main() -> float:
+        saver = Saver(max_to_keep=1)
+        start = time.perf_counter()
+        handle = saver.start_save(state, directory / "model.ckpt", 1)
+        returned = time.perf_counter() - start
+        await handle
+        await saver.close()
+        return returned
+
+    return asyncio.run(main())
+
+
+def rates(state: State, directory: Path) -> list[Row]:
+    plain = directory / "plain.safetensors"
+
+    def save() -> float:
+        async def main() -> float:
+            saver = Saver(max_to_keep=1)
+            await saver.claim(directory)
+            start = time.perf_counter()
+            await saver.save(state, directory / "model.ckpt", 1)
+            seconds = time.perf_counter() - start
+            await saver.close()
+            return seconds
+
+        return asyncio.run(main())
+
+    def restore() -> float:
+        async def main() -> float:
+            start = time.perf_counter()
+            await Saver().restore(state, directory / "model.ckpt-1")
+            return time.perf_counter() - start
+
+        return asyncio.run(main())
+
+    def load_plain() -> None:
+        state._load(safetensors.numpy.load_file(plain))
+
+    found = take_turns(
+        {
+            "save": save,
+            "peer save": lambda: timed(lambda: safetensors.numpy.save_file(state.arrays, plain)),
+            "restore": restore,
+            "peer restore": lambda: timed(load_plain),
+        },
+        rounds=5,
+        warmup=1,
+    )
+    rows = []
+    for name in ("save", "restore"):
+        rate = state.nbytes / found[name] / 1e9
+        ratio = found[name] / found[f"peer {name}"]
+        rows += [
+            Row(f"{name}, checksummed", f"{rate:.2f} GB/s", "at least 1 GB/s", rate >= 1),
+            Row(f"{name} / safetensors.numpy", f"{ratio:.2f}", "1.30 or less", ratio <= 1.3),
+        ]
+    return rows
+
+
+def lags(state: State, directory: Path) -> list[Row]:
+    saver = Saver(max_to_keep=1)
+    saving = asyncio.run(watched(lambda: saver.save(state, directory / "model.ckpt", 2)))
+    restoring = asyncio.run(watched(lambda: saver.restore(state, directory / "model.ckpt-2")))
+    rows = []
+    for name, watch in (("save", saving), ("restore", restoring)):
+        late = watch.p99 * 1e3
+        rows.append(Row(f"loop lag p99 during a {name}", f"{late:.2f} ms", "5 ms or less", late <= 5))
+    return rows
+
+
+def memory(state: State, directory: Path) -> list[Row]:
+    saver = Saver(max_to_keep=1)
+
+    async def while_steps_go_on() -> None:
+        handle = saver.start_save(state, directory / "model.ckpt", 3)
+        while not handle.done:
+            await asyncio.to_thread(state.step)
+        await handle
+
+    rows = []
+    state.step()
+    watch = asyncio.run(watched(while_steps_go_on))
+    grown = (watch.peak - watch.before) / state.nbytes
+    rows.append(Row("memory while a save is in flight", f"{grown:.2f} x", "1.0 x or less", grown <= 1.05))
+    after = (resident() - watch.before) / state.nbytes
+    rows.append(Row("memory after it", f"{after:.2f} x", "0", abs(after) <= 0.05))
+    return rows
+
+
+def main() -> bool:
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    directory = Path(tempfile.mkdtemp(dir=place))
+    try:
+        state = State(megabytes)
+        took = statistics.median(start_save(state, directory) for _ in range(5)) * 1e3
+        title = f"Checkpoints: {state.nbytes / 1e9:.2f} GB in {ARRAYS} arrays, {directory.parent}"
+        rows = [Row("start_save until it returns", f"{took:.2f} ms", "2 ms or less", took <= 2)]
+        return show(
+            title,
+            [*rows, *rates(state, directory), *lags(state, directory), *memory(state, directory)],
+        )
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
