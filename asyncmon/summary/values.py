@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.summary.buckets import encode_histogram
 from asyncmon.summary.entries import scalar_summary_bytes
 from asyncmon.summary.events import (
     Image,
@@ -20,7 +21,6 @@ from asyncmon.summary.events import (
     TensorShapeProto,
     Value,
 )
-from asyncmon.summary.histogram import histogram_proto
 from asyncmon.summary.png import encode_png, to_pixels
 from asyncmon.summary.wire import boolean, delimited, double, string
 
@@ -84,13 +84,13 @@ def scalar_summary(tag: str, value: Any) -> bytes:
 def histogram_summary(tag: str, values: ArrayLike) -> bytes | None:
     """Return a summary of a distribution; None, and one warning, if some numbers are not finite."""
     try:
-        histogram = histogram_proto(values)
+        histogram = encode_histogram(values)
     except ValueError as error:
         if tag not in _warned:
             _warned.add(tag)
             logger.warning("%s for: %s. It is left out, now and whenever this recurs.", error, tag)
         return None
-    return Summary(value=(Value(tag=tag, histo=histogram),)).SerializeToString()
+    return delimited(1, string(1, tag) + delimited(5, histogram))
 
 
 def check_images(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:

@@ -10,11 +10,11 @@ from weakref import ref
 from asyncmon import clock
 from asyncmon.files import FileCalls
 from asyncmon.summary.backlog import Backlog, Policy
+from asyncmon.summary.buckets import check_numbers
 from asyncmon.summary.entries import SUMMARY_FIELD, as_is, scalar_fields, summary_tags
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.events import Event, SessionLog, Summary, TaggedRunMetadata
 from asyncmon.summary.graph_def import GraphLike, encode_graph
-from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.pump import Pump, State
 from asyncmon.summary.step_stats import encode_run_metadata
 from asyncmon.summary.values import (

@@ -23,7 +23,7 @@ from harness import Row, show, take_turns
 
 from asyncmon.files import FileCalls
 from asyncmon.summary import FileWriter
-from asyncmon.summary.histogram import histogram_proto
+from asyncmon.summary.buckets import encode_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ async def histograms() -> list[Row]:
         times = []
         for _ in range(9):
             start = time.perf_counter()
-            histogram_proto(values)
+            encode_histogram(values)
             times.append(time.perf_counter() - start)
         took = statistics.median(times)
         rows.append(

@@ -22,7 +22,7 @@ from asyncmon.graph.graph import Graph
 from asyncmon.graph.math_ops import multiply
 from asyncmon.graph.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
-from asyncmon.summary.histogram import histogram_proto
+from asyncmon.summary.buckets import encode_histogram
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,7 +59,7 @@ async def test_histograms_are_read_back(tmp_path: Path) -> None:
         writer.add_histogram("diverged", [1.0, math.nan], 4)
     read = accumulated(tmp_path)
     full, empty = (event.histogram_value for event in read.Histograms("weights"))
-    expected = histogram_proto(values)
+    expected = HistogramProto.FromString(encode_histogram(values))
     for name in ("min", "max", "num", "sum", "sum_squares"):
         assert getattr(full, name) == getattr(expected, name)
     assert HistogramProto(bucket_limit=full.bucket_limit, bucket=full.bucket) == HistogramProto(

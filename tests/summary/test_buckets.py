@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from asyncmon.summary.buckets import bucket_limits, check_numbers, encode_histogram
 from asyncmon.summary.events import HistogramProto
-from asyncmon.summary.histogram import bucket_limits, check_numbers, histogram_proto
 
 LIMITS = bucket_limits().tolist()
 MAX = sys.float_info.max
+
+
+def histogram_proto(values: Any) -> HistogramProto:
+    return HistogramProto.FromString(encode_histogram(values))
 
 
 def tf1_histogram(values: Any) -> HistogramProto:

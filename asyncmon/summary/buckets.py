@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.summary.events import HistogramProto
+from asyncmon.summary.wire import delimited
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["bucket_limits", "check_numbers", "histogram_proto"]
+__all__ = ["bucket_limits", "check_numbers", "encode_histogram"]
 
 _SMALL = 8192  # up to here a binary search for each element is the faster way
 _BLOCK = 65536  # elements that stay in the cache while they are converted and summed
@@ -30,8 +32,8 @@ def bucket_limits() -> NDArray[np.float64]:
     return np.array([-limit for limit in reversed(growing)] + [0.0] + growing)
 
 
-def histogram_proto(values: ArrayLike) -> HistogramProto:
-    """Return the histogram of all elements of an array. Takes about 5 ms a million.
+def encode_histogram(values: ArrayLike) -> bytes:
+    """Return the histogram of all elements of an array. Takes about 6 ms a million.
 
     ``bucket[i]`` counts the elements from ``bucket_limit[i - 1]`` up to, not including,
     ``bucket_limit[i]``; runs of empty buckets are one bucket.
@@ -39,30 +41,43 @@ def histogram_proto(values: ArrayLike) -> HistogramProto:
     Args:
         values: numbers of any shape; booleans count as 0 and 1.
 
+    Returns:
+        A serialized :class:`~asyncmon.summary.events.HistogramProto`.
+
     Raises:
         TypeError: these are no real numbers.
         ValueError: one of them is NaN or infinite.
     """
     flat = _as_floats(values)
+    limits = bucket_limits()
     if flat.size == 0:
-        largest = float(bucket_limits()[-1])
-        return HistogramProto(min=largest, max=-largest, bucket_limit=(largest,), bucket=(0.0,))
+        return _encoded(limits[-1], -limits[-1], 0, 0.0, 0.0, limits[-1:], np.zeros(1))
     low, high = float(flat.min()), float(flat.max())
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise ValueError("Nan in summary histogram" if np.isnan(low) else "Infinity in Histogram")
-    limits, counts = bucket_limits(), _counts(flat)
-    empty = counts == 0
-    kept = ~(empty & np.append(empty[1:], False))  # of a run of empty ones the last
-    total, squares = _sums(flat)
-    return HistogramProto(
-        min=low,
-        max=high,
-        num=float(flat.size),
-        sum=total,
-        sum_squares=squares,
-        bucket_limit=tuple(limits[kept].tolist()),
-        bucket=tuple(counts[kept].astype(float).tolist()),
-    )
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError("Nan in summary histogram" if math.isnan(low) else "Infinity in Histogram")
+    counts = _counts(flat)
+    full = counts > 0
+    kept = full.copy()
+    kept[:-1] |= full[1:]  # of a run of empty buckets the last
+    kept[-1] = True
+    return _encoded(low, high, flat.size, *_sums(flat), limits[kept], counts[kept])
+
+
+_NUMBERS = struct.Struct("<BdBdBdBdBd")
+
+
+def _encoded(
+    low: float,
+    high: float,
+    count: int,
+    total: float,
+    squares: float,
+    limits: NDArray[Any],
+    counts: NDArray[Any],
+) -> bytes:
+    numbers = _NUMBERS.pack(0x09, low, 0x11, high, 0x19, count, 0x21, total, 0x29, squares)
+    doubles = [delimited(n, array.astype("<f8").tobytes()) for n, array in ((6, limits), (7, counts))]
+    return numbers + b"".join(doubles)
 
 
 def check_numbers(dtype: Any) -> None:
@@ -81,7 +96,6 @@ def _as_floats(values: ArrayLike) -> NDArray[Any]:
 
 def _counts(flat: NDArray[Any]) -> NDArray[Any]:
     """Return how many elements are in each bucket."""
-    buckets = len(bucket_limits())
     if flat.size <= _SMALL:
         return _counts_one_by_one(flat)
     cells = _cells(flat.dtype == np.float64)
@@ -92,13 +106,13 @@ def _counts(flat: NDArray[Any]) -> NDArray[Any]:
     in_cell = np.bincount(codes, minlength=len(cells.is_split))
     in_cell[cells.split] = 0
     in_run = np.add.reduceat(in_cell, cells.run_start)
-    counts = np.bincount(cells.run_bucket, weights=in_run, minlength=buckets)
+    counts = np.bincount(cells.run_bucket, weights=in_run, minlength=len(bucket_limits()))
     return counts + _counts_one_by_one(flat[cells.is_split[codes]])
 
 
 def _counts_one_by_one(flat: NDArray[Any]) -> NDArray[np.intp]:
     limits = bucket_limits()
-    bucket = np.searchsorted(limits, flat, side="right")
+    bucket = np.searchsorted(limits, flat.astype(np.float64, copy=False), side="right")
     # The greatest double is the last limit; it goes below it all the same.
     return np.bincount(np.minimum(bucket, len(limits) - 1), minlength=len(limits))
 
