@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError, OpError
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
@@ -246,6 +246,5 @@ def located(error: Exception, op: Operation | None) -> Exception:
         error = InvalidArgumentError(f"{error} [{where}]")
     else:
         error.add_note(f"asyncmon: {where}")
-    if isinstance(error, OpError):
-        error._asyncmon_located = True  # type: ignore[attr-defined]  # nested plans say it once
+    error.__dict__["_asyncmon_located"] = True  # nested plans say it once
     return error

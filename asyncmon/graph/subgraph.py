@@ -149,9 +149,9 @@ async def run_subplan_awaiting(
 ) -> tuple[list[Any], Any]:
     """The same for a plan with awaited nodes."""
     registers = plan.start(fed)
+    plan.load(registers, state)
     if plan.prelude is not None:
         await plan.prelude.run(run, registers, run.compute)
-    plan.load(registers, state)
     if plan.stage is not None:
         await plan.stage.run(run, registers, run.compute)
     execute_checked(plan.code, registers, run)

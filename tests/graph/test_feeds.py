@@ -77,7 +77,7 @@ async def test_se_2_a_placeholder_that_is_not_fed_is_named() -> None:
         await sess.run(n.initializer)
         with pytest.raises(
             InvalidArgumentError,
-            match=r"You must feed a value for placeholder tensor 'P' with dtype float32 and shape \(\?, 2",
+            match="You must feed a value for placeholder tensor 'P' with dtype float32 and shape",
         ):
             await sess.run([step, tf.identity(p)])
         assert await sess.run(n) == 0

@@ -1,0 +1,235 @@
+"""``cond``: branches, their values, writes and gradients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+
+pytestmark = pytest.mark.asyncio
+
+
+async def run(fetches: Any, feeds: Any = None) -> Any:
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        return await sess.run(fetches, feeds)
+
+
+async def test_only_the_chosen_branch_runs() -> None:
+    calls: list[str] = []
+
+    def note(name: str) -> tf.Tensor:
+        return tf.py_func(lambda: calls.append(name) or np.float32(1), [], tf.float32)
+
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: note("true"), lambda: note("false"))
+    assert await run(y, {p: True}) == 1
+    assert await run(y, {p: False}) == 1
+    assert calls == ["true", "false"]
+
+
+async def test_branches_use_what_is_outside() -> None:
+    x = tf.placeholder(tf.float32, [])
+    c = tf.constant(10.0)
+    y = tf.cond(x > 0, lambda: x + c, lambda: -x * c)
+    assert await run(y, {x: 2}) == 12
+    assert await run(y, {x: -2}) == 20
+
+
+async def test_structures_come_back() -> None:
+    p = tf.placeholder(tf.bool, [])
+    one, two = tf.constant(1), tf.constant(2)
+    y = tf.cond(p, lambda: {"a": [one, two]}, lambda: {"a": [two, one]})
+    assert await run(y, {p: True}) == {"a": [1, 2]}
+    single = tf.cond(p, lambda: [one], lambda: [two])
+    strict = tf.cond(p, lambda: [one], lambda: [two], strict=True)
+    assert await run([single, strict], {p: False}) == [2, [2]]
+
+
+async def test_an_operation_may_be_a_result() -> None:
+    p, v = tf.placeholder(tf.bool, []), tf.Variable(0)
+    y = tf.cond(p, lambda: v.assign_add(1).op, tf.no_op)
+    assert await run([y, v], {p: True}) == [True, 0]
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        for fed, expected in ((True, 1), (False, 1), (True, 2)):
+            await sess.run(y.op, {p: fed})
+            assert await sess.run(v) == expected
+
+
+async def test_shapes_are_what_both_have() -> None:
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: tf.zeros([2, 3]), lambda: tf.zeros([2, 5]))
+    assert y.shape == (2, None)
+    assert tf.cond(p, lambda: tf.zeros([2]), lambda: tf.zeros([2, 5])).shape.ndims is None
+
+
+async def test_errors() -> None:
+    p, one = tf.placeholder(tf.bool, []), tf.constant(1)
+    wrong: Any = True
+    with pytest.raises(TypeError, match="pred must not be a Python bool"):
+        tf.cond(wrong, lambda: one, lambda: one)
+    wrong = one
+    with pytest.raises(TypeError, match="true_fn must be callable"):
+        tf.cond(p, wrong, lambda: one)
+    with pytest.raises(TypeError, match="must have the same type: int32 and float32"):
+        tf.cond(p, lambda: one, lambda: tf.constant(1.0))
+    with pytest.raises(ValueError, match="same structure"):
+        tf.cond(p, lambda: [one], lambda: one)
+    with pytest.raises(ValueError, match="must return something"):
+        tf.cond(p, lambda: None, lambda: one)
+    with pytest.raises(TypeError, match="pred must be a bool scalar"):
+        tf.cond(one, lambda: one, lambda: one)
+
+
+async def test_a_tensor_of_a_branch_stays_inside() -> None:
+    inside: list[tf.Tensor] = []
+    p = tf.placeholder(tf.bool, [])
+    tf.cond(p, lambda: inside.append(tf.constant(1) + 1) or inside[0], lambda: tf.constant(1))
+    async with tf.Session() as sess:
+        with pytest.raises(ValueError, match="not an element of this graph"):
+            await sess.run(inside[0], {p: True})
+
+
+async def test_a_finalized_graph_refuses_branches(graph: tf.Graph) -> None:
+    p, one = tf.placeholder(tf.bool, []), tf.constant(1)
+    graph.finalize()
+    with pytest.raises(RuntimeError, match="finalized"):
+        tf.cond(p, lambda: one, lambda: one + 1)
+
+
+async def test_writes_in_a_branch_are_part_of_the_step() -> None:
+    p = tf.placeholder(tf.bool, [])
+    v, w = tf.Variable(1.0), tf.Variable(np.zeros(1000, np.float32))
+    y = tf.cond(p, lambda: v.assign_add(1.0), lambda: v.assign(100.0))
+    z = tf.cond(p, lambda: tf.reduce_sum(w.assign_add(tf.ones([1000]))), lambda: tf.constant(0.0))
+    bad = tf.check_numerics(tf.placeholder_with_default(1.0, [], "bad"), "bad")
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        assert await sess.run([v, y, z], {p: True}) == [1, 2, 1000]
+        with pytest.raises(errors.InvalidArgumentError):
+            await sess.run([y, z, bad], {p: False, "bad:0": np.nan})
+        assert await sess.run(v) == 2
+        assert await sess.run([y, z], {p: False}) == [100, 0]
+        assert (await sess.run(w))[0] == 1
+        with pytest.raises(errors.InvalidArgumentError, match="changes the state"):
+            await sess.peek(y, {p: False})
+
+
+async def test_reads_in_a_branch_follow_writes_in_it() -> None:
+    p, v = tf.placeholder(tf.bool, []), tf.Variable(1.0)
+
+    def branch() -> tf.Tensor:
+        with tf.control_dependencies([v.assign_add(10.0)]):
+            return v * 2
+
+    y = tf.cond(p, branch, lambda: v + 0)
+    assert await run([y, v], {p: True}) == [22, 1]
+    assert await run([y, v], {p: False}) == [1, 1]
+
+
+async def test_a_variable_need_not_be_initialised_for_the_other_branch() -> None:
+    v = tf.Variable(5.0, name="v")
+    y = tf.cond(tf.is_variable_initialized(v), lambda: v + 1, lambda: tf.constant(-1.0))
+    w = tf.cond(tf.is_variable_initialized(v), lambda: tf.constant(0.0), lambda: v + 1)
+    async with tf.Session() as sess:
+        assert await sess.run(y) == -1
+        with pytest.raises(errors.FailedPreconditionError, match="value v"):
+            await sess.run(w)
+        await sess.run(v.initializer)
+        assert await sess.run(y) == 6
+
+
+async def test_variables_made_in_a_branch_are_made_outside(graph: tf.Graph) -> None:
+    p = tf.placeholder(tf.bool, [])
+    with tf.variable_scope("scope"):
+        y = tf.cond(
+            p,
+            lambda: tf.get_variable("w", [2], initializer=tf.ones_initializer()) * 2,
+            lambda: tf.zeros([2]),
+        )
+    assert [v.op.name for v in tf.global_variables()] == ["scope/w"]
+    assert tf.global_variables()[0].graph is graph
+    assert (await run(y, {p: True})).tolist() == [2, 2]
+
+
+async def test_gradients() -> None:
+    x, v = tf.placeholder(tf.float64, []), tf.Variable(3.0, dtype=tf.float64)
+    y = tf.cond(x > 0, lambda: x * v * v, lambda: tf.exp(x)) * 2.0
+    grads = tf.gradients(y, [x, v])
+    second = tf.gradients(grads[0], [x, v])
+    assert await run(grads + second, {x: 2.0}) == [18, 24, 0, 12]
+    e = np.exp(-1.0)
+    assert np.allclose(await run(grads + second, {x: -1.0}), [2 * e, 0, 2 * e, 0])
+
+
+async def test_a_gradient_that_would_repeat_a_side_effect_is_refused() -> None:
+    x, p = tf.placeholder(tf.float32, []), tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: tf.py_func(lambda a: a, [x], tf.float32), lambda: x)
+    with pytest.raises((ValueError, LookupError)):
+        tf.gradients(y, [x])
+
+
+async def test_branches_nest() -> None:
+    x, v = tf.placeholder(tf.float32, []), tf.Variable(7.0)
+    y = tf.cond(x > 0, lambda: tf.cond(x > 10, lambda: x * v, lambda: x + v), lambda: tf.constant(0.0))
+    (dx, dv) = tf.gradients(y, [x, v])
+    assert await run([y, dx, dv], {x: 20}) == [140, 7, 20]
+    assert await run([y, dx, dv], {x: 2}) == [9, 1, 1]
+    assert await run([y, dx, dv], {x: -2}) == [0, 0, 0]
+
+
+async def test_a_branch_may_wait() -> None:
+    async def wait(a: Any) -> Any:
+        await asyncio.sleep(0)
+        return a * 2
+
+    x, v = tf.placeholder(tf.float32, []), tf.Variable(1.0)
+    y = tf.cond(
+        x > 0, lambda: tf.py_func(wait, [x], tf.float32), lambda: tf.py_func(wait, [v], tf.float32)
+    )
+    z = tf.cond(x > 0, lambda: v.assign(tf.reshape(tf.py_func(wait, [v], tf.float32), [])), lambda: x)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([y, z], {x: 4}) == [8, 2]
+        assert await sess.run([y, v], {x: -4}) == [4, 2]
+
+
+async def test_random_numbers_in_a_branch_are_those_of_the_session() -> None:
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: tf.random_uniform([2]), lambda: tf.zeros([2]))
+    async with tf.Session() as sess:
+        first, second = await sess.run(y, {p: True}), await sess.run(y, {p: True})
+        assert (first != second).all()
+        assert not (await sess.run(y, {p: False})).any()
+
+
+async def test_a_constant_result_is_the_callers_own() -> None:
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, lambda: tf.constant([1.0, 2.0]), lambda: tf.zeros([2]))
+    async with tf.Session() as sess:
+        got = await sess.run(y, {p: True})
+        got += 10
+        assert (await sess.run(y, {p: True})).tolist() == [1, 2]
+
+
+async def test_an_error_inside_is_located_once_and_a_users_error_stays_as_it_is() -> None:
+    x = tf.placeholder(tf.float32)
+
+    def fail(_a: object) -> object:
+        raise ValueError("mine")
+
+    bad = tf.cond(tf.constant(True), lambda: tf.matmul(x, x, name="product"), lambda: x)
+    users = tf.cond(tf.constant(True), lambda: tf.py_func(fail, [x], tf.float32), lambda: x)
+    async with tf.Session() as sess:
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await sess.run(bad, {x: np.zeros((2, 3))})
+        assert str(caught.value).count("at node") == 1
+        assert "'product' (MatMul)" in str(caught.value)
+        with pytest.raises(ValueError, match="mine"):
+            await sess.run(users, {x: 1})

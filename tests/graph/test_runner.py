@@ -1,0 +1,162 @@
+"""Where a plan runs, and how it is ended from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+
+pytestmark = pytest.mark.asyncio
+
+
+class Gate:
+    """A node that says in which thread it is, and stays there until it is let go."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Event()
+        self.go_on = threading.Event()
+        self.thread = ""
+        self.node = tf.py_func(self._call, [], tf.float32)
+        self.node.set_shape([])
+
+    def _call(self) -> Any:
+        self.thread = threading.current_thread().name
+        self.inside.set()
+        assert self.go_on.wait(10)
+        return np.float32(1)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self.inside.wait, 10)
+
+
+async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker() -> None:
+    def where() -> str:
+        return threading.current_thread().name
+
+    x = tf.py_func(where, [], tf.string)
+    here = threading.current_thread().name
+    async with tf.Session() as sess:
+        assert await sess.run(x) == here
+        (plan,) = sess._plans.values()
+        plan.average = 1.0  # as if it took a second
+        assert "asyncmon-session" in await sess.run(x)
+        for _ in range(60):
+            await sess.run(x)
+        assert await sess.run(x) == here  # it learns
+
+
+async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
+    x = tf.py_func(lambda: threading.current_thread().name, [], tf.string)
+    heavy = tf.reduce_sum(tf.zeros([1000, 1000]) + 1.0)
+    async with tf.Session() as sess:
+        name, total = await sess.run([x, heavy])
+    assert "asyncmon-session" in name
+    assert total == 1_000_000
+
+
+async def test_se_3_a_timeout_ends_a_run_between_two_nodes() -> None:
+    """SE-3."""
+    gate = Gate()
+    v = tf.Variable(0.0)
+    step = v.assign_add(gate.node)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        running = asyncio.create_task(sess.run(step, options=tf.RunOptions(timeout_in_ms=1)))
+        await gate.reached()
+        await asyncio.to_thread(lambda: None)
+        asyncio.get_running_loop().call_later(0.01, gate.go_on.set)
+        with pytest.raises(errors.DeadlineExceededError, match="longer than 1 ms"):
+            await running
+        assert await sess.run(v) == 0
+        assert await sess.run(step) == 1  # the session is usable
+
+
+async def test_a_timeout_that_is_not_reached_changes_nothing() -> None:
+    v = tf.Variable(0.0)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run(v.assign_add(1.0), options=tf.RunOptions(timeout_in_ms=60_000)) == 1
+
+
+async def test_a_run_that_waits_for_its_turn_can_time_out() -> None:
+    gate = Gate()
+    v = tf.Variable(0.0)
+    slow, step = v.assign_add(gate.node), v.assign_add(1.0)
+    async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
+        await sess.run(v.initializer)
+        running = asyncio.create_task(sess.run(slow))
+        await gate.reached()
+        with pytest.raises(errors.DeadlineExceededError):
+            await sess.run(step, options=tf.RunOptions(timeout_in_ms=1))
+        gate.go_on.set()
+        await running
+        assert await sess.run(step) == 2
+
+
+async def test_closing_ends_a_worker_between_two_nodes_and_runs_that_wait() -> None:
+    gate = Gate()
+    v = tf.Variable(0.0)
+    slow, step = v.assign_add(gate.node), v.assign_add(1.0)
+    sess = tf.Session(config=tf.SessionConfig(inline_ms=0))
+    await sess.run(v.initializer)
+    running = asyncio.create_task(sess.run(slow))
+    await gate.reached()
+    waiting = asyncio.create_task(sess.run(step))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(sess.close())
+    await asyncio.sleep(0)
+    closing.cancel()  # it closes all the same
+    gate.go_on.set()
+    results = await asyncio.gather(running, waiting, closing, return_exceptions=True)
+    assert [type(result) for result in results] == [
+        errors.CancelledError, errors.CancelledError, asyncio.CancelledError,
+    ]  # fmt: skip
+    assert sess.closed
+
+
+async def test_a_cancelled_caller_waits_for_its_worker() -> None:
+    gate = Gate()
+    v = tf.Variable(0.0)
+    async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
+        await sess.run(v.initializer)
+        running = asyncio.create_task(sess.run(v.assign_add(gate.node)))
+        await gate.reached()
+        for _ in range(3):
+            running.cancel()
+            await asyncio.sleep(0)
+        assert not running.done()
+        gate.go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await sess.run(v) == 0
+
+
+async def test_context_variables_reach_a_worker() -> None:
+    import contextvars
+
+    variable = contextvars.ContextVar("variable", default="none")
+    variable.set("mine")
+    x = tf.py_func(lambda: variable.get(), [], tf.string)
+    async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
+        assert await sess.run(x) == "mine"
+
+
+async def test_awaited_nodes_in_workers_and_inline_give_the_same() -> None:
+    async def wait(a: Any) -> Any:
+        await asyncio.sleep(0)
+        return a + 1
+
+    x = tf.placeholder(tf.float32, [])
+    v = tf.Variable(2.0)
+    y = tf.py_func(wait, [tf.exp(x) * v], tf.float32) * tf.py_func(wait, [x], tf.float32)
+    for inline_ms in (1000, 0):
+        async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+            await sess.run(v.initializer)
+            assert await sess.run(y, {x: 0}) == 3
+            assert await sess.peek(y, {x: 0}) == 3

@@ -1,0 +1,191 @@
+"""``while_loop``: values, invariants, writes, gradients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+from asyncmon.errors import DeadlineExceededError
+
+pytestmark = pytest.mark.asyncio
+
+Pair = namedtuple("Pair", ["a", "b"])
+
+
+async def run(fetches: Any, feeds: Any = None) -> Any:
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        return await sess.run(fetches, feeds)
+
+
+async def test_it_repeats_while_the_condition_holds() -> None:
+    n = tf.placeholder(tf.int32, [])
+    i, total = tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + i), [0, 0])
+    assert await run([i, total], {n: 5}) == [5, 10]
+    assert await run([i, total], {n: -1}) == [0, 0]
+
+
+async def test_one_variable_needs_no_list() -> None:
+    assert await run(tf.while_loop(lambda i: i < 5, lambda i: i + 2, [0])) == 6
+    assert await run(tf.while_loop(lambda i: i < 5, lambda i: [i + 2], [0])) == 6
+    assert await run(
+        tf.while_loop(lambda i: i < 5, lambda i: i + 2, [0], return_same_structure=True)
+    ) == [6]
+
+
+async def test_structures() -> None:
+    first = (Pair(tf.constant(0), {"x": tf.constant(1.0)}), [tf.constant(2)])
+
+    def body(pair: Any, rest: Any) -> Any:
+        return Pair(pair.a + 1, {"x": pair.b["x"] * 2}), [rest[0] + 1]
+
+    got = await run(tf.while_loop(lambda pair, rest: pair.a < 3, body, first))
+    assert got == (Pair(3, {"x": 8.0}), [5])
+    assert type(got[0]) is Pair
+
+
+async def test_maximum_iterations() -> None:
+    most = tf.placeholder(tf.int32, [])
+    loop = tf.while_loop(lambda i: i < 100, lambda i: i + 1, [0], maximum_iterations=most)
+    two = tf.while_loop(lambda i, j: i < 100, lambda i, j: (i + 1, j + 2), (0, 0), maximum_iterations=3)
+    assert await run([loop, two], {most: 7}) == [7, (3, 6)]
+    assert await run(loop, {most: 1000}) == 100
+
+
+async def test_shape_invariants() -> None:
+    def grow(i: Any, x: Any) -> Any:
+        return i + 1, tf.concat([x, x], 0)
+
+    _, x = tf.while_loop(
+        lambda i, x: i < 3, grow, [tf.constant(0), tf.ones([1, 2])], shape_invariants=[(), (None, 2)]
+    )
+    assert x.shape == (None, 2)
+    assert (await run(x)).shape == (8, 2)
+    with pytest.raises(
+        ValueError, match=r"is not an invariant for the loop.*shape \(2, 2\) after one iteration"
+    ):
+        tf.while_loop(lambda i, x: i < 3, grow, [tf.constant(0), tf.ones([1, 2])])
+    with pytest.raises(ValueError, match="does not have the shape invariant"):
+        tf.while_loop(lambda i, x: i < 3, grow, [0, tf.ones([1, 2])], shape_invariants=[(), (None, 3)])
+
+
+async def test_errors() -> None:
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="cond must be callable"):
+        tf.while_loop(wrong, lambda i: i, [0])
+    with pytest.raises(TypeError, match="body must be callable"):
+        tf.while_loop(lambda i: i < 1, wrong, [0])
+    with pytest.raises(ValueError, match="No loop variables"):
+        tf.while_loop(lambda: True, lambda: (), [])
+    with pytest.raises(ValueError, match="structure of loop_vars"):
+        tf.while_loop(lambda i, j: i < 1, lambda i, j: i, [0, 1])
+    with pytest.raises(TypeError, match="type int32, but has type float32 after 1 iteration"):
+        tf.while_loop(lambda i: i < 1, lambda i: tf.cast(i, tf.float32), [0])
+    with pytest.raises(TypeError, match="cond must return a bool scalar"):
+        tf.while_loop(lambda i: i, lambda i: i, [0])
+
+
+async def test_variables_are_read_and_written_in_each_iteration() -> None:
+    v = tf.Variable(1)
+    loop = tf.while_loop(lambda i: v < 20, lambda i: i + 0 * v.assign(v * 2), [0])
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([loop, v]) == [0, 1]
+        assert await sess.run(v) == 32
+
+
+async def test_gradients() -> None:
+    x, v = tf.placeholder(tf.float64, []), tf.Variable(3.0, dtype=tf.float64)
+    _, y = tf.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a * v + x), [tf.constant(0), x])
+    dx, dv = tf.gradients(y, [x, v])
+    assert await run([y, dx, dv], {x: 2.0}) == [728, 364, 1094]
+
+
+async def test_gradients_through_matrices_and_nested_branches() -> None:
+    w = tf.Variable(np.array([[0.5, 0.1], [0.2, 0.3]]))
+    x = tf.placeholder(tf.float64, [2, 2])
+
+    def body(i: Any, a: Any) -> Any:
+        step = tf.cond(i > 1, lambda: tf.tanh(a @ w), lambda: a @ w + x)
+        step.set_shape([2, 2])
+        return i + 1, step
+
+    _, y = tf.while_loop(lambda i, a: i < 4, body, [tf.constant(0), x])
+    loss = tf.reduce_sum(y * y)
+    dx, dw = tf.gradients(loss, [x, w])
+    fed = np.array([[1.0, 2.0], [3.0, -1.0]])
+    async with tf.Session() as sess:
+        await sess.run(w.initializer)
+        got_x, got_w = await sess.run([dx, dw], {x: fed})
+        start = await sess.run(w)
+        for index in np.ndindex(2, 2):
+            step = np.zeros((2, 2))
+            step[index] = 1e-6
+            numeric = (
+                await sess.run(loss, {x: fed + step}) - await sess.run(loss, {x: fed - step})
+            ) / 2e-6
+            assert np.isclose(numeric, got_x[index], rtol=1e-5)
+            sides = []
+            for sign in (1, -1):
+                await sess.load({w.op.name: start + sign * step})
+                sides.append(await sess.run(loss, {x: fed}))
+            await sess.load({w.op.name: start})
+            assert np.isclose((sides[0] - sides[1]) / 2e-6, got_w[index], rtol=1e-5)
+
+
+async def test_the_gradient_sees_the_random_numbers_of_the_loop() -> None:
+    x = tf.placeholder(tf.float64, [])
+
+    def body(i: Any, a: Any, noise: Any) -> Any:
+        drawn = tf.random_uniform([], dtype=tf.float64)
+        return i + 1, a * drawn, noise * drawn
+
+    _, y, product = tf.while_loop(lambda i, a, n: i < 4, body, [0, x, tf.constant(1.0, tf.float64)])
+    (dx,) = tf.gradients(y, [x])
+    value, grad = await run([product, dx], {x: 2.0})
+    assert np.isclose(value, grad)
+
+
+async def test_each_iteration_draws_numbers_of_its_own() -> None:
+    def body(i: Any, x: Any) -> Any:
+        return i + 1, tf.concat([x, tf.random_uniform([1])], 0)
+
+    _, x = tf.while_loop(lambda i, x: i < 5, body, [0, tf.zeros([0])], shape_invariants=[(), (None,)])
+    assert len(set((await run(x)).tolist())) == 5
+
+
+async def test_back_prop_can_be_switched_off() -> None:
+    x = tf.placeholder(tf.float32, [])
+    y = tf.while_loop(lambda a: a < 100, lambda a: a * x, [x], back_prop=False)
+    assert tf.gradients(y, [x]) == [None]
+
+
+async def test_a_body_may_wait() -> None:
+    async def wait(a: Any) -> Any:
+        await asyncio.sleep(0)
+        return np.int32(a + 1)
+
+    def body(i: Any) -> Any:
+        step = tf.py_func(wait, [i], tf.int32)
+        step.set_shape([])
+        return step
+
+    assert await run(tf.while_loop(lambda i: i < 5, body, [0])) == 5
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_an_endless_loop_can_be_stopped(inline_ms: float) -> None:
+    loop = tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [1])
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        with pytest.raises(DeadlineExceededError, match="longer than 20 ms"):
+            await sess.run(loop, options=tf.RunOptions(timeout_in_ms=20))
+        task = asyncio.create_task(sess.run(loop, options=tf.RunOptions(timeout_in_ms=60_000)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
