@@ -8,8 +8,10 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from asyncmon import files
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import current_graph
+from asyncmon.hooks.graph_text import graph_text
 from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
 from asyncmon.hooks.veto import is_judged, may_save, wait_judged
 from asyncmon.hooks.writers import HookWriter
@@ -18,11 +20,11 @@ from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.events import SessionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from asyncmon.checkpoint.handle import SaveHandle
     from asyncmon.checkpoint.saver import Saver
-    from asyncmon.graph import Graph
+    from asyncmon.graph import Graph, Operation
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocol import Session
@@ -90,7 +92,7 @@ class CheckpointSaverHook(SessionRunHook):
         checkpoint_basename: the first part of the files' names.
         scaffold: whose saver to use instead.
         listeners: told of each save.
-        save_graph_def: also write the graph to the event file, for TensorBoard.
+        save_graph_def: also write the graph, to the event file and to ``graph.pbtxt``.
         save_on_cancel: when the session is cancelled or interrupted, save its last state before the
             cancellation goes on.
         metrics: called at each save; what it returns is kept in the checkpoint, and is what a saver
@@ -171,8 +173,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._finishing = None
         self._output.start(step)
         writer = self._output.file_writer
-        if self._save_graph_def and writer is not None and hasattr(session.graph, "get_operations"):
-            writer.add_graph(session.graph, step)
+        if self._save_graph_def and writer is not None and self._graph is not None:
+            writer.add_graph(self._graph, step)
+            operations = self._graph.get_operations()
+            coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
         self._taken = self._kept = step
         if not self._just_restored(step):
             self._kept = None
@@ -282,6 +286,11 @@ class CheckpointSaverHook(SessionRunHook):
         taken = await self._take_judged(session, coord)
         if taken is not None:
             self._finish_later(self._order(taken, taken.step), session)
+
+    async def _write_graph(self, operations: Sequence[Operation]) -> None:
+        await files.make_dirs(self._directory)
+        text = await files.in_thread(graph_text, operations)
+        await files.write_atomic(f"{self._directory}/graph.pbtxt", text.encode())
 
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""

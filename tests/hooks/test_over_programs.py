@@ -134,6 +134,7 @@ async def test_the_default_saver_of_a_graph_is_found(tmp_path: Path) -> None:
     assert state is not None
     assert len(state.all_model_checkpoint_paths) == 2
     assert any(event.graph_def for event in await events(tmp_path)), "HK-CKPT-10"
+    assert "graph.pbtxt" in os.listdir(tmp_path), "MT-13"
 
 
 async def test_mt_13_the_graph_can_be_left_out_of_the_events(tmp_path: Path) -> None:
@@ -142,6 +143,7 @@ async def test_mt_13_the_graph_can_be_left_out_of_the_events(tmp_path: Path) -> 
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]):
         pass
     assert not any(event.graph_def for event in await events(tmp_path))
+    assert "graph.pbtxt" not in os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,24 @@
+"""``graph.pbtxt``: a graph in protobuf's text format."""
+
+from __future__ import annotations
+
+from asyncmon import graph as g
+from asyncmon.hooks.graph_text import graph_text
+
+
+def test_nodes_have_inputs_types_and_shapes() -> None:
+    graph = g.Graph()
+    with graph.as_default(), g.device("/cpu:0"):
+        x = g.placeholder(g.float32, [None, 4], name="x")
+        unknown = g.placeholder(g.string, name="unknown")
+        with g.control_dependencies([unknown]):
+            g.matmul(x, g.zeros([4, 2], name="w"), name="y")
+    text = graph_text(graph.get_operations())
+    assert 'name: "x"' in text
+    assert 'op: "Placeholder"' in text
+    assert '{ key: "T" value { type: DT_FLOAT } }' in text
+    assert "list { shape { dim { size: -1 } dim { size: 2 } } }" in text
+    assert "list { shape { unknown_rank: true } }" in text
+    assert 'input: "x"' in text
+    assert 'input: "^unknown"' in text
+    assert text.endswith("versions {\n  producer: 27\n}\n")
