@@ -66,7 +66,11 @@ def _prepared(
             new.append((slot, array))
         arrays.append(array)
     inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
-    if update.blockwise and arrays[0].size > _BLOCK:
+    if update.blockwise and arrays[0].ndim == 0:
+        # Of 0-d arrays ufuncs make scalars, which cannot be written into.
+        arrays = [array.reshape(1) for array in arrays]
+        inputs = [np.reshape(x, 1) for x in inputs]
+    elif update.blockwise and arrays[0].size > _BLOCK:
         shape = arrays[0].shape
         arrays = [array.reshape(-1) for array in arrays]
         inputs = [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]

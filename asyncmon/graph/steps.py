@@ -32,12 +32,20 @@ def random_step(kernel: Any, op: Operation, inputs: Sequence[int], outputs: Sequ
     return step
 
 
-def copy_step(update: Any, values: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+def copy_step(
+    op: Operation, update: Any, values: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> Any:
     """Do an in-place update on copies, for its result is needed before the run commits."""
+    blockwise = op.op_def.blockwise
 
     def step(_run: Run, registers: Registers) -> None:
         arrays = [np.array(registers[i]) for i in values]
-        update(*arrays, *[registers[i] for i in inputs])
+        given = [registers[i] for i in inputs]
+        if blockwise and not arrays[0].ndim:
+            # Of 0-d arrays ufuncs make scalars, which cannot be written into.
+            update(*[array.reshape(1) for array in arrays], *[np.reshape(x, 1) for x in given])
+        else:
+            update(*arrays, *given)
         for register, array in zip(outputs, arrays, strict=True):
             registers[register] = array
 
