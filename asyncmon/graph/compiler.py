@@ -240,7 +240,7 @@ class _Compiler:
         if op.outputs:
             registers.of[op.outputs[0]] = outputs[0]
         if in_place:
-            step = copy_step(function, values, inputs, outputs)
+            step = copy_step(op, function, values, inputs, outputs)
             self._code(Kind.GENERAL, step, (*values, *inputs), op=op)
             return
         if op_def.aliases:

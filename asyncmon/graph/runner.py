@@ -13,6 +13,7 @@ from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.commit import commit
 from asyncmon.graph.fair_lock import FairLock
 from asyncmon.graph.plan import execute, execute_checked
+from asyncmon.graph.prompt import run_promptly
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.waiting import outlast
 
@@ -76,6 +77,17 @@ class Runner:
         """Whether an inline run may go ahead: nobody's turn is taken, nothing is being applied."""
         return not self._busy and not (self._lock.held and plan.locks)
 
+    def is_prompt(self, plan: Plan) -> bool:
+        """Whether what a plan waits for is worth a try at once, without a task."""
+        for stage in (plan.prelude, plan.stage):
+            if stage is not None and not stage.prompt:
+                return False
+        return plan.waits and self._store.broken is None and self.is_short(plan.average, plan.weight)
+
+    def run_promptly(self, plan: Plan, fed: Sequence[Any]) -> list[Any] | None:
+        """Execute a plan in one go, or return None, with nothing done: it would have to wait."""
+        return run_promptly(plan, self._store, self._resources, fed, self.limit)
+
     async def run(
         self,
         plan: Plan,
@@ -93,7 +105,7 @@ class Runner:
         run.interrupt = loop.create_future()
         run.compute = self._compute
         if options is not None and metadata is not None and options.trace_level:
-            run.trace = []
+            run.trace, run.started = [], perf_counter()
         if options is not None and options.timeout_in_ms:
             error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
             run.deadline = loop.call_later(options.timeout_in_ms / 1000, run.abort, error)
@@ -213,7 +225,7 @@ class Runner:
             if changes:
                 self._store.begin_apply()
                 try:
-                    commit(plan, self._store, registers)
+                    commit(plan, self._store, registers, run)
                 finally:
                     self._store.end_apply()
             run.committed = True

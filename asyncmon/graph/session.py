@@ -153,6 +153,13 @@ class Session:
                 await asyncio.sleep(0)
             if runner.is_free(plan) and not self._closed:
                 return call.rebuild(run_inline(plan, self._store, fed, runner.limit))
+        elif options is None and run_metadata is None and runner.is_prompt(plan):
+            if LoopBudget.of_running_loop().spent():
+                await asyncio.sleep(0)
+            if runner.is_free(plan) and not self._closed:
+                results = runner.run_promptly(plan, fed)
+                if results is not None:
+                    return call.rebuild(results)
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         return call.rebuild(await runner.run(plan, fed, options, run_metadata))
