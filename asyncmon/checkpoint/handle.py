@@ -46,21 +46,30 @@ class SaveHandle:
     @property
     def done(self) -> bool:
         """Whether the checkpoint is committed, or the save failed or was skipped."""
-        return self._outcome.done() if self.superseded_by is None else self.superseded_by.done
+        return self._decisive._outcome.done()
 
     @property
     def error(self) -> BaseException | None:
         """What the save failed with, once it is done; looking at it does not count as awaiting it."""
-        if self.superseded_by is not None:
-            return self.superseded_by.error
-        return self._outcome.exception() if self._outcome.done() else None
+        outcome = self._decisive._outcome
+        return outcome.exception() if outcome.done() else None
+
+    @property
+    def _decisive(self) -> SaveHandle:
+        """This save, or the one that in the end took its place."""
+        handle = self
+        while handle.superseded_by is not None:
+            handle = handle.superseded_by
+        return handle
 
     def __await__(self) -> Generator[Any, None, str | None]:
-        self.awaited = True
-        path = yield from asyncio.shield(self._outcome).__await__()
-        if self.superseded_by is not None:
-            return (yield from self.superseded_by.__await__())
-        return path
+        handle = self
+        while True:
+            handle.awaited = True
+            path = yield from asyncio.shield(handle._outcome).__await__()
+            if handle.superseded_by is None:
+                return path
+            handle = handle.superseded_by
 
     def settle(self, path: str | None) -> None:
         """Say that the save is committed, or skipped. For the saver."""

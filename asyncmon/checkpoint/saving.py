@@ -29,6 +29,7 @@ class Job:
     replaceable: bool = False
     started: bool = False
     dropped: bool = False
+    before: Job | None = None
     task: asyncio.Task[None] | None = None
 
 
@@ -57,11 +58,14 @@ class SaveQueue:
             waiting.dropped = True
             waiting.discard()
             waiting.handle.supersede(job.handle)
-        before = self._tail.task if self._tail is not None and self.busy else None
+            if waiting is self._tail and waiting.task is not None:
+                waiting.task.cancel()
+                self._tail = waiting.before
+        job.before = self._tail if self.busy else None
         self._tail = job
         if job.replaceable:
             self._replaceable = job
-        job.task = asyncio.create_task(self._run(job, before), name=f"save {job.handle.path}")
+        job.task = asyncio.create_task(self._run(job), name=f"save {job.handle.path}")
 
     async def cancel(self, job: Job) -> None:
         """Cancel a job; return when nothing of it goes on."""
@@ -97,10 +101,11 @@ class SaveQueue:
                 errors[0].add_note(f"A later save failed too: {other!r}")
             raise errors[0]
 
-    async def _run(self, job: Job, before: asyncio.Task[None] | None) -> None:
+    async def _run(self, job: Job) -> None:
         try:
-            if before is not None:
-                await asyncio.wait([before])
+            if job.before is not None and job.before.task is not None:
+                await asyncio.wait([job.before.task])
+            job.before = None
             if job.dropped:
                 return
             job.started = True

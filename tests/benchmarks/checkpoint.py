@@ -1,8 +1,8 @@
 """What a checkpoint costs: ``python tests/benchmarks/checkpoint.py [MEGABYTES]``.
 
-The state is 1 GB in 1,000 arrays, in memory; files go to the page cache (``/dev/shm`` where there is one),
-so that the disk of the machine is not what is measured. The peer is ``safetensors.numpy``, which writes
-neither checksums nor manifests, and flushes nothing. The ratio to it is of the same run, in turns.
+The state is 1 GB in 1,000 arrays, in memory; files go to the page cache (``/dev/shm`` where there is
+one), so that the disk of the machine is not what is measured. The peer is ``safetensors.numpy``, which
+writes neither checksums nor manifests, and flushes nothing. The ratio to it is of the same run.
 """
 
 from __future__ import annotations
@@ -191,7 +191,9 @@ def memory(state: State, directory: Path) -> list[Row]:
     state.step()
     watch = asyncio.run(watched(while_steps_go_on))
     grown = (watch.peak - watch.before) / state.nbytes
-    rows.append(Row("memory while a save is in flight", f"{grown:.2f} x", "1.0 x or less", grown <= 1.05))
+    rows.append(
+        Row("memory while a save is in flight", f"{grown:.2f} x", "1.0 x or less", grown <= 1.05)
+    )
     after = (resident() - watch.before) / state.nbytes
     rows.append(Row("memory after it", f"{after:.2f} x", "0", abs(after) <= 0.05))
     return rows

@@ -92,6 +92,27 @@ async def test_ax_12_a_second_trigger_is_coalesced_into_one_pending_save(
 
 
 @pytest.mark.asyncio
+async def test_any_number_of_triggers_while_busy_is_one_pending_save(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    gate = Gate()
+    saver = Saver(calls=gate)
+    session = make_session(global_step=1)
+    first = saver.start_save(session, tmp_path / "m", 1)
+    await gate.wait_reached()
+    handles = [saver.start_save(session, tmp_path / "m", step) for step in range(2, 3000)]
+    await asyncio.sleep(0)
+    saves = [task for task in asyncio.all_tasks() if task.get_name().startswith("save ")]
+    assert len(saves) == 2  # the one under way, and the pending one
+    assert not handles[0].done
+    gate.open_gate.set()
+    assert await handles[0] == str(tmp_path / "m-2999")
+    assert all(handle.done for handle in handles)
+    assert session.released == session.snapshots == 2999
+    assert saver.last_checkpoints == [await first, await handles[-1]]
+
+
+@pytest.mark.asyncio
 async def test_skip_leaves_out_what_comes_while_busy(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
