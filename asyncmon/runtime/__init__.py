@@ -12,6 +12,7 @@ Hooks are checked by ``hook_check``; a ``Coordinator`` owns the tasks that run b
 """
 
 from asyncmon.runtime.attached import AttachedHook
+from asyncmon.runtime.channel import Channel, ChannelStatistics
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.creators import ChiefSessionCreator, SessionCreator, WorkerSessionCreator
 from asyncmon.runtime.hook import (
@@ -37,6 +38,8 @@ __all__ = [
     "GUARD",
     "SAVER",
     "AttachedHook",
+    "Channel",
+    "ChannelStatistics",
     "ChiefSessionCreator",
     "Coordinator",
     "LooperTask",

@@ -11,8 +11,9 @@ from asyncmon.errors import OutOfRangeError, ResourceExhaustedError
 from asyncmon.graph.queue_core import FirstInFirstOut, QueueCore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from typing import Self
+
+    from asyncmon.runtime.coordinator import Coordinator
 
 __all__ = ["Channel", "ChannelStatistics", "Channels", "Overflow"]
 
@@ -69,7 +70,7 @@ class Channel(Generic[T]):
         max_staleness: int | None = None,
         name: str = "channel",
     ) -> None:
-        if not isinstance(capacity, int) or capacity < 1:
+        if capacity < 1:
             raise ValueError(f"A channel needs a capacity of at least 1, not {capacity!r}.")
         if overflow not in ("block", "drop_oldest", "error"):
             raise ValueError(f"overflow is 'block', 'drop_oldest' or 'error', not {overflow!r}.")
@@ -189,30 +190,47 @@ class Channel(Generic[T]):
 class Channels:
     """The channels of a coordinator. At a stop they are closed in the order in which they were made.
 
-    The next one is closed when the tasks that receive from the one before have ended: what was sent
-    before the stop goes all the way through.
+    The next one is closed when the coordinator's tasks that receive from the one before have ended:
+    what was sent before the stop goes all the way through them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, coord: Coordinator, tasks: set[asyncio.Task[Any]]) -> None:
+        self._coord = coord
+        self._tasks = tasks  # the coordinator's, as they are at any time
         self._channels: list[Channel[Any]] = []
+        self._left: set[asyncio.Task[Any] | None] = set()
 
-    def add(self, channel: Channel[Any]) -> None:
-        """Let a channel be the last of them."""
+    def make(
+        self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str
+    ) -> Channel[Any]:
+        """Return a new channel, the last of them."""
+        channel: Channel[Any] = Channel(capacity, overflow, max_staleness=max_staleness, name=name)
         self._channels.append(channel)
+        if len(self._channels) == 1:
+            self._coord.when_stopped(self._begin_to_close)
+        return channel
 
-    async def close_in_order(self, tasks: Collection[asyncio.Task[Any]]) -> None:
-        """Close all. Receivers are waited for where they are among these tasks."""
+    def _begin_to_close(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
+        self._coord.register_task(task)
+
+    async def _close_in_order(self) -> None:
         try:
             for channel in self._channels:
                 channel.close()
-                while receivers := channel.receivers() & set(tasks):
+                while receivers := channel.receivers() & self._tasks:
                     await asyncio.wait(receivers)
+                self._release(channel)
         finally:
             for channel in self._channels:
                 channel.close()
 
     def leave(self, task: asyncio.Task[Any] | None) -> None:
-        """Close those that nobody receives from any more, now that this task does not."""
+        """Let nobody wait to send where only this task, which does not any more, has received."""
+        self._left = {task}
         for channel in self._channels:
-            if not channel.receivers() - {task}:
-                channel.close(cancel_pending=True)
+            self._release(channel)
+
+    def _release(self, channel: Channel[Any]) -> None:
+        if not channel.receivers() - self._left:
+            channel.close(cancel_pending=True)

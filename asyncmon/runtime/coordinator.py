@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import OutOfRangeError
+from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
+from asyncmon.runtime.restarts import refuse_coroutine, supervised
 from asyncmon.runtime.samples import Samples
-from asyncmon.runtime.stopping import stop_tasks
+from asyncmon.runtime.stopping import stop_tasks, time_out
 from asyncmon.runtime.timer import Ticks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
     from types import TracebackType
+
+    from asyncmon.runtime.channel import Overflow
 
 __all__ = ["Coordinator"]
 
@@ -52,6 +55,7 @@ class Coordinator:
         self._waiters: set[asyncio.Future[bool]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._callbacks: list[Callable[[], None]] = []
+        self._channels = Channels(self, self._tasks)
         self.interrupts = Interrupts()
         """The calls that an error reported here ends."""
         self.samples = Samples()
@@ -192,7 +196,7 @@ class Coordinator:
             return self._stop
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiters.add(waiter)
-        timer = loop.call_later(timeout, _time_out, waiter) if timeout is not None else None
+        timer = loop.call_later(timeout, time_out, waiter) if timeout is not None else None
         try:
             # Asked again now that the waiter is in place: a thread may have come in between.
             return True if self.should_stop() else await waiter
@@ -246,6 +250,7 @@ class Coordinator:
         *args: Any,
         name: str | None = None,
         cancel_on_stop: bool = False,
+        restart: int = 0,
     ) -> asyncio.Task[Any]:
         """Run ``fn(*args)`` as a task of this coordinator. An error in it requests a stop.
 
@@ -255,16 +260,17 @@ class Coordinator:
             name: for messages. Default: the name of ``fn``.
             cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait for
                 ever and do not look at :meth:`should_stop`.
+            restart: how often to call ``fn`` again, after a pause, before its error counts.
 
         Raises:
             RuntimeError: the coordinator is joined; the task would belong to nobody.
             TypeError: a coroutine object was given instead of a function.
         """
-        _refuse_coroutine(fn)
+        refuse_coroutine(fn)
         if self._joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
         name = name or getattr(fn, "__qualname__", None) or repr(fn)
-        task = self._bind().create_task(self._run_task(fn, args, name), name=name)
+        task = self._bind().create_task(self._run_task(fn, args, name, restart), name=name)
         self._own(task)
         if cancel_on_stop:
             self._hasty.add(task)
@@ -272,12 +278,23 @@ class Coordinator:
         return task
 
     async def _run_task(
-        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
     ) -> Any:
         try:
-            return await fn(*args)
+            return await supervised(self, fn, args, name, restart)
         except Exception as error:
             self._report_late(error, name)
+
+    def channel(
+        self,
+        capacity: int,
+        overflow: Overflow = "block",
+        *,
+        max_staleness: int | None = None,
+        name: str = "channel",
+    ) -> Channel[Any]:
+        """Return a bounded channel for the tasks, which the stop closes. See :class:`Channel`."""
+        return self._channels.make(capacity, overflow, max_staleness, name)
 
     def register_task(self, task: asyncio.Task[Any]) -> None:
         """Own a task that was made elsewhere: :meth:`join` waits for it, its error stops all."""
@@ -352,6 +369,7 @@ class Coordinator:
 
         try:
             await self._wait_until_stop_or_idle(alive)
+            self._channels.leave(but)
             stragglers = await stop_tasks(alive, self._hasty, grace)
         except asyncio.CancelledError:
             for task in alive():
@@ -380,17 +398,3 @@ class Coordinator:
         elif self._loop is not loop:
             raise RuntimeError("A Coordinator belongs to one event loop; it is used in a second one.")
         return loop
-
-
-def _time_out(waiter: asyncio.Future[bool]) -> None:
-    if not waiter.done():
-        waiter.set_result(False)
-
-
-def _refuse_coroutine(fn: Any) -> None:
-    if inspect.iscoroutine(fn):
-        fn.close()
-        raise TypeError(
-            f"create_task takes a function and its arguments, got the coroutine {fn.__qualname__!r}. "
-            f"Write coord.create_task({fn.__name__}, ...)."
-        )

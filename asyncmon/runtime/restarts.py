@@ -6,12 +6,12 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncmon.errors import CancelledError
+from asyncmon.errors import CancelledError, OutOfRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["refuse_coroutine", "restarting", "supervised"]
+__all__ = ["refuse_coroutine", "supervised"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,21 +31,24 @@ async def supervised(
     """Call ``fn(*args)``; when it fails, call it again, up to ``restart`` times, after a pause.
 
     The pauses double, from 0.05 s up to 5 s. The error that is one too many is raised, with the earlier
-    ones as notes. A stop ends a pause, and what fails after it is not started again; an operation that
-    the stop has cancelled (a ``send`` to a channel that was closed) is no failure.
+    ones as notes. The end of the data is no reason to start again. After a stop nothing is: a failure
+    that would have been forgiven is logged, and that a channel or a queue was closed is none.
     """
     earlier: list[Exception] = []
     while True:
         try:
             return await fn(*args)
         except Exception as error:
-            if coord.should_stop() and isinstance(error, CancelledError):
+            if coord.should_stop() and isinstance(error, (CancelledError, OutOfRangeError)):
                 return None
-            if len(earlier) == restart or coord.should_stop():
+            if len(earlier) == restart or isinstance(error, OutOfRangeError):
                 for number, failure in enumerate(earlier, 1):
                     error.add_note(f"Failure {number}, restarted: {type(failure).__name__}: {failure}")
                 raise
             earlier.append(error)
+        if coord.should_stop():
+            logger.warning("Task %r failed while it was to stop.", name, exc_info=earlier[-1])
+            return None
         logger.warning(
             "Task %r failed and is started again (%d of %d): %s: %s",
             name, len(earlier), restart, type(earlier[-1]).__name__, earlier[-1],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-__all__ = ["stop_tasks", "where_it_waits"]
+__all__ = ["stop_tasks", "time_out", "where_it_waits"]
 
 logger = logging.getLogger(__name__)
 
@@ -68,3 +68,9 @@ def where_it_waits(task: asyncio.Task[Any]) -> str:
     if frame is None:
         return "it has no Python frame"
     return f"it waits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+
+
+def time_out(waiter: asyncio.Future[bool]) -> None:
+    """Tell who waits that it was in vain."""
+    if not waiter.done():
+        waiter.set_result(False)

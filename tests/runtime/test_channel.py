@@ -1,0 +1,197 @@
+"""Bounded channels: overflow, versions, and a close that lets what was sent go through."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
+from asyncmon.runtime import Channel, Coordinator
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+async def test_items_come_in_order_and_a_full_channel_makes_who_sends_wait() -> None:
+    channel: Channel[int] = Channel(2)
+    await channel.send(1)
+    await channel.send(2)
+    sending = asyncio.ensure_future(channel.send(3))
+    await wait_all_tasks_blocked()
+    assert not sending.done()
+    assert [await channel.receive() for _ in range(3)] == [1, 2, 3]
+    await sending
+    receiving = asyncio.ensure_future(channel.receive())
+    await wait_all_tasks_blocked()
+    await channel.send(4)
+    assert await receiving == 4
+    assert repr(channel) == "<Channel 'channel': 0 of 2>"
+
+
+async def test_a_full_channel_may_drop_its_oldest_item() -> None:
+    channel: Channel[int] = Channel(2, "drop_oldest")
+    for number in range(5):
+        await channel.send(number)
+    assert [await channel.receive(), await channel.receive()] == [3, 4]
+    statistics = channel.statistics()
+    assert (statistics.sent, statistics.received, statistics.dropped) == (5, 2, 3)
+    assert (statistics.capacity, statistics.size, statistics.stale) == (2, 0, 0)
+
+
+async def test_a_full_channel_may_fail() -> None:
+    channel: Channel[int] = Channel(1, "error", name="rollouts")
+    await channel.send(1)
+    with pytest.raises(ResourceExhaustedError, match="Channel 'rollouts' is full: 1 items wait"):
+        await channel.send(2)
+    blocking: Channel[int] = Channel(1)
+    blocking.send_nowait(1)
+    with pytest.raises(ResourceExhaustedError):
+        blocking.send_nowait(2)
+
+
+async def test_items_that_are_too_old_are_left_out() -> None:
+    channel: Channel[str] = Channel(10, max_staleness=1)
+    await channel.send("now")
+    await channel.send("old", version=-2)
+    await channel.send("made ahead", version=5)
+    assert await channel.receive_versioned() == ("now", 0)
+    channel.version = 1
+    await channel.send("one behind", version=0)
+    assert await channel.receive_versioned() == ("made ahead", 5)
+    assert await channel.receive() == "one behind"
+    assert channel.statistics().stale == 1
+    await channel.send("becomes old")
+    channel.version = 3
+    await channel.send("fresh")
+    assert await channel.receive() == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"capacity": 0}, "capacity of at least 1, not 0"),
+        ({"capacity": 1, "overflow": "drop"}, "not 'drop'"),
+        ({"capacity": 1, "max_staleness": -1}, "must not be negative"),
+    ],
+)
+async def test_wrong_arguments_are_refused(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Channel(**arguments)
+
+
+async def test_a_closed_channel_gives_what_it_has_and_then_ends() -> None:
+    channel: Channel[int] = Channel(1)
+    await channel.send(1)
+    pending = asyncio.ensure_future(channel.send(2))
+    await wait_all_tasks_blocked()
+    channel.close()
+    assert channel.closed
+    with pytest.raises(CancelledError, match="Channel 'channel' is closed"):
+        await channel.send(3)
+    assert [item async for item in channel] == [1, 2]
+    await pending
+    with pytest.raises(OutOfRangeError):
+        await channel.receive()
+
+
+async def test_cancelling_loses_no_item() -> None:
+    channel: Channel[int] = Channel(3)
+    receiving = asyncio.ensure_future(channel.receive())
+    await wait_all_tasks_blocked()
+    channel.send_nowait(1)
+    receiving.cancel()
+    await asyncio.wait([receiving])
+    assert await channel.receive() == 1
+
+
+async def test_at_the_stop_what_was_sent_goes_all_the_way_through() -> None:
+    """Closed in order: the second channel stays open until who feeds it has drained the first."""
+    coord = Coordinator(())
+    raw, done = coord.channel(4, name="raw"), coord.channel(4, name="done")
+    sent: list[int] = []
+
+    async def produce() -> None:
+        while True:
+            await raw.send(len(sent))
+            sent.append(len(sent))
+
+    async def double() -> None:
+        async for number in raw:
+            await asyncio.sleep(1)
+            await done.send(2 * number)
+
+    async with assert_nothing_left_behind():
+        coord.create_task(produce)
+        coord.create_task(double)
+        got = []
+        async for number in done:
+            got.append(number)
+            if number == 10:
+                coord.request_stop()
+        await coord.join()
+    assert got == [2 * number for number in sent]
+    assert len(got) >= 10
+
+
+async def test_who_sends_ends_when_nobody_receives_any_more() -> None:
+    """KC-2, KC-4: stop while all parties are blocked; nobody waits for the grace period."""
+    coord = Coordinator(())
+    first, second = coord.channel(1), coord.channel(1)
+
+    async def produce() -> None:
+        while True:
+            await first.send(1)
+
+    async def relay() -> None:
+        async for item in first:
+            await second.send(item)
+
+    async with assert_nothing_left_behind():
+        for worker in (produce, produce, relay):
+            coord.create_task(worker)
+        assert await second.receive() == 1
+        await wait_all_tasks_blocked()
+        coord.request_stop()
+        await coord.join(stop_grace_period_secs=1000)
+    assert asyncio.get_running_loop().time() < 1
+
+
+async def test_a_channel_made_after_the_stop_is_closed() -> None:
+    coord = Coordinator()
+    coord.request_stop()
+    channel = coord.channel(1)
+    await asyncio.sleep(0.1)
+    assert channel.closed
+    await coord.join()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_thirty_two_workers_that_fail_at_random_leave_no_orphan(seed: int) -> None:
+    dice, coord = random.Random(seed), Coordinator()
+    channel = coord.channel(8, max_staleness=2)
+    attempts = 0
+
+    async def work(number: int) -> None:
+        nonlocal attempts
+        attempts += 1
+        while True:
+            await asyncio.sleep(dice.random())
+            if dice.random() < 0.05:
+                raise OSError(f"worker {number} broke")
+            await channel.send((number, channel.version), version=channel.version)
+
+    async with assert_nothing_left_behind():
+        for number in range(32):
+            coord.create_task(work, number, restart=1000)
+        async for _number, version in channel:
+            assert channel.version - version <= 2
+            channel.version += 1
+            if channel.version == 500:
+                coord.request_stop()
+                break
+        await coord.join()
+    assert attempts > 32
+    assert coord.error is None
