@@ -26,7 +26,7 @@ from asyncmon.hooks.early_stopping import (
     stop_if_no_increase,
 )
 from asyncmon.hooks.eval_hook import EvalHook, Evaluations, InMemoryEvaluatorHook
-from asyncmon.hooks.evaluation import evaluate
+from asyncmon.hooks.evaluation import evaluate, evaluate_checkpoints
 from asyncmon.hooks.every import EveryHook, every
 from asyncmon.hooks.jsonl import JsonlWriter
 from asyncmon.hooks.logging_hooks import LoggingTensorHook
@@ -65,6 +65,7 @@ __all__ = [
     "StopRule",
     "SummarySaverHook",
     "evaluate",
+    "evaluate_checkpoints",
     "every",
     "stop_if_higher",
     "stop_if_lower",

@@ -45,8 +45,9 @@ class CheckpointSaverListener:
     """Told of a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
 
     All methods are optional. ``before_save`` is awaited before the state is taken, ``after_save`` when
-    the checkpoint is committed; steps go on in between. Of several listeners all are called before a
-    save, in order, then all after it.
+    the checkpoint is committed; steps go on in between, and, where checkpoints are due by seconds, also
+    during ``before_save``, so that the step of the checkpoint may be later. Of several listeners all
+    are called before a save, in order, then all after it.
 
     Example::
 
@@ -284,8 +285,14 @@ class CheckpointSaverHook(SessionRunHook):
             return
         await self._tell_before(session, step)
         taken = await self._take_judged(session, coord)
-        if taken is not None:
-            self._finish_later(self._order(taken, taken.step), session)
+        if taken is None:
+            return
+        try:
+            handle = self._order(taken, taken.step)
+        except BaseException:
+            taken.release()
+            raise
+        self._finish_later(handle, session)
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
         await files.make_dirs(self._directory)
@@ -367,3 +374,7 @@ class _Taken:
     async def snapshot(self) -> Snapshot:
         """Return it."""
         return self._snapshot
+
+    def release(self) -> None:
+        """Let the session write its arrays in place again: nobody saves them."""
+        self._snapshot.release()

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.checkpoint import CheckpointReader
+from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.checkpoint.sessions import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.runtime.program import as_program
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    import os
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 
     from asyncmon.runtime.protocol import Session
 
     Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
 
-__all__ = ["Evaluator", "evaluate"]
+__all__ = ["Evaluator", "evaluate", "evaluate_checkpoints"]
+
+logger = logging.getLogger(__name__)
 
 
 async def evaluate(
@@ -61,6 +67,8 @@ async def evaluate(
         except END_OF_DATA:
             break
         count += 1
+        if steps is not None and (count % max(1, steps // 10) == 0 or count == steps):
+            logger.info("Evaluation [%d/%d]", count, steps)
         share = float(weighed[0]) if weighed else 1.0
         weights += share
         for name, value in values.items():
@@ -159,6 +167,52 @@ class Evaluator:
         if self._local_init_op is not None:
             await session.run(self._local_init_op)
         return session
+
+
+async def evaluate_checkpoints(
+    checkpoint_dir: str | os.PathLike[str],
+    program: Any,
+    metrics: Any,
+    batches: Batches | Callable[[], Batches] | None = None,
+    *,
+    steps: int | None = None,
+    weight: Any = None,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], bool | Awaitable[bool]] | None = None,
+) -> AsyncGenerator[tuple[int | None, dict[str, float]]]:
+    """Evaluate each new latest checkpoint of a directory, as another process writes them.
+
+    TF1: ``tf.contrib.training.evaluate_repeatedly``.
+
+    Args:
+        checkpoint_dir: where checkpoints are saved.
+        program: what to evaluate; a graph or any other program with the names of the checkpoints.
+        metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
+        min_interval_secs: the least time between two evaluations.
+        timeout: how long to wait for a checkpoint, in seconds; None waits for ever.
+        timeout_fn: asked after a timeout, and after each evaluation: true ends it, false goes on.
+
+    Yields:
+        The global step and the averaged metrics of each checkpoint.
+
+    Example::
+
+        async for step, result in evaluate_checkpoints("runs/1", graph, {"loss": loss}, lambda: feeds):
+            print(step, result["loss"])
+    """
+    evaluator = Evaluator(program, metrics, batches, steps=steps, weight=weight)
+    paths = checkpoints_iterator(checkpoint_dir, min_interval_secs, timeout, timeout_fn)
+    try:
+        async for path in paths:
+            logger.info("Starting evaluation of %s", path)
+            async with await CheckpointReader.open(path) as reader:
+                result = await evaluator.evaluate(await reader.get_tensors())
+                step = reader.facts.step
+            logger.info("Finished evaluation of %s", path)
+            yield step, result
+    finally:
+        await evaluator.close()
 
 
 async def _feeds(

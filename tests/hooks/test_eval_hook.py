@@ -13,7 +13,13 @@ from asyncmon import clock
 from asyncmon import graph as g
 from asyncmon.checkpoint import Saver
 from asyncmon.errors import NotFoundError, OutOfRangeError
-from asyncmon.hooks import CheckpointSaverHook, EvalHook, InMemoryEvaluatorHook, evaluate
+from asyncmon.hooks import (
+    CheckpointSaverHook,
+    EvalHook,
+    InMemoryEvaluatorHook,
+    evaluate,
+    evaluate_checkpoints,
+)
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.hook_check import overrides
@@ -90,6 +96,38 @@ class TestEvaluate:
     async def test_no_data_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="An evaluation needs data, got 0 batches"):
             await evaluate(ScriptedSession(), {"loss": "loss"}, [])
+
+
+async def test_hk_eval_1_a_long_evaluation_says_how_far_it_is(
+    lines: Callable[[str], list[str]],
+) -> None:
+    session = ScriptedSession(values={"loss": 1.0})
+    await evaluate(session, {"loss": "loss"}, [{}] * 30, steps=25)
+    assert lines("evaluation")[:2] == ["Evaluation [2/25]", "Evaluation [4/25]"]
+    assert lines("evaluation")[-1] == "Evaluation [25/25]"
+
+
+async def test_hk_eval_2_each_new_checkpoint_of_another_process(
+    tmp_path: Path, lines: Callable[[str], list[str]]
+) -> None:
+    saver = CheckpointSaverHook(tmp_path, save_steps=2, saver=Saver())
+
+    async def train() -> None:
+        await asyncio.sleep(5)
+        await train_for(4, program(step_secs=3), saver)
+
+    training = asyncio.create_task(train())
+    found = []
+    async with assert_nothing_left_behind(tasks=False):
+        results = evaluate_checkpoints(tmp_path, program(), "test", timeout=20)
+        async for step, metrics in results:
+            found.append((step, metrics["w"]))
+    await training
+    assert found == [(0, 0), (2, 2), (4, 4)]
+    assert lines("evaluation")[:2] == [
+        f"Starting evaluation of {tmp_path}/model.ckpt-0",
+        f"Finished evaluation of {tmp_path}/model.ckpt-0",
+    ]
 
 
 async def test_by_steps_beside_the_steps() -> None:

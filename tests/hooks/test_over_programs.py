@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 from asyncmon import graph as g
 from asyncmon import hooks as h
 from asyncmon import summary
-from asyncmon.checkpoint import CheckpointReader, get_checkpoint_state
+from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.scaffold import Scaffold
@@ -123,6 +124,55 @@ async def test_a_restart_goes_on_where_it_ended(model: Model, tmp_path: Path) ->
                 await sess.run(model.train, model.feed())
     async with await CheckpointReader.open(f"{tmp_path}/model.ckpt-5") as reader:
         assert float(await reader.get_tensor("w")) == 8 / 2**5
+
+
+async def test_by_seconds_everything_is_done_beside_the_steps(
+    model: Model, tmp_path: Path, lines: Callable[[str], list[str]]
+) -> None:
+    """25 steps, one a second, of which the hooks take part in few."""
+    scaffold = Scaffold(program=model.program)
+    hooks = [
+        h.CheckpointSaverHook(tmp_path, save_secs=10, scaffold=scaffold),
+        h.SummarySaverHook(save_secs=10, output_dir=tmp_path, summary_op=model.summary),
+        h.StepCounterHook(every_n_secs=10, output_dir=tmp_path),
+        h.LoggingTensorHook({"loss": model.loss}, every_n_secs=10),
+    ]
+    creator = ChiefSessionCreator(scaffold, program=model.program)
+    sess = MonitoredSession(creator, hooks)
+    async with assert_nothing_left_behind(tmp_path), sess:
+        for _ in range(25):
+            await sess.run(model.train)
+            await asyncio.sleep(1.03)
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    steps = [path.rpartition("-")[2] for path in state.all_model_checkpoint_paths]
+    assert steps == ["0", "10", "20", "25"]
+    written = [(e.step, v.tag) for e in await events(tmp_path) for v in e.summary.value]
+    assert [step for step, tag in written if tag == "train/loss"] == [1, 11, 21]
+    assert [step for step, tag in written if tag == "global_step/sec"] == [10, 20]
+    assert len(lines("logging_hooks")) == 3
+
+
+async def test_hooks_come_and_go_while_the_session_runs(
+    model: Model, tmp_path: Path, lines: Callable[[str], list[str]]
+) -> None:
+    async with MonitoredSession(ChiefSessionCreator(program=model.program)) as sess:
+        await sess.run(model.train)
+        saver = h.CheckpointSaverHook(tmp_path, save_steps=2, saver=Saver())
+        attached = [
+            await sess.attach(hook)
+            for hook in (saver, h.LoggingTensorHook({"loss": model.loss}, every_n_iter=1))
+        ]
+        await sess.run(model.train)
+        await sess.run(model.train)
+        for one in attached:
+            await one.detach()
+        await sess.run(model.train)
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    steps = [path.rpartition("-")[2] for path in state.all_model_checkpoint_paths]
+    assert steps == ["1", "3"]
+    assert len(lines("logging_hooks")) == 2
 
 
 async def test_the_default_saver_of_a_graph_is_found(tmp_path: Path) -> None:

@@ -174,6 +174,8 @@ async def test_hk_sum_6_a_recovery_begins_anew(
         for _ in range(30):
             await sess.run("train")
     assert await steps(tmp_path) == [*before, 6, 16]
+    starts = [e.step for e in await events(tmp_path) if e.session_log.status == SessionLog.START]
+    assert starts == ([1, 6] if 11 in before else [1]), "FW-9: what lost steps wrote is forgotten"
 
 
 async def test_runs_that_do_no_step_are_not_written(train: Train, tmp_path: Path) -> None:
