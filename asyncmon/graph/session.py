@@ -23,7 +23,7 @@ from asyncmon.graph.graph import Graph
 from asyncmon.graph.loading import checked_values
 from asyncmon.graph.run_options import RunMetadata, RunOptions, SessionConfig
 from asyncmon.graph.runner import Runner, run_inline
-from asyncmon.graph.snapshots import order_snapshot
+from asyncmon.graph.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.state import StateStore
 from asyncmon.graph.variables import Variable
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping
     from contextlib import AbstractContextManager
 
+    from asyncmon.graph.op_def import Spec
     from asyncmon.graph.plan import Plan
     from asyncmon.snapshot import Snapshot
 
@@ -199,6 +200,13 @@ class Session:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         return order_snapshot(self._store, self._graph)
+
+    def state_spec(self) -> dict[str, Spec]:
+        """Return dtype and shape of all that is saved, by name, whether it has a value yet or not.
+
+        A saver compares a checkpoint with it before it loads anything.
+        """
+        return saved_spec(self._graph)
 
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables by op name, all or none.

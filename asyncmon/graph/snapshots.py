@@ -6,9 +6,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from asyncmon.graph import dtypes
 from asyncmon.graph.global_step import get_global_step
 from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.op_def import Spec
 from asyncmon.graph.state import RANDOM_STATE
+from asyncmon.graph.tensor_shape import TensorShape
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.graph import Graph
     from asyncmon.graph.state import Pin, StateStore
 
-__all__ = ["order_snapshot"]
+__all__ = ["order_snapshot", "saved_spec"]
 
 T = TypeVar("T")
 
@@ -41,6 +44,17 @@ def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
 
     store.pin_soon(receive)
     return ordered
+
+
+def saved_spec(graph: Graph) -> dict[str, Spec]:
+    """Return dtype and shape of all that a snapshot holds once everything is initialised, by name."""
+    spec: dict[str, Spec] = {}
+    for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
+        attrs = variable.op.attrs
+        spec[variable.op.name] = Spec(attrs["dtype"], TensorShape(attrs["shape"]).dims)
+    if graph.random_ops:
+        spec[RANDOM_STATE] = Spec(dtypes.uint64, (2,))
+    return spec
 
 
 def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
