@@ -14,7 +14,7 @@ import numpy as np
 from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from asyncmon.graph.tensor import Operation
 
@@ -110,13 +110,6 @@ class StateStore:
     def pinned(self) -> bool:
         """Whether anybody holds a version still."""
         return bool(self._pins)
-
-    def items(self, names: Iterator[str]) -> Iterator[tuple[str, Any]]:
-        """Yield names and present values, of those that are initialised."""
-        for name in names:
-            value = self.values[self.slot(name)]
-            if value is not None:
-                yield name, value
 
     def _pin(self) -> Pin:
         pin = Pin(self.values.copy())
