@@ -1,7 +1,16 @@
 """Monitored training sessions for the event loop.
 
 You own the ``while`` loop; a monitored session does the rest around each awaited step: initialise or
-restore, hooks, checkpoints, summaries, recovery, an orderly stop.
+restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.train.X`` is ``am.X``,
+``tf.X`` is ``am.graph.X``, ``tf.summary.X`` is ``am.summary.X`` and ``tf.errors.X`` is ``am.errors.X``.
+
+::
+
+    import asyncmon as am
+
+    async with am.MonitoredTrainingSession(checkpoint_dir="runs/1", hooks=hooks) as sess:
+        while not sess.should_stop():
+            await sess.run(train_op)
 """
 
 # The house, from the ground up. Imports go down only; tests/test_layers.py holds this.
@@ -10,8 +19,145 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop.
 #   L1  graph       the embedded engine: a numpy dataflow graph and its raw session
 #       checkpoint  names -> arrays on disk; knows nothing of graphs
 #       summary     event files that TensorBoard reads; its ops sit on graph
+#       data        input: anything that can be iterated, with backpressure and a position
 #   L2  runtime     hooks' contract, coordinator, scaffold, session creators, MonitoredSession
 #   L3  hooks       the standard hooks
 #       programs    other engines behind the session protocol
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  testing     the public test bench
+#   L6  cli         python -m asyncmon
+
+from asyncmon import checkpoint, data, errors, graph, programs, summary
+from asyncmon.checkpoint import (
+    Saver,
+    checkpoint_exists,
+    checkpoints_iterator,
+    get_checkpoint_mtimes,
+    get_checkpoint_state,
+    init_from_checkpoint,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    remove_checkpoint,
+    update_checkpoint_state,
+    wait_for_new_checkpoint,
+)
+from asyncmon.graph import (
+    GraphKeys,
+    RunMetadata,
+    RunOptions,
+    Session,
+    SessionConfig,
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
+from asyncmon.hooks import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    EarlyStoppingHook,
+    EvalHook,
+    FeedFnHook,
+    FinalOpsHook,
+    GlobalStepWaiterHook,
+    InMemoryEvaluatorHook,
+    LoggingTensorHook,
+    LoopLagHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    StepCounterHook,
+    StopAtStepHook,
+    SummarySaverHook,
+    every,
+)
+from asyncmon.runtime import (
+    ChiefSessionCreator,
+    Coordinator,
+    LooperTask,
+    MonitoredSession,
+    Recovery,
+    Scaffold,
+    SecondOrStepTimer,
+    SessionCreator,
+    SessionManager,
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    SingularMonitoredSession,
+    StepContext,
+    WorkerSessionCreator,
+)
+from asyncmon.training import MonitoredTrainingSession
+
+__all__ = [
+    "CheckpointSaverHook",
+    "CheckpointSaverListener",
+    "ChiefSessionCreator",
+    "Coordinator",
+    "EarlyStoppingHook",
+    "EvalHook",
+    "FeedFnHook",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
+    "GraphKeys",
+    "InMemoryEvaluatorHook",
+    "LoggingTensorHook",
+    "LoopLagHook",
+    "LooperTask",
+    "MonitoredSession",
+    "MonitoredTrainingSession",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "ProfilerHook",
+    "Recovery",
+    "RunMetadata",
+    "RunOptions",
+    "Saver",
+    "Scaffold",
+    "SecondOrStepTimer",
+    "Session",
+    "SessionConfig",
+    "SessionCreator",
+    "SessionManager",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "SingularMonitoredSession",
+    "StepContext",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "SummarySaverHook",
+    "WorkerSessionCreator",
+    "assert_global_step",
+    "checkpoint",
+    "checkpoint_exists",
+    "checkpoints_iterator",
+    "create_global_step",
+    "data",
+    "errors",
+    "every",
+    "get_checkpoint_mtimes",
+    "get_checkpoint_state",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
+    "graph",
+    "init_from_checkpoint",
+    "latest_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "programs",
+    "remove_checkpoint",
+    "summary",
+    "update_checkpoint_state",
+    "wait_for_new_checkpoint",
+]
+
+__version__ = "0.1.0"

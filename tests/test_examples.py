@@ -1,0 +1,85 @@
+"""The examples do what they say, at a small size and on their real data."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def command(name: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-W", "error", "-u", str(EXAMPLES / name), *arguments]
+
+
+def run(directory: Path, name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        command(name, *arguments),
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def curve(directory: Path, tag: str) -> dict[int, float]:
+    events = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    events.Reload()
+    return {point.step: point.value for point in events.Scalars(tag)}
+
+
+def test_digits_are_learned_and_what_was_written_can_be_read(tmp_path: Path) -> None:
+    lines = run(tmp_path, "train_digits.py", "--steps", "600").splitlines()
+    last = re.fullmatch(
+        r"accuracy (\S+) %, \d+ steps/s, checkpoint runs/digits/model.ckpt-600,"
+        r" events (\S+), curves runs/digits/curves.png",
+        lines[-1],
+    )
+    assert last is not None, lines[-1]
+    assert float(last[1]) >= 97
+    assert Path(last[2]).parent == tmp_path / "runs/digits"
+    assert (tmp_path / "runs/digits/curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "starting at step 0" in lines
+
+    accuracy = curve(tmp_path / "runs/digits", "accuracy")
+    assert list(accuracy) == [200, 400, 600]
+    assert f"{100 * accuracy[600]:.2f}" == last[1]
+    loss = curve(tmp_path / "runs/digits", "loss")
+    assert list(loss) == [1, *range(21, 600, 20)]
+    assert loss[581] < 0.2 * loss[1]
+
+
+def test_digits_run_again_goes_on(tmp_path: Path) -> None:
+    run(tmp_path, "train_digits.py", "--steps", "200")
+    again = run(tmp_path, "train_digits.py", "--steps", "200")
+    assert "resumed from step 200" in again
+    assert "checkpoint runs/digits/model.ckpt-400" in again
+
+
+def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """SIGKILL, twice, once a checkpoint of the middle has been announced; then to the end."""
+    saved = 0
+    for _ in range(2):
+        with subprocess.Popen(
+            command("train_digits.py", "--steps", "1000000"),
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            for line in process.stdout:
+                if found := re.match(r"resumed from step (\d+)", line):
+                    assert int(found[1]) >= saved
+                if found := re.match(r"Saved checkpoint \S+-(\d+) in", line):
+                    saved = max(saved, int(found[1]))
+                    if saved and saved % 600 == 0:
+                        process.kill()
+            assert process.wait() < 0
+    out = run(tmp_path, "train_digits.py", "--steps", "200")
+    resumed = re.search(r"resumed from step (\d+)", out)
+    assert resumed is not None
+    assert int(resumed[1]) >= saved
+    assert f"checkpoint runs/digits/model.ckpt-{int(resumed[1]) + 200}" in out
