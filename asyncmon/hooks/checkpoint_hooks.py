@@ -13,7 +13,7 @@ from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.graph_text import graph_text
 from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
-from asyncmon.hooks.veto import is_judged, may_save, wait_judged
+from asyncmon.hooks.veto import at_verdict, is_judged, may_save
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
@@ -284,15 +284,9 @@ class CheckpointSaverHook(SessionRunHook):
         if step == self._taken or not may_save(coord):
             return
         await self._tell_before(session, step)
-        taken = await self._take_judged(session, coord)
-        if taken is None:
-            return
-        try:
-            handle = self._order(taken, taken.step)
-        except BaseException:
-            taken.release()
-            raise
-        self._finish_later(handle, session)
+        handle = await self._order_between_steps(session, coord)
+        if handle is not None:
+            self._finish_later(handle, session)
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
         await files.make_dirs(self._directory)
@@ -309,20 +303,29 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             await listener.before_save(session, step)
 
-    async def _take_judged(self, session: Session, coord: Coordinator) -> _Taken | None:
-        """Take the state between two steps, once the guards have judged it; None after a veto.
+    async def _order_between_steps(self, session: Session, coord: Coordinator) -> SaveHandle | None:
+        """Order a snapshot that the guards have judged; None after a veto.
 
-        On return nothing was committed since, so that what travels with the checkpoint fits to it.
+        Nothing is committed between the snapshot and the order, so that what travels with the
+        checkpoint (hooks' states, the position in the data) fits to it.
         """
-        while await wait_judged(coord, session):
+        while may_save(coord):
+            if not is_judged(coord, session.global_step):
+                handle = await at_verdict(coord, lambda: self._order(session, session.global_step))
+                if handle is not None:
+                    return handle
+                continue
             snapshot = await session.snapshot()  # waits where a step is just being applied
-            step = snapshot.step
-            if step is not None and step == session.global_step and is_judged(coord, step):
-                return _Taken(session, snapshot, step)
+            if snapshot.step == session.global_step and is_judged(coord, snapshot.step):
+                try:
+                    return self._order(_Taken(session, snapshot), snapshot.step)
+                except BaseException:
+                    snapshot.release()
+                    raise
             snapshot.release()
         return None
 
-    def _order(self, session: Session | _Taken, step: int) -> SaveHandle:
+    def _order(self, session: Session | _Taken, step: int | None) -> SaveHandle:
         metrics = self._metrics() if self._metrics is not None else None
         handle = self._saver.start_save(session, self._prefix, global_step=step, metrics=metrics)
         self._taken = step
@@ -365,16 +368,11 @@ class CheckpointSaverHook(SessionRunHook):
 class _Taken:
     """A session as it was: what a saver needs to save a snapshot that was taken before."""
 
-    def __init__(self, session: Session, snapshot: Snapshot, step: int) -> None:
+    def __init__(self, session: Session, snapshot: Snapshot) -> None:
         self.graph = session.graph
         self.load = session.load
-        self.step = step
         self._snapshot = snapshot
 
     async def snapshot(self) -> Snapshot:
         """Return it."""
         return self._snapshot
-
-    def release(self) -> None:
-        """Let the session write its arrays in place again: nobody saves them."""
-        self._snapshot.release()

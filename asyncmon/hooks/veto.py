@@ -1,22 +1,25 @@
 """Between guards, which judge each step, and savers, which must not save what a guard refuses.
 
-By its priority a guard sees each run before a saver does. But a saver that works by seconds is a task
+By its priority a guard sees each run before a saver does. But a saver that works by seconds is a task,
 and may wake just after a step's commit and before the guard's verdict on it, so it asks here first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
 
-__all__ = ["SavingGuard", "is_judged", "may_save", "veto_saving", "wait_judged"]
+__all__ = ["SavingGuard", "at_verdict", "is_judged", "may_save", "veto_saving"]
 
-_PATIENCE = 10.0  # seconds; a step that no guard has judged by then was run without hooks
+T = TypeVar("T")
+
+_PATIENCE = 10.0  # seconds; where no guard has spoken by then, steps are run without hooks
 
 
 class SavingGuard:
@@ -45,8 +48,8 @@ class SavingGuard:
         self.step = step
         board = self._board
         board.silent = False
-        if board.waiters:
-            board.wake()
+        if board.waiting and board.has_passed(step):
+            board.answer()
 
 
 class _Board:
@@ -54,18 +57,22 @@ class _Board:
 
     def __init__(self) -> None:
         self.guards: list[SavingGuard] = []
-        self.waiters: list[asyncio.Future[None]] = []
+        self.waiting: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
         self.reason: str | None = None
         self.silent = False
 
     def has_passed(self, step: int | None) -> bool:
         return self.silent or all(guard.step == step for guard in self.guards)
 
-    def wake(self) -> None:
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+    def answer(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for future, call in waiting:
+            if future.done():
+                continue
+            try:
+                future.set_result(call() if self.reason is None else None)
+            except Exception as error:
+                future.set_exception(error)
 
 
 _boards: WeakKeyDictionary[Coordinator, _Board] = WeakKeyDictionary()
@@ -75,7 +82,7 @@ def veto_saving(coord: Coordinator, reason: str) -> None:
     """Let no saver hook save the state of this session any more. A recovery makes a new session."""
     board = _board_of(coord)
     board.reason = board.reason or reason
-    board.wake()
+    board.answer()
 
 
 def may_save(coord: Coordinator) -> bool:
@@ -90,24 +97,24 @@ def is_judged(coord: Coordinator, step: int | None) -> bool:
     return board is None or (board.reason is None and board.has_passed(step))
 
 
-async def wait_judged(coord: Coordinator, session: Session) -> bool:
-    """Wait until the guards have judged the committed step, and return whether it may be saved.
+async def at_verdict(coord: Coordinator, call: Callable[[], T]) -> T | None:
+    """Wait until the guards find a step good, and call something at that very moment.
 
-    Then it may be saved until the next ``await``. Steps run without hooks are never judged; after some
-    seconds they count as good, until a guard speaks again.
+    Steps run without hooks are never judged: when no guard has spoken for some seconds they count as
+    good, until one speaks again.
+
+    Returns:
+        What ``call`` returned; None after a veto, or where no guard spoke.
     """
-    board = _boards.get(coord)
-    if board is None:
-        return True
+    board = _board_of(coord)
+    verdict: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+    board.waiting.append((verdict, call))
     try:
         async with asyncio.timeout(_PATIENCE):
-            while board.reason is None and not board.has_passed(session.global_step):
-                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                board.waiters.append(waiter)
-                await waiter
+            return await verdict
     except TimeoutError:
         board.silent = True
-    return board.reason is None
+        return None
 
 
 def _board_of(coord: Coordinator) -> _Board:

@@ -250,6 +250,50 @@ async def test_a_nan_is_not_saved_by_seconds_either(
     assert await saved(tmp_path) in ([0], [0, 1])
 
 
+class Lingering(ScriptedSession):
+    """Its steps are committed three seconds before their runs return."""
+
+    async def run(self, *args: Any, **kwargs: Any) -> Any:
+        result = await super().run(*args, **kwargs)
+        await asyncio.sleep(3)
+        return result
+
+
+async def test_by_seconds_a_committed_step_is_saved_only_when_it_is_judged(
+    train: Train, tmp_path: Path
+) -> None:
+    """Ticks at 10 and 20 s fall between the commits of steps 4 and 7 and the guard's verdicts."""
+    losses = [1.0] * 6 + [float("nan")]
+    hooks = hook_for(tmp_path, save_secs=10), NanTensorHook("loss", fail_on_nan_loss=False)
+    session = Lingering([{"loss": loss} for loss in losses])
+    await train(*hooks, session=session)
+    assert session.global_step == 7
+    assert await saved(tmp_path) == [0, 4]
+
+
+async def test_by_seconds_steps_without_hooks_are_saved_even_with_a_guard(tmp_path: Path) -> None:
+    session = ScriptedSession(values={"loss": 1.0})
+    hooks = [hook_for(tmp_path, save_secs=10), NanTensorHook("loss")]
+    async with MonitoredSession(ScriptedCreator(session), hooks) as sess:
+        for _ in range(45):
+            await sess.run("train", hooks=False)
+            await asyncio.sleep(1.01)
+    assert (await saved(tmp_path))[:2] == [0, 20]
+
+
+async def test_by_seconds_a_save_that_cannot_begin_ends_training(
+    tmp_path: Path, train: Train, lasting: Lasting
+) -> None:
+    def metrics() -> dict[str, float]:
+        if session.global_step:
+            raise KeyError("no accuracy yet")
+        return {}
+
+    session = ScriptedSession(lasting(4))
+    with pytest.raises(KeyError, match="no accuracy yet"):
+        await train(hook_for(tmp_path, save_secs=10, metrics=metrics), session=session)
+
+
 async def test_hk_ckpt_12_directories_are_made_and_retention_is_the_savers(
     train: Train, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import NanLossDuringTrainingError, NanTensorHook, SavingGuard, veto_saving
-from asyncmon.hooks.veto import is_judged, may_save, wait_judged
+from asyncmon.hooks.veto import at_verdict, is_judged, may_save
 from asyncmon.runtime import Coordinator
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.sessions import MonitoredSession
@@ -101,42 +101,63 @@ async def test_a_nan_vetoes_saving_until_a_recovery() -> None:
 
 
 class TestSavingGuard:
-    async def test_a_saver_waits_for_the_verdict_of_each_guard(self) -> None:
+    async def test_a_saver_acts_at_the_very_moment_of_the_last_verdict(self) -> None:
         coord, session = Coordinator(), ScriptedSession()
         guards = [SavingGuard(coord, 0), SavingGuard(coord, 0)]
-        assert await wait_judged(coord, session)
+        assert is_judged(coord, 0)
         await session.run("train")
         assert not is_judged(coord, 1)
-        waiting = asyncio.create_task(wait_judged(coord, session))
+        acted: list[int] = []
+        waiting = asyncio.create_task(at_verdict(coord, lambda: acted.append(1) or "done"))
         await wait_all_tasks_blocked()
         guards[0].passed(1)
-        await wait_all_tasks_blocked()
-        assert not waiting.done()
+        assert acted == []
         guards[1].passed(1)
-        assert await waiting
+        assert acted == [1]
+        assert await waiting == "done"
         assert is_judged(coord, 1)
 
     async def test_a_veto_ends_the_wait(self) -> None:
-        coord, session = Coordinator(), ScriptedSession()
+        coord = Coordinator()
         SavingGuard(coord, 0)
-        await session.run("train")
-        waiting = asyncio.create_task(wait_judged(coord, session))
+        waiting = asyncio.create_task(at_verdict(coord, lambda: pytest.fail("it is vetoed")))
         await wait_all_tasks_blocked()
         veto_saving(coord, "it is bad")
-        assert not await waiting
+        assert await waiting is None
         assert not is_judged(coord, 1)
+        assert not may_save(coord)
+
+    async def test_an_error_goes_to_who_waits(self) -> None:
+        coord = Coordinator()
+        guard = SavingGuard(coord, 0)
+
+        def fail() -> None:
+            raise KeyError("x")
+
+        waiting = asyncio.create_task(at_verdict(coord, fail))
+        await wait_all_tasks_blocked()
+        guard.passed(1)
+        with pytest.raises(KeyError):
+            await waiting
+
+    async def test_who_waits_no_more_is_passed_over(self) -> None:
+        coord = Coordinator()
+        guard = SavingGuard(coord, 0)
+        waiting = asyncio.create_task(at_verdict(coord, lambda: pytest.fail("nobody waits")))
+        await wait_all_tasks_blocked()
+        waiting.cancel()
+        await wait_all_tasks_blocked()
+        guard.passed(1)
 
     async def test_steps_without_hooks_count_as_good_after_a_while(self) -> None:
-        coord, session = Coordinator(), ScriptedSession()
+        coord = Coordinator()
         guard = SavingGuard(coord, 0)
-        await session.run("train")
-        assert await wait_judged(coord, session)
+        assert await at_verdict(coord, lambda: "done") is None
         assert is_judged(coord, 5)
         guard.passed(1)
         assert not is_judged(coord, 5)
 
     async def test_without_guards_everything_may_be_saved(self) -> None:
-        coord, session = Coordinator(), ScriptedSession()
+        coord = Coordinator()
         assert may_save(coord)
         assert is_judged(coord, 7)
-        assert await wait_judged(coord, session)

@@ -155,6 +155,18 @@ async def test_hk_step_7_a_recovery_begins_anew(lasting: Lasting, tmp_path: Path
     assert await rates(tmp_path) == [(6, 1.0), (11, 1.0), (16, 2.0)]
 
 
+async def test_by_seconds_a_step_that_goes_back_begins_anew(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    outcomes = [None, None, {"global_step": 100}, {"global_step": 5}, *[None] * 6]
+    hook = StepCounterHook(every_n_secs=2.5, output_dir=tmp_path)
+    await train(hook, runs=10, session=ScriptedSession(lasting(1, outcomes)))
+    assert [(step, round(rate, 3)) for step, rate in await rates(tmp_path)] == [
+        (100, 39.6),
+        (9, 1.2),
+    ]
+
+
 async def test_a_step_that_goes_back_begins_anew(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
