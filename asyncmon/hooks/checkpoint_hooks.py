@@ -12,7 +12,13 @@ from asyncmon import files
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.graph_text import graph_text
-from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    leave_out,
+    next_sample,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.hooks.veto import at_verdict, is_judged, may_save
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
@@ -279,7 +285,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
         if session.global_step == self._taken:
-            await coord.sample([])  # nothing ran: the next step is due
+            await next_sample(coord, [])  # nothing ran: the next step is due
         step = global_step_of(self, session)
         if step == self._taken or not may_save(coord):
             return

@@ -13,7 +13,8 @@ from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.checkpoint.sessions import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
-from asyncmon.runtime.program import as_program
+from asyncmon.hooks.graph_names import named_tensor
+from asyncmon.runtime.program import as_program, program_scope
 
 if TYPE_CHECKING:
     import os
@@ -120,9 +121,13 @@ class Evaluator:
         Done by the first evaluation if it was not done before.
         """
         program = self._program = as_program(self._program)
-        if not self._prepared:
-            self._prepared = True
-            self._local_init_op = program.local_init_op()
+        if self._prepared:
+            return
+        self._prepared = True
+        self._local_init_op = program.local_init_op()
+        if isinstance(self._metrics, Mapping):
+            with program_scope(program):
+                self._metrics = {tag: named_tensor(fetch) for tag, fetch in self._metrics.items()}
 
     async def evaluate(self, state: Mapping[str, Any]) -> dict[str, float]:
         """Return the metrics of a state, averaged.

@@ -10,7 +10,7 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.hooks.graph_names import current_graph, named_tensor
-from asyncmon.hooks.moments import leave_out, whole_number
+from asyncmon.hooks.moments import leave_out, next_sample, whole_number
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class LoggingTensorHook(SessionRunHook):
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Every so many seconds, log the values of the next run."""
-        self._log(await coord.sample(self._tensors))
+        await self._log_next(coord)
         async for _ in coord.every(self._every_n_secs):
-            self._log(await coord.sample(self._tensors))
+            await self._log_next(coord)
 
     async def end(self, session: Session) -> None:
         """With ``at_end``, log the last values."""
@@ -123,6 +123,10 @@ class LoggingTensorHook(SessionRunHook):
         values = self._kept if self._keeps else await session.run(self._tensors)
         if values is not None:
             self._log(values)
+
+    async def _log_next(self, coord: Coordinator) -> None:
+        values, _ = await next_sample(coord, self._tensors)
+        self._log(values)
 
     def _log(self, values: Mapping[str, Any]) -> None:
         now, before = clock.monotonic(), self._logged_at

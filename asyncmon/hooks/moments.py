@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,12 @@ from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.program import current_program
 
 if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
 
-__all__ = ["global_step_of", "leave_out", "require_global_step", "whole_number"]
+__all__ = ["global_step_of", "leave_out", "next_sample", "require_global_step", "whole_number"]
+
+logger = logging.getLogger(__name__)
 
 
 def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *moments: str) -> None:
@@ -44,6 +48,19 @@ def global_step_of(hook: SessionRunHook, session: Session) -> int:
     if step is None:
         raise _no_global_step(hook)
     return step
+
+
+async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None]:
+    """Return what the next run that succeeds computes for ``fetches``, and its global step.
+
+    A run that fails tells its caller. That a hook was looking on must not end the session of a caller
+    who goes on.
+    """
+    while True:
+        try:
+            return await coord.sample_step(fetches)
+        except Exception as error:
+            logger.debug("Asking the next run instead of one that failed: %r", error)
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:

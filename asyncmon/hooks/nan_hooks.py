@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.hooks.graph_names import named_tensor
 from asyncmon.hooks.veto import SavingGuard, veto_saving
 from asyncmon.runtime.hook import GUARD, SessionRunArgs, SessionRunHook
 
@@ -48,11 +49,16 @@ class NanTensorHook(SessionRunHook):
     priority = GUARD
 
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True, *, inf: bool = False) -> None:
-        self._args = SessionRunArgs(loss_tensor)
+        self._loss_tensor = loss_tensor
+        self._args: SessionRunArgs
         self._fail_on_nan_loss = fail_on_nan_loss
         self._inf = inf
         self._coord: Coordinator
         self._guard: SavingGuard
+
+    async def begin(self) -> None:
+        """Find out which tensor the name of a graph stands for."""
+        self._args = SessionRunArgs(named_tensor(self._loss_tensor))
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Become a guard of this session: savers keep to its verdicts."""

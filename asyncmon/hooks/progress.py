@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock, files
 from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.moments import whole_number
+from asyncmon.hooks.moments import next_sample, whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ProgressHook(SessionRunHook):
 
     async def _sample(self, coord: Coordinator) -> None:
         while True:
-            self._sampled = await coord.sample(self._values)
+            self._sampled, _ = await next_sample(coord, self._values)
             if await coord.wait_for_stop(1.0):
                 return
 

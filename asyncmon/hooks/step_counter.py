@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from asyncmon import clock
 from asyncmon.hooks.graph_names import global_step_name
-from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    leave_out,
+    next_sample,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
 
@@ -108,13 +114,13 @@ class StepCounterHook(SessionRunHook):
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Report every so many seconds, from the end of the first run on."""
-        await coord.sample([])
+        await next_sample(coord, [])
         self._report(global_step_of(self, session))
         async for _ in coord.every(self._every_n_secs):
             step = global_step_of(self, session)
             assert self._mark is not None, "the first report set it"
             if step == self._mark[1]:
-                await coord.sample([])
+                await next_sample(coord, [])
                 if global_step_of(self, session) == step:
                     self._did_not_advance(step)
                 continue

@@ -6,7 +6,13 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    leave_out,
+    next_sample,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
@@ -138,10 +144,10 @@ class SummarySaverHook(SessionRunHook):
 
     async def _write_next(self, session: Session, coord: Coordinator) -> None:
         if self.on_error == "log":
-            await coord.sample([])
+            await next_sample(coord, [])
             await self._write_apart(session, None)
         else:
-            results, step = await coord.sample_step(self._fetches)
+            results, step = await next_sample(coord, self._fetches)
             self._write(results, step)
 
     async def _write_apart(self, session: Session, feed_dict: Mapping[Any, Any] | None) -> None:

@@ -85,7 +85,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._holds -= 1
 
     def spend(self, seconds: float) -> None:
-        """Let the running callback take so long, as if it computed: what is due meanwhile comes late."""
+        """Let the running callback take so long, as if it computed: what falls due comes late."""
         self._jump(seconds)
 
     async def wait_idle(self) -> None:
@@ -228,7 +228,9 @@ def run(
 def _is_pooled(thread: threading.Thread) -> bool:
     # Workers of concurrent.futures idle for ever; what they do for a loop is known to the loop.
     pools = sys.modules.get("concurrent.futures.thread")
-    return pools is not None and thread in getattr(pools, "_threads_queues", ())
+    if pools is not None and thread in getattr(pools, "_threads_queues", ()):
+        return True
+    return type(thread).__module__.startswith("concurrent.futures.")  # a process pool's manager
 
 
 def _is_listening(descriptor: int) -> bool:

@@ -161,14 +161,14 @@ async def test_hk_ckpt_11_each_save_is_an_event_of_its_step_with_its_path(
     ]
 
 
-@pytest.mark.parametrize("error", [None, KeyError("x")])
+@pytest.mark.parametrize("error", [None, KeyError("x"), asyncio.CancelledError()])
 async def test_hk_ckpt_15_one_event_file_begins_with_start_and_ends_with_stop(
-    train: Train, tmp_path: Path, error: Exception | None
+    train: Train, tmp_path: Path, error: BaseException | None
 ) -> None:
-    """FW-9, MT-16 and MT-17, at a successful and at another end."""
+    """FW-9, MT-16 and MT-17, at a successful end, an error and a cancellation."""
     counter = StepCounterHook(1, output_dir=tmp_path)
     script = [None, None, *([error] if error else [])]
-    with contextlib.suppress(KeyError):
+    with contextlib.suppress(KeyError, asyncio.CancelledError):
         await train(counter, hook_for(tmp_path, save_steps=2), session=ScriptedSession(script))
     statuses = [event.session_log.status for event in await events(tmp_path)]
     assert [status for status in statuses if status] == [

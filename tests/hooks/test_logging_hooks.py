@@ -93,6 +93,18 @@ async def test_hk_log_3_nothing_is_logged_while_nothing_runs(lines: Lines) -> No
     assert logged(lines("logging_hooks")) == [1, 2]
 
 
+async def test_by_seconds_runs_that_fail_are_their_callers_business(lines: Lines) -> None:
+    session = Counting([KeyError("x"), KeyError("x"), KeyError("x"), None])
+    hook = LoggingTensorHook(["n"], every_n_secs=10)
+    async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+        for _ in range(3):
+            with pytest.raises(KeyError):
+                await sess.run("train")
+            await asyncio.sleep(1)
+        await sess.run("train")
+    assert logged(lines("logging_hooks")) == [1]
+
+
 async def test_hk_log_3_by_seconds_a_run_costs_nothing() -> None:
     hook = LoggingTensorHook(["n"], every_n_secs=10)
     assert not overrides(hook, "before_run")

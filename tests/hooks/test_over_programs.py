@@ -276,6 +276,18 @@ async def test_hk_log_7_at_end_the_values_of_the_end(
     assert lines("logging_hooks") == ["loss = 4.0" if is_graph else "loss = 16.0"]
 
 
+async def test_names_of_a_graph_are_those_of_tensors_everywhere() -> None:
+    model = graph_model()
+    evaluation = h.EvalHook({"loss": "loss"}, [model.feed(float("nan"))], every_n_steps=1)
+    hooks = [h.NanTensorHook("loss"), evaluation]
+    sess = MonitoredSession(ChiefSessionCreator(program=model.program), hooks)
+    async with sess:
+        await sess.run(model.train)
+        with pytest.raises(h.NanLossDuringTrainingError):
+            await sess.run(model.train, model.feed(float("nan")))
+    assert np.isnan(evaluation.metrics["loss"])
+
+
 async def test_a_nan_of_the_program_is_seen_and_not_saved(model: Model, tmp_path: Path) -> None:
     scaffold = Scaffold(program=model.program)
     hooks = [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import sys
 import threading
+from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 import aiofiles
@@ -80,6 +82,15 @@ async def test_time_stands_still_while_a_worker_thread_is_busy(kind: str) -> Non
     assert fired == []
     assert clock.monotonic() == 0
     timer.cancel()
+
+
+async def test_a_process_pool_holds_time_only_while_it_works() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        result = await asyncio.get_running_loop().run_in_executor(pool, int, "7")
+        assert result == 7
+        assert clock.monotonic() == 0
+        await asyncio.sleep(3600)
+    assert clock.monotonic() == 3600
 
 
 async def test_an_idle_worker_does_not_hold_time() -> None:
