@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.buffers import plan_buffers
 from asyncmon.graph.feeds import Feed, missing_feed
 from asyncmon.graph.liveness import with_frees, without_dead_code
 from asyncmon.graph.ordering import Versions
@@ -359,6 +360,13 @@ class _Compiler:
         }
         large -= registers.constants.keys() | kept | set(registers.base.values())
         plan.code = with_frees(plan.code, large)
+        if self.embedded:
+            return
+        seen = stored.union(fetch.register for fetch in plan.fetches if fetch is not None)
+        applied = [i for update in plan.updates for i in update.inputs]
+        plan.code, plan.buffers = plan_buffers(
+            plan.code, registers.of, registers.views, seen, applied, self.ops, plan.feeds
+        )
 
 
 def _swap(op: Operation, name: str, slot: int, register: int, *, owned: bool) -> Swap:

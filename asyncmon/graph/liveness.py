@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.plan import Instruction
 
-__all__ = ["with_frees", "without_dead_code"]
+__all__ = ["inputs_of", "outputs_of", "with_frees", "without_dead_code"]
 
 
 def without_dead_code(code: list[Instruction], needed: Collection[int]) -> list[Instruction]:
@@ -19,12 +19,11 @@ def without_dead_code(code: list[Instruction], needed: Collection[int]) -> list[
     used = set(needed)
     kept = []
     for instruction in reversed(code):
-        kind, _function, _a, _b, out, op = instruction
-        outputs = out if kind == Kind.MULTI else (out,)
+        kind, op = instruction[0], instruction[5]
         pure = kind != Kind.GENERAL and op is not None and not op.op_def.stateful and not op.op_def.refs
-        if pure and not any(register in used for register in outputs):
+        if pure and not any(register in used for register in outputs_of(instruction)):
             continue
-        used.update(_inputs(instruction))
+        used.update(inputs_of(instruction))
         kept.append(instruction)
     kept.reverse()
     return kept
@@ -34,7 +33,7 @@ def with_frees(code: list[Instruction], large: set[int]) -> list[Instruction]:
     """Forget each of these registers right after its last use."""
     result: list[Instruction] = []
     for instruction in reversed(code):
-        last = tuple(dict.fromkeys(i for i in _inputs(instruction) if i in large))
+        last = tuple(dict.fromkeys(i for i in inputs_of(instruction) if i in large))
         if last:
             result.append((int(Kind.FREE), None, last, None, None, None))
             large.difference_update(last)
@@ -43,10 +42,17 @@ def with_frees(code: list[Instruction], large: set[int]) -> list[Instruction]:
     return result
 
 
-def _inputs(instruction: Instruction) -> tuple[int, ...]:
+def inputs_of(instruction: Instruction) -> tuple[int, ...]:
+    """Return the registers that an instruction reads, or forgets."""
     kind, _function, a, b, _out, _op = instruction
-    if kind == Kind.UNARY:
+    if kind in (Kind.UNARY, Kind.UNARY_INTO):
         return (a,)
-    if kind == Kind.BINARY:
+    if kind in (Kind.BINARY, Kind.BINARY_INTO):
         return (a, b)
     return tuple(a)
+
+
+def outputs_of(instruction: Instruction) -> tuple[int, ...]:
+    """Return the registers that an instruction sets, as far as it says so."""
+    kind, out = instruction[0], instruction[4]
+    return tuple(out) if kind == Kind.MULTI else () if out is None else (out,)

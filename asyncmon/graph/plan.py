@@ -19,6 +19,8 @@ from asyncmon.graph.state import uninitialized
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from asyncmon.graph.arena import Arena
+    from asyncmon.graph.buffers import Buffers
     from asyncmon.graph.feeds import Feed
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.stages import Stage
@@ -48,6 +50,8 @@ class Kind(IntEnum):
     NARY = 3  # out = f(*a)
     MULTI = 4  # *out = f(*a)
     GENERAL = 5  # f(run, registers)
+    UNARY_INTO = 6  # out = f(a, out): what out holds is written into, unless it is None
+    BINARY_INTO = 7  # out = f(a, b, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class Plan:
     swaps: list[Swap] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     fetches: list[Fetch | None] = field(default_factory=list)
+    buffers: Buffers | None = None
     versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan
     random: bool = False
     uses_run: bool = False
@@ -180,6 +185,13 @@ class Plan:
                 raise uninitialized(read.name)
             registers[read.register] = value
 
+    def code_with(self, arena: Arena | None, registers: list[Any]) -> list[Instruction]:
+        """Return the code, having put what lies in the arena into registers."""
+        buffers = self.buffers
+        if arena is None or buffers is None or not buffers.place(registers, arena):
+            return self.code
+        return buffers.code
+
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""
         return [None if fetch is None else fetch.of(registers) for fetch in self.fetches]
@@ -198,7 +210,11 @@ def execute(code: list[Instruction], registers: list[Any], run: Run | None) -> N
     op = None
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
-            if kind == 2:
+            if kind == 7:
+                registers[out] = function(registers[a], registers[b], registers[out])  # type: ignore[misc]
+            elif kind == 6:
+                registers[out] = function(registers[a], registers[out])  # type: ignore[misc]
+            elif kind == 2:
                 registers[out] = function(registers[a], registers[b])  # type: ignore[misc]
             elif kind == 1:
                 registers[out] = function(registers[a])  # type: ignore[misc]

@@ -20,6 +20,7 @@ class Registers:
     Attributes:
         of: the register of each tensor.
         constants: those with a value that never changes.
+        views: of those that may hold an array, or a view of it, of others: these others.
         borrowed: those whose array may be somebody else's, with the slots it may be the array of.
         base: the register of each variable as it is before the run's writes, by slot.
         required: slots that must be initialised.
@@ -31,6 +32,7 @@ class Registers:
         self.of: dict[Tensor, int] = {}
         self.constants: dict[int, Any] = {}
         self.borrowed: dict[int, frozenset[int]] = {}
+        self.views: dict[int, set[int]] = {}
         self.base: dict[int, int] = {}
         self.required: set[int] = set()
         self.size = 0
@@ -80,6 +82,7 @@ class Registers:
     def lend(self, to: Iterable[int], lenders: Iterable[int]) -> None:
         """Note that some registers may hold the arrays, or views, of others."""
         for register in to:
+            self.views.setdefault(register, set()).update(lenders)
             slots = [self.borrowed[i] for i in lenders if i in self.borrowed]
             if slots:
                 self.borrowed[register] = frozenset().union(*slots)

@@ -38,10 +38,14 @@ def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) 
     registers = plan.start(fed)
     plan.load(registers, store.values)
     run = Run({}, store.values[0]) if plan.uses_run else None
-    execute(plan.code, registers, run)
-    results = plan.results(registers)  # before an update in place changes what was read
-    if plan.locks:
-        commit(plan, store, registers)
+    arena = store.take_arena()
+    try:
+        execute(plan.code_with(arena, registers), registers, run)
+        results = plan.results(registers)  # before an update in place changes what was read
+        if plan.locks:
+            commit(plan, store, registers)
+    finally:
+        store.give_arena(arena)
     plan.took(perf_counter() - start, limit)
     return results
 
@@ -211,6 +215,7 @@ class Runner:
     async def _finish(
         self, plan: Plan, run: Run, registers: list[Any], values: list[Any], *, changes: bool
     ) -> list[Any]:
+        store = self._store
         run.random_state = values[0]
         plan.load(registers, values)
         if plan.stage is not None:
@@ -218,16 +223,20 @@ class Runner:
 
         def work() -> list[Any]:
             start = perf_counter()
-            execute_checked(plan.code, registers, run)
-            results = plan.results(registers)  # before an update in place changes what was read
-            if run.error is not None:
-                raise run.error
-            if changes:
-                self._store.begin_apply()
-                try:
-                    commit(plan, self._store, registers, run)
-                finally:
-                    self._store.end_apply()
+            arena = store.take_arena()
+            try:
+                execute_checked(plan.code_with(arena, registers), registers, run)
+                results = plan.results(registers)  # before an update in place changes what was read
+                if run.error is not None:
+                    raise run.error
+                if changes:
+                    store.begin_apply()
+                    try:
+                        commit(plan, store, registers, run)
+                    finally:
+                        store.end_apply()
+            finally:
+                store.give_arena(arena)
             run.committed = True
             plan.took(perf_counter() - start, self.limit)
             return results

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
+from asyncmon.graph.arena import Arena
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class StateStore:
         self._mutex = threading.Lock()
         self._applying = False
         self._waiting: list[Callable[[Pin], None]] = []
+        self._arenas = [Arena()]
         self.broken: Exception | None = None
 
     def slot(self, name: str) -> int:
@@ -87,6 +89,18 @@ class StateStore:
     def unpin(self, pin: Pin) -> None:
         """Forget a pin; from any thread, twice is fine."""
         self._pins.discard(pin)
+
+    def take_arena(self) -> Arena | None:
+        """Return memory for a run's values, unless another run has it; give it back when that ends."""
+        try:
+            return self._arenas.pop()
+        except IndexError:
+            return None
+
+    def give_arena(self, arena: Arena | None) -> None:
+        """Take memory back."""
+        if arena is not None:
+            self._arenas.append(arena)
 
     def begin_apply(self) -> None:
         """Keep pins from being taken until :meth:`end_apply`."""
