@@ -166,13 +166,19 @@ def clip_by_global_norm(
     Raises:
         TypeError: ``t_list`` is no sequence.
     """
-    norm = global_norm(t_list) if use_norm is None else convert_to_tensor(use_norm)
+    norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
     if norm is None:
         return list(t_list), None
     with name_scope(name, "clip_by_global_norm", [norm]):
         limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else norm.dtype)
         scale = create_op("GlobalNormScale", (norm, limit))
         return [None if t is None else _scaled(t, scale) for t in t_list], norm
+
+
+def _like_first(value: Any, t_list: Sequence[Any]) -> Tensor:
+    """Convert a number to the dtype of the tensors it is used with."""
+    dtype = next((_values(t).dtype for t in t_list if t is not None), None)
+    return convert_to_tensor(value, None if is_tensor_like(value) else dtype)
 
 
 def _scaled(t: Any, scale: Tensor) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.array_ops import reshape
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.indexed_slices import IndexedSlices, add_up, to_dense
 
@@ -185,7 +186,7 @@ def _hessian(grad: Any, x: Tensor) -> Tensor:
     shape = [d for d in x.shape if d is not None]
     if len(shape) != len(x.shape):
         raise ValueError(f"hessians() needs a known shape, got {x!r}")
-    flat = create_op("Reshape", (to_dense(grad), [-1]))
+    flat = reshape(to_dense(grad), [-1])
     count = flat.spec.shape[0] if flat.spec.shape else None
     rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(count or 0)]
-    return create_op("Reshape", (create_op("Pack", rows, {"axis": 0}), shape + shape))
+    return reshape(create_op("Pack", rows, {"axis": 0}), shape + shape)

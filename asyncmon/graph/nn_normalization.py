@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.arguments import renamed_argument, static_axes
-from asyncmon.graph.array_ops import shape_tensor
+from asyncmon.graph.array_ops import reshape, shape_tensor
 from asyncmon.graph.arrays import own
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.convert import is_tensor_like
@@ -52,15 +52,15 @@ def moments(
         results = [mean, variance]
         if not keep:
             axis = attrs["axis"]
-            results = [_without(r, axis, value) for r in results]
+            results = [_without(r, axis) for r in results]
         if value.dtype is float16:
             results = [create_op("Cast", (r,), {"dtype": float16}) for r in results]
         return results[0], results[1]
 
 
-def _without(reduced: Tensor, axis: Any, x: Tensor) -> Tensor:
+def _without(reduced: Tensor, axis: Any) -> Tensor:
     if axis is None:
-        return create_op("Reshape", (reduced, []))
+        return reshape(reduced, [])
     return create_op("Squeeze", (reduced,), {"axis": axis}) if axis else reduced
 
 

@@ -1,0 +1,126 @@
+"""Picking by index, and what flows back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+
+X = np.arange(24.0).reshape(2, 3, 4)
+INDICES = [np.array(1), np.array([1, 0, 1]), np.array([[0, 1], [1, 1]])]
+
+
+@pytest.mark.parametrize("indices", INDICES, ids=lambda i: str(i.shape))
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_gather(ops: Any, indices: Any, axis: int) -> None:
+    run = lambda x, i: tf.gather(x, i, axis=axis)  # noqa: E731
+    ops.agree(run, np.take(X, indices, axis), X, indices)
+    ops.differentiate(run, X, indices, max_elements=4)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_gather_in_batches(ops: Any, axis: int) -> None:
+    indices = np.array([[0, 1, 1], [2, 0, 2]])
+    expected = np.stack([np.take(x, i, axis - 1) for x, i in zip(X, indices, strict=True)])
+    run = lambda x, i: tf.gather(x, i, axis=axis, batch_dims=1)  # noqa: E731
+    ops.agree(run, expected, X, indices)
+    ops.differentiate(run, X, indices, max_elements=4)
+    ops.agree(
+        lambda x, i: tf.gather(x, i, batch_dims=1),
+        np.stack([X[0, [0, 1]], X[1, [2, 0]]]),
+        X,
+        indices[:, :2],
+    )
+
+
+def test_a_gather_of_rows_has_a_sparse_gradient(ops: Any) -> None:
+    x = tf.constant(X)
+    (grad,) = tf.gradients(tf.gather(x, [1, 1]), x)
+    assert isinstance(grad, tf.IndexedSlices)
+    np.testing.assert_array_equal(ops.evaluate(tf.convert_to_tensor(grad))[:, 0, 0], [0, 2])
+
+
+def test_gather_checks_its_indices(ops: Any) -> None:
+    for bad in ([5], [-1]):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=rf"indices\[0\] = {bad[0]} is not in \[0, 2\)"
+        ):
+            ops.compute(lambda x, b=bad: tf.gather(x, b), X)
+    x = tf.constant(X)
+    with pytest.raises(TypeError, match="'indices'"):
+        tf.gather(x, [0.5])
+    with pytest.raises(ValueError, match="Invalid axis 3"):
+        tf.gather(x, [0], axis=3)
+    with pytest.raises(ValueError, match=r"batch_dims \(1\) must be less than or equal to axis \(0\)"):
+        tf.gather(x, [[0]], axis=0, batch_dims=1)
+
+
+def test_dimensions_survive_being_picked() -> None:
+    x = tf.placeholder(tf.float32, [None, 3, 4])
+    assert tf.zeros(tf.gather(tf.shape(x), [2, 0])).shape.as_list() == [4, None]
+
+
+@pytest.mark.parametrize(
+    "indices", [[[0, 1, 2], [1, 2, 3]], [[0, 1]], [[1], [0], [1]], [[[0, 0]], [[1, 1]]]]
+)
+def test_gather_nd(ops: Any, indices: Any) -> None:
+    at = np.array(indices)
+    run = lambda x, i: tf.gather_nd(x, i)  # noqa: E731
+    ops.agree(run, X[tuple(np.moveaxis(at, -1, 0))], X, at)
+    ops.differentiate(run, X, at, max_elements=4)
+
+
+def test_gather_nd_in_batches_and_of_nothing(ops: Any) -> None:
+    at = np.array([[[2, 1]], [[0, 3]]])
+    run = lambda x, i: tf.gather_nd(x, i, batch_dims=1)  # noqa: E731
+    ops.agree(run, np.array([[X[0, 2, 1]], [X[1, 0, 3]]]), X, at)
+    ops.differentiate(run, X, at, max_elements=4)
+    nothing = np.zeros((3, 0), np.int64)
+    ops.agree(tf.gather_nd, np.broadcast_to(X, (3, *X.shape)), X, nothing)
+    ops.differentiate(tf.gather_nd, X, nothing, max_elements=2)
+
+
+def test_gather_nd_checks_its_indices(ops: Any) -> None:
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"indices\[1\] = \[2, 0\] does not index into shape"
+    ):
+        ops.compute(lambda x: tf.gather_nd(x, [[0, 0], [2, 0]]), X)
+    with pytest.raises(ValueError, match=r"indices.shape\[-1\] must be <= params.rank"):
+        tf.gather_nd(tf.constant(X), [[0, 0, 0, 0]])
+
+
+def test_scatter_nd(ops: Any) -> None:
+    at, updates = np.array([[0], [2], [0]]), np.array([[1.0, 2], [3, 4], [5, 6]])
+    run = lambda i, u: tf.scatter_nd(i, u, [4, 2])  # noqa: E731
+    ops.agree(run, np.array([[6.0, 8], [0, 0], [3, 4], [0, 0]]), at, updates)
+    ops.differentiate(run, at, updates)
+
+
+def test_boolean_mask(ops: Any) -> None:
+    for mask, axis in (
+        (np.array([True, False]), None),
+        (np.array([False, True, True]), 1),
+        (np.array([True, False, True, True]), -1),
+        (np.array([[True, False, True], [False, False, True]]), None),
+    ):
+        at = (axis or 0) % X.ndim
+        expected = X[(*[slice(None)] * at, mask)]
+        run = lambda x, m=mask, a=axis: tf.boolean_mask(x, m, axis=a)  # noqa: E731
+        ops.agree(run, expected, X, known=("all", "rank"))
+        ops.differentiate(run, X, max_elements=4, known=axis != -1)
+
+
+def test_boolean_mask_checks_its_mask(ops: Any) -> None:
+    x = tf.constant(X)
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
+        tf.boolean_mask(x, [True, False, True])
+    with pytest.raises(ValueError, match="mask cannot be scalar"):
+        tf.boolean_mask(x, True)
+    with pytest.raises(ValueError, match="Number of mask dimensions must be specified"):
+        tf.boolean_mask(x, tf.placeholder(tf.bool))
+    with pytest.raises(errors.InvalidArgumentError, match="incompatible"):
+        ops.compute(lambda a, m: tf.boolean_mask(a, m), X, np.array([True]), known="rank")

@@ -1,0 +1,58 @@
+"""The parts of a dense layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+
+RNG = np.random.default_rng(9)
+nn = tf.nn
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (2, 2, 2, 3)])
+def test_bias_add_along_the_last_dimension(ops: Any, shape: Any) -> None:
+    x, b = RNG.normal(size=shape), RNG.normal(size=3)
+    ops.agree(nn.bias_add, x + b, x, b)
+    ops.differentiate(nn.bias_add, x, b, max_elements=4)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (2, 3, 2, 2)])
+def test_bias_add_along_the_second_dimension(ops: Any, shape: Any) -> None:
+    x, b = RNG.normal(size=shape), RNG.normal(size=3)
+    run = lambda v, w: nn.bias_add(v, w, data_format="NCHW")  # noqa: E731
+    expected = x + b.reshape(3, *[1] * (len(shape) - 2))
+    ops.agree(run, expected, x, b, known=("all", "rank"))
+    ops.differentiate(run, x, b, max_elements=4, known=False)
+
+
+def test_integers_are_added_too(ops: Any) -> None:
+    assert ops.compute(nn.bias_add, np.ones((2, 3), np.int32), np.ones(3, np.int32)).dtype == np.int32
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = tf.ones([2, 3])
+    for value, bias, text in (
+        (x, tf.ones([2]), "must be equal, but are 3 and 2"),
+        (x, x, "Shape must be rank 1 but is rank 2"),
+        (tf.ones([3]), tf.ones([3]), "at least rank 2 but is rank 1"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            nn.bias_add(value, bias)
+    with pytest.raises(ValueError, match="`data_format` must be"):
+        nn.bias_add(x, tf.ones([3]), data_format="CHWN")
+    with pytest.raises(ValueError, match="must be equal, but are 3 and 2"):
+        nn.bias_add(x, tf.ones([2]), data_format="NCHW")
+    with pytest.raises(TypeError, match="Input 'bias' of 'BiasAdd' Op has type float64"):
+        nn.bias_add(x, tf.ones([3], tf.float64))
+
+
+def test_the_whole_of_it(ops: Any) -> None:
+    x, w, b = RNG.normal(size=(4, 3)), RNG.normal(size=(3, 2)), RNG.normal(size=2)
+    ops.agree(nn.xw_plus_b, x @ w + b, x, w, b)
+    ops.agree(nn.relu_layer, np.maximum(x @ w + b, 0), x, w, b)
+    ops.differentiate(nn.relu_layer, x, w, b, max_elements=4)
+    assert nn.relu_layer(tf.constant(x), w, b, name="layer").name == "layer:0"

@@ -1,0 +1,138 @@
+"""Cross entropies: values, gradients, checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+
+RNG = np.random.default_rng(8)
+LOGITS = RNG.normal(size=(4, 3))
+LABELS = RNG.dirichlet(np.ones(3), 4)
+CLASSES = np.array([0, 2, 1, 2])
+nn = tf.nn
+
+
+def _log_softmax(x: Any) -> Any:
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def test_softmax_cross_entropy(ops: Any) -> None:
+    run = lambda x, y: nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x)  # noqa: E731
+    ops.agree(run, -(LABELS * _log_softmax(LOGITS)).sum(1), LOGITS, LABELS)
+    ops.differentiate(run, LOGITS, LABELS, order=1)
+    fixed = lambda x: nn.softmax_cross_entropy_with_logits_v2(tf.cast(LABELS, x.dtype), x)  # noqa: E731
+    ops.differentiate(fixed, LOGITS, order=2)
+
+
+def test_the_first_form_holds_labels_fixed(ops: Any) -> None:
+    x, y = tf.constant(LOGITS), tf.constant(LABELS)
+    loss = nn.softmax_cross_entropy_with_logits(labels=y, logits=x)
+    grads = tf.gradients(loss, [x, y])
+    assert grads[1] is None
+    expected = np.exp(_log_softmax(LOGITS)) - LABELS
+    np.testing.assert_allclose(ops.evaluate(grads[0]), expected, rtol=1e-9)
+
+
+def test_the_classes_may_lie_along_another_axis(ops: Any) -> None:
+    run = lambda x, y: nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, axis=0)  # noqa: E731
+    expected = -(LABELS * _log_softmax(LOGITS)).sum(1)
+    ops.agree(run, expected, LOGITS.T, LABELS.T, known=("all", "rank"))
+
+
+def test_sparse_softmax_cross_entropy(ops: Any) -> None:
+    run = lambda x, y: nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)  # noqa: E731
+    expected = -_log_softmax(LOGITS)[np.arange(4), CLASSES]
+    for dtype in (np.int32, np.int64):
+        ops.agree(run, expected, LOGITS, CLASSES.astype(dtype))
+        ops.differentiate(run, LOGITS, CLASSES.astype(dtype), order=2)
+    ops.agree(run, expected.reshape(2, 2), LOGITS.reshape(2, 2, 3), CLASSES.reshape(2, 2))
+    ops.differentiate(run, LOGITS[0], np.array(1))
+
+
+def test_losses_weighted_by_what_comes_after(ops: Any) -> None:
+    weights = np.array([1.0, 0.0, 2.0, 0.5])
+
+    def run(x: Any, w: Any) -> Any:
+        return w * nn.sparse_softmax_cross_entropy_with_logits(labels=CLASSES, logits=x)
+
+    ops.differentiate(run, LOGITS, weights, order=2)
+
+
+@pytest.mark.parametrize("wrong", [3, -1])
+def test_a_class_that_is_not_there_fails_in_the_run(ops: Any, wrong: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=rf"label value of {wrong} which is outside"):
+        ops.compute(
+            lambda x: nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1, wrong, 2], logits=x),
+            LOGITS,
+        )
+
+
+def test_large_logits_do_not_overflow(ops: Any) -> None:
+    x = np.array([[1e4, 0.0], [0.0, 1e4]], np.float32)
+    found = ops.compute(
+        lambda a: nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 0], logits=a), x
+    )
+    np.testing.assert_allclose(found, [0, 1e4])
+
+
+def test_sigmoid_cross_entropy(ops: Any) -> None:
+    run = lambda x, y: nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x)  # noqa: E731
+    p = 1 / (1 + np.exp(-LOGITS))
+    ops.agree(run, -LABELS * np.log(p) - (1 - LABELS) * np.log(1 - p), LOGITS, LABELS)
+    ops.differentiate(run, LOGITS, LABELS, order=2)
+
+
+def test_weighted_cross_entropy(ops: Any) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return nn.weighted_cross_entropy_with_logits(labels=y, logits=x, pos_weight=2.0)
+
+    p = 1 / (1 + np.exp(-LOGITS))
+    ops.agree(run, -2 * LABELS * np.log(p) - (1 - LABELS) * np.log(1 - p), LOGITS, LABELS)
+    ops.differentiate(run, LOGITS, LABELS, order=1)
+
+
+def test_l2_loss(ops: Any) -> None:
+    ops.agree(nn.l2_loss, (LOGITS**2).sum() / 2, LOGITS)
+    ops.differentiate(nn.l2_loss, LOGITS)
+    with pytest.raises(TypeError, match="'t'"):
+        nn.l2_loss(tf.constant([1]))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        nn.softmax_cross_entropy_with_logits,
+        nn.sparse_softmax_cross_entropy_with_logits,
+        nn.sigmoid_cross_entropy_with_logits,
+    ],
+)
+def test_arguments_must_be_named_and_given(function: Any) -> None:
+    x = tf.constant(LOGITS)
+    with pytest.raises(ValueError, match="with named arguments"):
+        function(x, x)
+    with pytest.raises(ValueError, match="Both labels and logits must be provided"):
+        function(logits=x)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = tf.constant(LOGITS)
+    sparse = nn.sparse_softmax_cross_entropy_with_logits
+    with pytest.raises(ValueError, match="Rank mismatch: Rank of labels"):
+        sparse(labels=[[0]], logits=x)
+    with pytest.raises(ValueError, match="must be equal, but are 4 and 2"):
+        sparse(labels=[0, 1], logits=x)
+    with pytest.raises(ValueError, match="Logits cannot be scalars"):
+        sparse(labels=0, logits=tf.constant(1.0))
+    with pytest.raises(TypeError, match="'labels'"):
+        sparse(labels=[0.0] * 4, logits=x)
+    with pytest.raises(ValueError, match="must have the same shape"):
+        nn.sigmoid_cross_entropy_with_logits(labels=x[:2], logits=x)
+    with pytest.raises(TypeError, match="does not match"):
+        nn.softmax_cross_entropy_with_logits_v2(labels=tf.cast(LABELS, tf.float32), logits=x)
+    with pytest.raises(ValueError, match="must be equal"):
+        nn.softmax_cross_entropy_with_logits_v2(labels=LABELS[:, :2], logits=x)

@@ -1,0 +1,135 @@
+"""Reductions: every axis, kept or not, of every dtype, empty ones too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes
+
+from asyncmon import graph as tf
+
+RNG = np.random.default_rng(3)
+X = RNG.uniform(0.5, 2.0, (2, 3, 4)) * np.where(RNG.random((2, 3, 4)) < 0.5, -1, 1)
+
+FLOATS: list[tuple[Any, Any]] = [
+    (tf.reduce_sum, np.sum),
+    (tf.reduce_mean, np.mean),
+    (tf.reduce_max, np.max),
+    (tf.reduce_min, np.min),
+    (tf.reduce_prod, np.prod),
+    (tf.reduce_logsumexp, lambda x, axis, keepdims: np.log(np.exp(x).sum(axis, keepdims=keepdims))),
+]
+AXES = [None, 0, 1, -1, [0, 2], [-1, 0], [1, -1], [0, 1, 2], []]
+
+
+@pytest.mark.parametrize(("function", "reference"), FLOATS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("axis", AXES, ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_values(ops: Any, function: Any, reference: Any, axis: Any, keepdims: bool) -> None:
+    axes = tuple(axis) if isinstance(axis, list) else axis
+    expected = reference(X, axis=axes, keepdims=keepdims)
+    ops.agree(lambda x: function(x, axis, keepdims), expected, X, rtol=1e-12)
+    ops.agree(lambda x: function(x, axis, keepdims), expected, X.astype("f"), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("function", "reference"), FLOATS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("axis", [None, 1, [0, -1]], ids=str)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_gradients(ops: Any, function: Any, reference: Any, axis: Any, keepdims: bool) -> None:
+    order = 1 if function is tf.reduce_prod else 2
+    known = not (isinstance(axis, list) and function is not tf.reduce_sum)
+    ops.differentiate(lambda x: function(x, axis, keepdims), X[:, :2, :2], order=order, known=known)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shape=array_shapes(min_dims=1, max_dims=4, max_side=3), data=st.data())
+def test_sums_and_means_of_any_shape(ops: Any, shape: Any, data: Any) -> None:
+    axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
+    x = np.random.default_rng(0).normal(size=shape)
+    for function, reference in FLOATS[:2]:
+        expected = reference(x, axis=tuple(axes), keepdims=False)
+        ops.agree(lambda a, f=function: f(a, axes), expected, x)
+        ops.differentiate(lambda a, f=function: f(a, axes), x, max_elements=3, known=False)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_integers_keep_their_dtype(ops: Any, dtype: Any) -> None:
+    x = np.array([[1, 2, 3], [4, 2, 2]], dtype)
+    for function, reference in FLOATS[:-1]:
+        found = ops.compute(function, x)
+        assert found.dtype == dtype
+        assert found == int(reference(x))
+
+
+def test_the_mean_of_integers_is_rounded_towards_zero(ops: Any) -> None:
+    assert ops.compute(tf.reduce_mean, np.array([1, -4], np.int32)) == -1
+    assert ops.compute(tf.reduce_mean, np.array([3, 4], np.int32)) == 3
+
+
+def test_any_and_all(ops: Any) -> None:
+    x = np.array([[True, False], [True, True]])
+    ops.agree(lambda b: tf.reduce_any(b, 0), x.any(0), x)
+    ops.agree(lambda b: tf.reduce_all(b, 1, keepdims=True), x.all(1, keepdims=True), x)
+    with pytest.raises(TypeError, match="not in list of allowed values: bool"):
+        tf.reduce_any(tf.constant([1.0]))
+
+
+def test_of_nothing(ops: Any) -> None:
+    empty = np.zeros((0, 2), np.float32)
+    for function, expected in (
+        (tf.reduce_sum, 0),
+        (tf.reduce_prod, 1),
+        (tf.reduce_max, -np.inf),
+        (tf.reduce_min, np.inf),
+        (tf.reduce_logsumexp, -np.inf),
+    ):
+        np.testing.assert_array_equal(ops.compute(lambda x, f=function: f(x, 0), empty), [expected] * 2)
+    assert ops.compute(tf.reduce_max, np.zeros(0, np.int32)) == np.iinfo(np.int32).min
+    assert np.isnan(ops.compute(tf.reduce_mean, empty))
+
+
+def test_the_product_has_a_gradient_where_elements_are_zero(ops: Any) -> None:
+    x = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 4.0]])
+    (grad,) = ops.gradients(lambda a: tf.reduce_prod(a, 1), x)
+    np.testing.assert_allclose(grad, [[6, 0, 0], [0, 0, 0], [8, 4, 2]])
+
+
+def test_equal_greatest_elements_share_the_gradient(ops: Any) -> None:
+    (grad,) = ops.gradients(lambda a: tf.reduce_max(a, 0), np.array([1.0, 3.0, 3.0]))
+    np.testing.assert_array_equal(grad, [0, 0.5, 0.5])
+
+
+def test_logsumexp_does_not_overflow(ops: Any) -> None:
+    x = np.array([1000.0, 1000.0], np.float32)
+    np.testing.assert_allclose(ops.compute(tf.reduce_logsumexp, x), 1000 + np.log(2), rtol=1e-6)
+    assert ops.compute(tf.reduce_logsumexp, np.array([-np.inf, -np.inf])) == -np.inf
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"Invalid reduction dimension 2 for input with 1 dimension\(s\)"
+    ):
+        tf.reduce_sum(tf.constant([1.0]), 2)
+
+
+def test_old_names_of_arguments() -> None:
+    x = tf.constant(X)
+    assert tf.reduce_sum(x, reduction_indices=[0], keep_dims=True).shape == (1, 3, 4)
+    with pytest.raises(ValueError, match="Cannot specify both 'reduction_indices' and 'axis'"):
+        tf.reduce_sum(x, axis=0, reduction_indices=0)
+    with pytest.raises(ValueError, match="Cannot specify both 'keep_dims' and 'keepdims'"):
+        tf.reduce_sum(x, keepdims=True, keep_dims=True)
+
+
+def test_axes_may_be_a_constant_tensor_or_a_range_of_known_rank() -> None:
+    x = tf.constant(X)
+    assert tf.reduce_sum(x, tf.constant([0, 1])).shape == (4,)
+    assert tf.reduce_sum(x, tf.range(1, tf.rank(x))).shape == (2,)
+    with pytest.raises(ValueError, match="axis must be known when the graph is built"):
+        tf.reduce_sum(x, tf.placeholder(tf.int32, []))
+    with pytest.raises(TypeError, match="axis must be an integer"):
+        tf.reduce_sum(x, 0.5)

@@ -1,0 +1,117 @@
+"""Cutting out and adding around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import errors
+from asyncmon import graph as tf
+
+X = np.arange(24.0).reshape(2, 3, 4)
+
+
+def test_slice(ops: Any) -> None:
+    run = lambda x: tf.slice(x, [0, 1, 2], [-1, 2, 1])  # noqa: E731
+    ops.agree(run, X[:, 1:3, 2:3], X)
+    ops.differentiate(run, X, max_elements=4)
+
+
+def test_slice_with_bounds_known_only_in_the_run(ops: Any) -> None:
+    begin, size = np.array([0, 1, 2]), np.array([1, 2, -1])
+    ops.agree(tf.slice, X[:1, 1:3, 2:], X, begin, size)
+    with pytest.raises(errors.InvalidArgumentError, match=r"Expected size\[1\] in \[0, 2\], but got 3"):
+        ops.compute(tf.slice, X, begin, size + np.array([0, 1, 0]))
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"Expected begin\[0\] in \[0, 2\], but got 3"
+    ):
+        ops.compute(tf.slice, X, begin + 3, size)
+
+
+def test_slice_refuses_what_cannot_be() -> None:
+    x = tf.constant(X)
+    with pytest.raises(
+        ValueError, match="Slice of 3 from 1 is out of bounds for a dimension of size 3"
+    ):
+        tf.slice(x, [0, 1, 0], [1, 3, 1])
+    with pytest.raises(ValueError, match="Shape must be rank 2 but is rank 3"):
+        tf.slice(x, [0, 0], [1, 1])
+    assert tf.zeros(tf.slice(tf.shape(x), [1], [2])).shape == (3, 4)
+
+
+def test_strided_slice_with_masks(ops: Any) -> None:
+    for arguments, expected in (
+        (([0, 0], [2, 3], [1, 2]), X[0:2, 0:3:2]),
+        (([1, 2], [0, 0], [-1, -1]), X[1:0:-1, 2:0:-1]),
+        (([1], [2], None, 0, 0, 0, 0, 1), X[1]),
+        (([0, 1], [0, 2], None, 1, 1), X[:, 1:2]),
+        (([0, 1], [0, 2], None, 0, 0, 1), X[..., 1:2]),
+        (([0, 1], [0, 2], None, 0, 0, 0, 1), X[None, 1:2]),
+    ):
+        run = lambda x, a=arguments: tf.strided_slice(x, *a)  # noqa: E731
+        ops.agree(run, expected, X, known=("all", "rank"))
+        ops.differentiate(run, X, max_elements=3)
+
+
+def test_strided_slice_with_tensors(ops: Any) -> None:
+    begin, end = np.array([0, 1], np.int32), np.array([2, 3], np.int32)
+    ops.agree(tf.strided_slice, X[0:2, 1:3], X, begin, end, known=("all",))
+    assert tf.strided_slice(tf.constant(X), tf.constant([0]), tf.constant([1])).shape == (1, 3, 4)
+    with pytest.raises(ValueError, match="length of"):
+        tf.strided_slice(tf.constant(X), tf.placeholder(tf.int32, [None]), [1])
+    with pytest.raises(ValueError, match="must have one length"):
+        tf.strided_slice(tf.constant(X), [0, 1], [1])
+    with pytest.raises(ValueError, match="Expected a vector"):
+        tf.strided_slice(tf.constant(X), 0, 1)
+
+
+@pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "symmetric"])
+def test_pad(ops: Any, mode: str) -> None:
+    widths = [[1, 1], [0, 2], [2, 1]]
+    run = lambda x: tf.pad(x, widths, mode)  # noqa: E731
+    expected = np.pad(X, widths, mode.lower())  # type: ignore[call-overload]
+    ops.agree(run, expected, X)
+    ops.differentiate(run, X, max_elements=4)
+
+
+def test_pad_with_a_value_and_widths_known_only_in_the_run(ops: Any) -> None:
+    widths = np.array([[1, 0], [0, 1], [0, 0]], np.int32)
+    expected = np.pad(X, widths, constant_values=7)
+    ops.agree(lambda x, w: tf.pad(x, w, constant_values=7), expected, X, widths)
+    with pytest.raises(errors.InvalidArgumentError, match="non-negative"):
+        ops.compute(tf.pad, X, -widths)
+    with pytest.raises(errors.InvalidArgumentError, match="rank of inputs"):
+        ops.compute(tf.pad, X, widths[:2], known="nothing")
+
+
+def test_pad_refuses_what_cannot_be(ops: Any) -> None:
+    x = tf.constant(X)
+    for widths, mode, text in (
+        ([[1, 1]], "CONSTANT", "must be equal, but are 1 and 3"),
+        ([[1], [1], [1]], "CONSTANT", "must be equal, but are 1 and 2"),
+        ([[-1, 1], [0, 0], [0, 0]], "CONSTANT", "non-negative"),
+        ([[1, 1], [0, 0], [0, 0]], "WRAP", "expected to be one of CONSTANT, REFLECT, SYMMETRIC"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            tf.pad(x, widths, mode)
+    for mode, width in (("REFLECT", 2), ("SYMMETRIC", 3)):
+        with pytest.raises(errors.InvalidArgumentError, match="paddings must be"):
+            ops.compute(lambda a, m=mode, w=width: tf.pad(a, [[w, 0], [0, 0], [0, 0]], m), X)
+
+
+def test_tile(ops: Any) -> None:
+    run = lambda x: tf.tile(x, [2, 1, 3])  # noqa: E731
+    ops.agree(run, np.tile(X, (2, 1, 3)), X)
+    ops.differentiate(run, X, max_elements=4)
+    ops.agree(tf.tile, np.tile(X, (2, 1, 3)), X, np.array([2, 1, 3]))
+    with pytest.raises(ValueError, match="must be equal, but are 1 and 3"):
+        tf.tile(tf.constant(X), [2])
+
+
+def test_reverse(ops: Any) -> None:
+    ops.agree(lambda x: tf.reverse(x, [0, -1]), X[::-1, :, ::-1], X)
+    ops.differentiate(lambda x: tf.reverse(x, [0, -1]), X, max_elements=3)
+    with pytest.raises(ValueError, match="Invalid axis 3"):
+        tf.reverse(tf.constant(X), [3])
