@@ -16,6 +16,7 @@ from asyncmon.checkpoint.selection import name_of
 from asyncmon.checkpoint.sessions import release
 from asyncmon.checkpoint.store import Draft
 from asyncmon.checkpoint.texts import encode_text
+from asyncmon.checkpoint.threads import Control
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,7 @@ class Request:
     program: Any
     latest_filename: str
     write_state: bool
+    control: Control = field(default_factory=Control)
     wall_time: float = field(default_factory=clock.wall)
     began: float = field(default_factory=time.perf_counter)
 
@@ -99,13 +101,19 @@ def checkpoint_path(prefix: str, step: int | None, pad: bool) -> str:
 
 
 def make_draft(
-    values: Mapping[str, Any], manifest: Manifest, basename: str, shard_bytes: int, sharded: bool
+    request: Request,
+    snapshot: Mapping[str, Any],
+    state: Mapping[str, Any],
+    basename: str,
+    shard_bytes: int,
+    sharded: bool,
 ) -> Draft:
-    """Return a checkpoint of these values. Blocking for a large number of strings only.
+    """Return what is to be written. Blocking.
 
     Args:
-        values: names to arrays of any type that a checkpoint can hold.
-        manifest: all that is not about the values.
+        request: the save.
+        snapshot: the state that it ordered.
+        state: what of it is saved, by the names in the checkpoint.
         basename: ``<prefix>-<step>``.
         shard_bytes: the size that a tensor file should not exceed.
         sharded: whether to make several files even of a state that would fit one.
@@ -116,7 +124,7 @@ def make_draft(
     arrays: dict[str, Array] = {}
     texts: dict[str, TextEntry] = {}
     problems: list[str] = []
-    for name, value in values.items():
+    for name, value in {**state, **request.arrays}.items():
         array = np.asarray(value)
         try:
             if name == _RESERVED:
@@ -131,9 +139,9 @@ def make_draft(
             problems.append(f"{name!r}: {error}")
     if problems:
         raise TypeError(f"The state cannot be saved; {'; '.join(problems)}.")
-    manifest = replace(manifest, texts=texts)
+    manifest = replace(request.manifest(snapshot), texts=texts)
     manifest.encode()  # what is no JSON is said before anything is written
     if sharded:
         total = sum(array.nbytes for array in arrays.values())
         shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
-    return Draft(basename, arrays, manifest, shard_bytes)
+    return Draft(basename, arrays, manifest, shard_bytes, request.control)

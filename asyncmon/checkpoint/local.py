@@ -31,7 +31,7 @@ from asyncmon.checkpoint.lock import LOCK_NAME, DirectoryLock
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.mapped import MappedFile
 from asyncmon.checkpoint.store import BESIDE, Draft
-from asyncmon.checkpoint.threads import StopFlag, each_in_thread
+from asyncmon.checkpoint.threads import Control, Pace, each_in_thread
 from asyncmon.errors import DataLossError
 from asyncmon.files import FileCalls, in_thread
 
@@ -85,17 +85,17 @@ class LocalStore:
             try:
                 parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
                 writes = [
-                    partial(self._write_part, part, self._beside(token, str(number)), draft.stop)
+                    partial(self._write_part, part, self._beside(token, str(number)), draft.control)
                     for number, part in enumerate(parts)
                 ]
-                checksums = await each_in_thread(writes, draft.stop)
+                checksums = await each_in_thread(writes, draft.control)
                 return await in_thread(self._commit, draft, token, parts, checksums)
             except BaseException:
                 await in_thread(self._discard, token)
                 raise
 
     async def open(self, name: str) -> MappedFile:
-        return await in_thread(MappedFile, self._path / name)
+        return await in_thread(MappedFile, self._path / name, lost=MappedFile.close_nowait)
 
     async def delete(self, name: str) -> None:
         await in_thread(self._unlink_unread, [name])
@@ -131,16 +131,18 @@ class LocalStore:
     def _beside(self, token: str, name: str) -> Path:
         return self._path / f"{BESIDE}{token}-{name}"
 
-    def _write_part(self, part: layout.Part, path: Path, stop: StopFlag) -> dict[str, int]:
+    def _write_part(self, part: layout.Part, path: Path, control: Control) -> dict[str, int]:
         checksums = {}
+        pace = Pace(control)
         with self._new_file(path) as descriptor:
             self._write_all(descriptor, part.header)
             for name, array in part.arrays.items():
                 checksum = 0
                 for chunk in byte_chunks(array, _CHUNK):
-                    stop.check("The save")
+                    control.check("The save")
                     checksum = google_crc32c.extend(checksum, chunk)
                     self._write_all(descriptor, chunk.data)
+                    pace.did(chunk.nbytes)
                 checksums[name] = checksum
         return checksums
 

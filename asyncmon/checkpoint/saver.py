@@ -152,6 +152,7 @@ class Saver:
         """
         job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
         job.handle.awaited = True
+        job.hurry()
         self._queue.submit(job)
         try:
             return await job.handle
@@ -170,6 +171,9 @@ class Saver:
         metrics: Mapping[str, float] | None = None,
     ) -> SaveHandle:
         """Order a snapshot and return at once; the checkpoint is written while steps go on.
+
+        Where steps and the writing compete for the processor, the writing pauses now and then, until
+        :meth:`drain` or :meth:`close` waits for it.
 
         Arguments and errors are those of :meth:`save`; errors of the writing are raised by awaiting
         the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`. At most
@@ -270,9 +274,9 @@ class Saver:
     ) -> None:
         """Load a checkpoint into the session and its passengers: all of it, or nothing. TF1: same name.
 
-        Everything is read, verified and compared with what the session has before anything is changed.
-        Entries that the session (or ``var_list``) does not have are left out. Random generator states
-        are restored where the checkpoint has them.
+        Everything is read, verified and compared with what the session has before anything changes.
+        What the session (or ``var_list``) does not have is left out. Random generator states are
+        restored where the checkpoint has them.
 
         Args:
             sess: the session; it need not be initialised.
@@ -358,7 +362,7 @@ class Saver:
             name_of(global_step)  # a wrong one is refused here, not by a save in the background
         path = checkpoint_path(prefix, step, self._pad_step_number)
         handle = SaveHandle(path if (step is None) == (global_step is None) else None, step)
-        return Job(handle, lambda: self._write(request, handle), request.discard)
+        return Job(handle, lambda: self._write(request, handle), request.discard, request.control.hurry)
 
     async def _write(self, request: Request, handle: SaveHandle) -> str | None:
         snapshot = await request.snapshot
@@ -373,9 +377,8 @@ class Saver:
         store = self._store(directory)
         await store.claim()
         await self._ledger.continue_list(store, request.latest_filename)
-        values = {**state, **request.arrays}
         draft = await in_thread(
-            make_draft, values, request.manifest(snapshot), basename, self._shard_bytes, self._sharded
+            make_draft, request, snapshot, state, basename, self._shard_bytes, self._sharded
         )
         manifest = await store.write(draft)
         request.discard()  # the arrays are on the disk: the session may write them in place again

@@ -21,11 +21,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Job:
-    """A save: how it is done, and what is to be let go of where it is not."""
+    """A save: how it is done, hastened, and let go of where it is not done."""
 
     handle: SaveHandle
     work: Callable[[], Awaitable[str | None]]
     discard: Callable[[], None]
+    hurry: Callable[[], None]
     replaceable: bool = False
     started: bool = False
     dropped: bool = False
@@ -84,6 +85,10 @@ class SaveQueue:
 
     async def drain(self) -> None:
         """Wait until nothing is under way, then raise the error of a save that failed unseen."""
+        job = self._tail
+        while job is not None:
+            job.hurry()
+            job = job.before
         while self.busy:
             assert self._tail is not None
             assert self._tail.task is not None

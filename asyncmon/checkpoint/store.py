@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncmon.checkpoint.threads import StopFlag
+from asyncmon.checkpoint.threads import Control
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Draft:
     arrays: Mapping[str, Array]
     manifest: Manifest
     shard_bytes: int
-    stop: StopFlag = field(default_factory=StopFlag)
+    control: Control = field(default_factory=Control)
 
     def complete(
         self,
@@ -101,7 +101,7 @@ class Store(Protocol):
     async def write(self, draft: Draft) -> Manifest:
         """Write a checkpoint; when this returns it is committed and durable.
 
-        Whatever goes wrong (an error, ``draft.stop``, a cancellation), nothing of it is left and an
+        Whatever goes wrong (an error, ``draft.control``, a cancellation), nothing of it is left and an
         earlier checkpoint of the same name is as it was.
         """
 

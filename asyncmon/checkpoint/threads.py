@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 from asyncmon.errors import CancelledError
@@ -12,40 +14,88 @@ from asyncmon.files import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["StopFlag", "each_in_thread"]
+__all__ = ["Control", "Pace", "each_in_thread"]
 
 T = TypeVar("T")
 
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Threads that one save uses: the steps that go on meanwhile keep the other half of the machine."""
 
+_STRETCH = 4 << 20
+_CONTENDED = 1.5
+_RESTS = 3.0
 
-class StopFlag:
-    """Set from the event loop, read by worker threads between two pieces of work."""
 
-    __slots__ = ("is_set",)
+class Control:
+    """What the event loop says to the worker threads of one save: to stop, or to hurry."""
+
+    __slots__ = ("_urgent", "stopped")
 
     def __init__(self) -> None:
-        self.is_set = False
+        self.stopped = False
+        self._urgent = threading.Event()
+
+    def stop(self) -> None:
+        """Let the threads stop at the next piece."""
+        self.stopped = True
+        self._urgent.set()
+
+    def hurry(self) -> None:
+        """Let the threads go on without pauses: somebody waits for the end."""
+        self._urgent.set()
 
     def check(self, what: str) -> None:
-        """Raise :class:`~asyncmon.errors.CancelledError` when the flag is set."""
-        if self.is_set:
+        """Raise :class:`~asyncmon.errors.CancelledError` when the threads should stop."""
+        if self.stopped:
             raise CancelledError(f"{what} was stopped")
 
+    def pause(self, seconds: float) -> None:
+        """Block the calling thread for a while, or until it should stop or hurry."""
+        self._urgent.wait(seconds)
 
-async def each_in_thread(calls: Sequence[Callable[[], T]], stop: StopFlag) -> list[T]:
+
+class Pace:
+    """Keeps a thread that works in the background from slowing down the steps beside it.
+
+    Every few megabytes it compares the time that passed with the processor time that the thread got.
+    Where that is much less, others want the processor too, and the thread pauses for a few times what
+    it used. On an idle machine it never does.
+    """
+
+    __slots__ = ("_bytes", "_control", "_processor", "_wall")
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._begin()
+
+    def did(self, nbytes: int) -> None:
+        """Say that so many bytes were worked on."""
+        self._bytes += nbytes
+        if self._bytes < _STRETCH:
+            return
+        used = time.thread_time() - self._processor
+        if time.perf_counter() - self._wall > _CONTENDED * used:
+            self._control.pause(_RESTS * used)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._bytes = 0
+        self._processor = time.thread_time()
+        self._wall = time.perf_counter()
+
+
+async def each_in_thread(calls: Sequence[Callable[[], T]], control: Control) -> list[T]:
     """Make blocking calls, a few at a time; return their results in order.
 
-    When one fails, or the caller is cancelled, ``stop`` is set, the calls under way are waited for, no
-    further one is begun, and the first error is raised.
+    When one fails, or the caller is cancelled, ``control`` is stopped, the calls under way are waited
+    for, no further one is begun, and the first error is raised.
     """
     results: dict[int, T] = {}
     waiting = iter(enumerate(calls))
 
     async def work() -> None:
         for number, call in waiting:
-            if stop.is_set:
+            if control.stopped:
                 return
             results[number] = await in_thread(call)
 
@@ -57,7 +107,8 @@ async def each_in_thread(calls: Sequence[Callable[[], T]], stop: StopFlag) -> li
         for worker in done:
             worker.result()
     finally:
-        stop.is_set = stop.is_set or len(results) < len(calls)
+        if len(results) < len(calls):
+            control.stop()
         await asyncio.gather(*workers, return_exceptions=True)
-    stop.check("The work")
+    control.check("The work")
     return [results[number] for number in range(len(calls))]

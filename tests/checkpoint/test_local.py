@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from asyncmon.checkpoint.layout import file_names, plan
 from asyncmon.checkpoint.local import LocalStore
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.places import join, relative, split
-from asyncmon.checkpoint.threads import StopFlag, each_in_thread
+from asyncmon.checkpoint.threads import Control, Pace, each_in_thread
 from asyncmon.errors import CancelledError, DataLossError, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -200,15 +201,48 @@ async def test_tensor_files_have_names_that_are_free() -> None:
 
 
 async def test_one_failing_call_stops_the_others() -> None:
-    stop = StopFlag()
+    control = Control()
 
     def fail() -> int:
         raise ValueError("first")
 
     with pytest.raises(ValueError, match="first"):
-        await each_in_thread([fail, lambda: 1, lambda: 2], stop)
-    assert stop.is_set
+        await each_in_thread([fail, lambda: 1, lambda: 2], control)
+    assert control.stopped
     with pytest.raises(CancelledError, match="The work was stopped"):
-        await each_in_thread([lambda: 1], stop)
-    assert await each_in_thread([], StopFlag()) == []
-    assert await each_in_thread([lambda: 1, lambda: 2, lambda: 3], StopFlag()) == [1, 2, 3]
+        await each_in_thread([lambda: 1], control)
+    assert await each_in_thread([], Control()) == []
+    assert await each_in_thread([lambda: 1, lambda: 2, lambda: 3], Control()) == [1, 2, 3]
+
+
+async def test_a_thread_in_the_background_pauses_where_others_want_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = {"wall": 0.0, "processor": 0.0}
+    monkeypatch.setattr(time, "perf_counter", lambda: clocks["wall"])
+    monkeypatch.setattr(time, "thread_time", lambda: clocks["processor"])
+    pauses: list[float] = []
+
+    class Watched(Control):
+        def pause(self, seconds: float) -> None:
+            pauses.append(seconds)
+            clocks["wall"] += seconds
+            super().pause(0)
+
+    pace = Pace(Watched())
+    for wall, processor in [(0.01, 0.01), (0.04, 0.01), (0.01, 0.01)]:
+        for _ in range(4):
+            clocks["wall"] += wall / 4
+            clocks["processor"] += processor / 4
+            pace.did(1 << 20)
+    assert pauses == [pytest.approx(0.03)]
+
+
+async def test_a_pause_ends_when_there_is_a_hurry_or_an_end() -> None:
+    for order in (Control.hurry, Control.stop):
+        control = Control()
+        pausing = asyncio.create_task(asyncio.to_thread(control.pause, 3600))
+        order(control)
+        await pausing
+    with pytest.raises(CancelledError, match="It was stopped"):
+        control.check("It")
