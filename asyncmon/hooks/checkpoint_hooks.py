@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 from asyncmon import files
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import current_graph
-from asyncmon.hooks.graph_text import graph_text
 from asyncmon.hooks.moments import (
     global_step_of,
     leave_out,
@@ -24,6 +23,7 @@ from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.events import SessionLog
+from asyncmon.summary.graph_text import graph_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

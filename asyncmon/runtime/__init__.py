@@ -32,7 +32,9 @@ from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.sessions import MonitoredSession, SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext
+from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
+from asyncmon.runtime.train_loop import basic_train_loop
 
 __all__ = [
     "GUARD",
@@ -59,9 +61,11 @@ __all__ = [
     "SessionRunValues",
     "SingularMonitoredSession",
     "StepContext",
+    "Supervisor",
     "WorkerSessionCreator",
     "add_queue_runner",
     "as_program",
+    "basic_train_loop",
     "current_program",
     "start_queue_runners",
 ]

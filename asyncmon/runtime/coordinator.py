@@ -346,16 +346,16 @@ class Coordinator:
         if stragglers:
             logger.warning(stragglers)
 
-    async def shut_down(self, grace: float, but: asyncio.Task[Any] | None = None) -> None:
-        """Request a stop and join, raising nothing: the errors are in :attr:`errors`.
+    async def shut_down(self, grace: float, but: asyncio.Task[Any] | None = None) -> str:
+        """Request a stop and join; return a sentence about stragglers, which is logged too.
 
-        Args:
-            grace: seconds for tasks to end by themselves.
-            but: a task not to wait for, as it waits for this.
+        Raises nothing: the errors are in :attr:`errors`. The task ``but``, which waits for this, is
+        not waited for.
         """
         self._request_stop(None, None, None)
         if stragglers := await self._join(set(), grace, but):
             logger.warning(stragglers)
+        return stragglers
 
     async def _join(
         self, extra: set[asyncio.Task[Any]], grace: float, but: asyncio.Task[Any] | None = None

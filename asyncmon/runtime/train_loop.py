@@ -1,0 +1,66 @@
+"""The original's training loop around a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import AbortedError
+from asyncmon.runtime.recovery import Recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from asyncmon.runtime.supervisor import Supervisor
+
+__all__ = ["basic_train_loop"]
+
+logger = logging.getLogger("asyncmon.supervisor")
+
+
+async def basic_train_loop(
+    supervisor: Supervisor,
+    train_step_fn: Callable[..., Awaitable[Any] | Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+    *,
+    recovery: Recovery | None = None,
+) -> None:
+    """Call a step function with managed sessions until the supervisor is to stop. TF1: same name.
+
+    After an ``AbortedError`` it goes on with a whole new session, restored from the last checkpoint.
+
+    Args:
+        supervisor: whose sessions.
+        train_step_fn: called as ``train_step_fn(sess, *args, **kwargs)``, plain or async.
+        args: see there.
+        kwargs: see there.
+        master: where the sessions run.
+        recovery: after which errors to go on, how often in a row, after what pause. Default: after
+            ``AbortedError``, for ever.
+
+    Raises:
+        Exception: any other error of a step or a service.
+    """
+    policy = recovery or Recovery(errors=(AbortedError,))
+    failures = 0
+    should_retry = True
+    while should_retry:
+        should_retry = False
+        try:
+            async with supervisor.managed_session(master) as sess:
+                while not supervisor.should_stop():
+                    result = train_step_fn(sess, *(args or ()), **(kwargs or {}))
+                    if inspect.isawaitable(result):
+                        await result
+                    failures = 0
+        except policy.errors as error:
+            failures += 1
+            if policy.is_over(failures):
+                raise
+            logger.info("An error was raised; going on with a new session. Error: %s", error)
+            await asyncio.sleep(policy.delay(failures))
+            should_retry = True
