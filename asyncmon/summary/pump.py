@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 DROPPED_TAG = "asyncmon/dropped_events"
 """The scalar under which a dropping policy shows what it has cost."""
 
+_PAUSE_SECS = 1.0  # between two writes that nobody asked for: each costs a busy loop some milliseconds
 _RETRY_SECS = 1.0  # the least time between two tries of a disk that refused
 _LAST_SECS = 5.0  # how long a task that is cancelled from outside may write what is left
 
@@ -64,6 +65,7 @@ class Pump:
         self._error: Exception | None = None  # of a write, that nobody has been told of
         self._failing = False  # the last write failed
         self._waiters: list[tuple[asyncio.Future[None], bool]] = []
+        self._written_at = float("-inf")  # when the last entries were taken, on the loop's clock
         self._dropped = 0  # as last shown
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -92,7 +94,7 @@ class Pump:
             self._raise()
         waiting = self._backlog.put(entry)
         if self.state is State.OPEN and (waiting == 1 or waiting >= self._backlog.bound):
-            self._wake(urgent=waiting >= self._backlog.bound and not self._failing)
+            self._wake(urgent=waiting >= self._backlog.bound and self._may_write())
 
     async def open(self) -> None:
         """Open the file now, and start the task."""
@@ -170,11 +172,15 @@ class Pump:
         self._thread = threading.get_ident()
         self._file = self._file.usable()
         self._backlog.busy = False
+        self._written_at = float("-inf")
         self._arrived, self._urgent = asyncio.Event(), asyncio.Event()
         self.state = State.OPEN
         self._task = self._loop.create_task(self._serve(), name=f"FileWriter {self._file.directory!r}")
         if len(self._backlog) or self._file.unwritten:
             self._arrived.set()
+
+    def _may_write(self) -> bool:
+        return not self._failing and self._loop.time() - self._written_at >= _PAUSE_SECS
 
     def _wake(self, urgent: bool) -> None:
         if self._thread != threading.get_ident():
@@ -233,6 +239,8 @@ class Pump:
     async def _write_batch(self) -> None:
         waiters, self._waiters = self._waiters, []
         entries = self._backlog.take()
+        if entries:
+            self._written_at = self._loop.time()
         self._show_dropped(entries)
         sync = self.state is State.CLOSING or any(sync for _, sync in waiters)
         self._backlog.busy = True

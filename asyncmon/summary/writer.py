@@ -47,8 +47,9 @@ class FileWriter:
     """Writes events into one file of a directory, for TensorBoard. TF1: ``tf.summary.FileWriter``.
 
     ``add_*`` are plain calls: they put an event into a queue and never touch the disk. A task of the
-    writer takes them from there, as soon as ``max_queue`` wait or one has waited ``flush_secs``, and
-    writes whole records in a worker thread; what is written survives the death of the process.
+    writer takes them from there, when ``max_queue`` wait (at most once a second) or one has waited
+    ``flush_secs``, and writes whole records in a worker thread; what is written survives the death of
+    the process.
 
     Construction only remembers. The file is made by ``async with``, by ``await open()`` or soon after
     the first event; what is added before an event loop runs waits for one. ``close`` writes what is
