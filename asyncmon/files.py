@@ -36,11 +36,16 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-async def in_thread(fn: Callable[[*Ts], T], *args: *Ts) -> T:
+async def in_thread(fn: Callable[[*Ts], T], *args: *Ts, lost: Callable[[T], object] | None = None) -> T:
     """Run a blocking function in a worker thread and return what it returns.
 
     A cancelled caller still waits for the function, however often it is cancelled: when this leaves,
     nothing goes on behind the caller's back and the bytes of a file are whole.
+
+    Args:
+        fn: the function.
+        *args: its arguments.
+        lost: called with the result that a cancelled caller does not get, to close what was opened.
     """
     work = asyncio.ensure_future(anyio.to_thread.run_sync(fn, *args))
     try:
@@ -52,8 +57,10 @@ async def in_thread(fn: Callable[[*Ts], T], *args: *Ts) -> T:
                     await asyncio.wait([work])
                 except asyncio.CancelledError:
                     continue  # raised below, once the thread is done
-        if not work.cancelled():
-            work.exception()  # seen: the cancellation is what the caller gets
+        # Looked at also for asyncio, which would complain of an error that nobody saw.
+        if not work.cancelled() and work.exception() is None and lost is not None:
+            lost(work.result())
+        del work  # else the traceback would keep its result alive, and what that holds open
         raise
 
 

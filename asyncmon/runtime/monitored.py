@@ -13,7 +13,7 @@ from asyncmon.runtime.attached import AttachedHook
 from asyncmon.runtime.batches import Batches
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.endings import Ending, is_clean
+from asyncmon.runtime.endings import is_clean
 from asyncmon.runtime.finish import finish
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from asyncmon.runtime.creators import SessionCreator
+    from asyncmon.runtime.endings import Ending
     from asyncmon.runtime.recovery import Recovery
 
 __all__ = ["MonitoredBase", "Phase"]
@@ -75,7 +76,7 @@ class MonitoredBase:
         self._stops = Stops(recovery.errors, lambda: self._phase is Phase.OPEN)
         self._session = Recoverable(self._create, recovery, self._stops.whole)
         self._closed = asyncio.Event()
-        self._ending: Ending | None = None
+        self._ended: str | None = None
         self._forget_signals: Callable[[], None] | None = None
 
     # -- opening ------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class MonitoredBase:
     @property
     def stop_reason(self) -> str | None:
         """Why the session stopped or is to stop, or None while nothing is known of a stop."""
-        return self._stops.reason if self._ending is None else self._ending.reason
+        return self._stops.reason if self._ended is None else self._ended
 
     def _request_stop_by_hook(self, reason: str) -> None:
         self._hooks.stop_requested = True
@@ -377,7 +378,7 @@ class MonitoredBase:
         if self._forget_signals is not None:
             self._forget_signals()
         try:
-            self._ending = await shielded(
+            ending = await shielded(
                 finish, self._session, self._hooks, self._turn, self._stops.whole, self._grace, body,
                 asyncio.current_task(),
                 name="asyncmon closing", patience=max(self._grace, 1.0),
@@ -386,4 +387,5 @@ class MonitoredBase:
             self._passengers.remove()
             self._phase = Phase.CLOSED
             self._closed.set()
-        return self._ending
+        self._ended = ending.reason
+        return ending

@@ -60,4 +60,7 @@ async def shielded(
     if failure is not None:
         logger.error("%s failed while it was being cancelled.", name, exc_info=failure)
         cancelled.add_note(f"{name} raised {type(failure).__name__}: {failure}")
-    raise cancelled
+    try:
+        raise cancelled
+    finally:
+        del cancelled, failure, task  # a traceback and its frame that hold each other live on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import sys
@@ -55,11 +56,13 @@ async def assert_nothing_left_behind(
         yield
         looked_at = {"task": tasks, "thread": threads, "descriptor": descriptors, "file": True}
         left: list[str] = []
-        for _ in range(_TURNS):
+        for turn in range(_TURNS):
             found = _Inventory([*directories, temporary], any_name_in=temporary)
             left = [what for kind, what in found.beyond(before) if looked_at[kind]]
             if not left:
                 return
+            if turn == 0:
+                gc.collect()  # till then a traceback that refers to itself holds what its frames hold
             time.sleep(0.001)  # noqa: ASYNC251 -- real time, for threads; the loop's may be virtual
             await asyncio.sleep(0)
     raise AssertionError("left behind:\n" + "\n".join(f"  {what}" for what in left))
