@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import pi
 from math import sqrt as _root
 from typing import TYPE_CHECKING, Any
@@ -47,11 +48,16 @@ def _into(out: Array | None, value: Any) -> Any:
 
 
 def _relu(x: Array, out: Array | None = None) -> Any:
-    return np.maximum(x, 0, out=out)
+    return np.maximum(x, _zero(x.dtype), out=out)
 
 
 def _relu_grad(grad: Array, features: Array, out: Array | None = None) -> Any:
-    return np.multiply(grad, np.greater(features, 0), out=out)
+    return np.multiply(grad, np.greater(features, _zero(features.dtype)), out)
+
+
+@lru_cache(maxsize=64)
+def _zero(dtype: np.dtype[Any]) -> Array:
+    return np.zeros((), dtype)  # a Python 0 is converted at every call
 
 
 def _relu_grad_gradient(op: Operation, grad: Tensor) -> Gradients:

@@ -43,9 +43,24 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 
 def _shifted(logits: Array) -> tuple[Any, Any, Any]:
     """Return logits less their maximum, and the exponentials of that and their sums."""
-    shifted = np.subtract(logits, np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf))
+    classes = logits.shape[-1]
+    if 0 < classes <= _FEW and logits.ndim == 2:  # numpy is slow at reducing many short rows
+        peak = np.maximum.reduce(np.ascontiguousarray(logits.T), axis=0)[:, None]
+    else:
+        peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
+    shifted = np.subtract(logits, peak)
     exps = np.exp(shifted)
+    if logits.dtype.char in "fd":
+        return shifted, exps, np.dot(exps, _ones(classes, logits.dtype))
     return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
+
+
+_FEW = 32
+
+
+@lru_cache(maxsize=64)
+def _ones(count: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones((count, 1), dtype)
 
 
 def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
@@ -88,7 +103,7 @@ def _through_backprop(op: Operation, grad: Tensor | None) -> Tensor | None:
 
 
 def _scale_rows(rows: Array, by: Array, out: Array | None = None) -> Any:
-    return np.multiply(rows, np.expand_dims(by, -1), out=out)
+    return np.multiply(rows, np.asarray(by)[..., None], out)
 
 
 def _scale_rows_gradient(op: Operation, grad: Tensor) -> Gradients:
@@ -161,14 +176,17 @@ def softmax_cross_entropy_with_logits(
 
 
 @lru_cache(maxsize=64)
-def _row_numbers(count: int) -> Array:
-    return np.arange(count)
+def _row_starts(rows: int, columns: int) -> Array:
+    return np.arange(rows) * columns
+
+
+_UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
     classes = logits.shape[-1]
     flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
-    unsigned = picks.view(f"u{picks.itemsize}")  # so that a negative label is a large one
+    unsigned = picks.view(_UNSIGNED[picks.itemsize])  # so that a negative label is a large one
     if picks.size and np.maximum.reduce(unsigned) >= classes:
         wrong = picks[unsigned >= classes][0]
         raise InvalidArgumentError(
@@ -176,10 +194,11 @@ def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
             f"Label values: {' '.join(map(str, picks[:32]))}"
         )
     shifted, exps, total = _shifted(flat)
-    rows = _row_numbers(len(picks))
-    losses = np.subtract(np.log(total[:, 0]), shifted[rows, picks])
+    at = np.add(_row_starts(len(picks), classes), picks)
+    losses = np.log(total).reshape(-1)
+    losses -= shifted.reshape(-1).take(at)
     backprop = np.divide(exps, total, out=exps)
-    backprop[rows, picks] -= 1
+    backprop.reshape(-1)[at] -= 1
     return losses.reshape(labels.shape), backprop.reshape(logits.shape)
 
 

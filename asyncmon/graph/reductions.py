@@ -84,9 +84,17 @@ def _sum_grad(grad: Array, shape: Array, *, axis: Axes, keepdims: bool) -> Any:
     return _spread(grad, shape, axis, keepdims)
 
 
+_SMALL = 4096  # elements: fewer are rather repeated than broadcast as a view
+
+
 def _mean_grad(grad: Array, shape: Array, *, axis: Axes, keepdims: bool) -> Any:
+    target = shape.tolist()
+    if axis is None and (count := prod(target)) <= _SMALL:
+        share = np.empty(target, grad.dtype)
+        share.fill(grad / grad.dtype.type(count))
+        return share
     grad = np.asarray(grad)
-    count = prod(shape.tolist()) // max(grad.size, 1)
+    count = prod(target) // max(grad.size, 1)
     return _spread(grad / grad.dtype.type(count), shape, axis, keepdims)
 
 
@@ -128,11 +136,11 @@ def _sum(x: Array, *, axis: Any, keepdims: Any) -> Any:
 
 
 def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    total = np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    total = np.add.reduce(x, axis, x.dtype, None, keepdims)
     count = x.size if axis is None else prod(x.shape[a] for a in axis)
     if x.dtype.kind in "iu":
         return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(x.dtype)  # towards zero
-    return np.true_divide(total, x.dtype.type(count))
+    return total / x.dtype.type(count)
 
 
 register(OpDef("Sum", _sum, _reduced(rules.NUMBERS), partial(_back, "SumGrad")))
