@@ -83,10 +83,12 @@ from asyncmon.hooks import (
     stop_if_no_increase,
 )
 from asyncmon.runtime import (
+    Channel,
     ChiefSessionCreator,
     Coordinator,
     LooperTask,
     MonitoredSession,
+    QueueRunner,
     Recovery,
     Scaffold,
     SecondOrStepTimer,
@@ -98,11 +100,16 @@ from asyncmon.runtime import (
     SessionRunValues,
     SingularMonitoredSession,
     StepContext,
+    Supervisor,
     WorkerSessionCreator,
+    add_queue_runner,
+    basic_train_loop,
+    start_queue_runners,
 )
 from asyncmon.training import MonitoredTrainingSession
 
 __all__ = [
+    "Channel",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "ChiefSessionCreator",
@@ -124,6 +131,7 @@ __all__ = [
     "NanTensorHook",
     "ProfilerHook",
     "ProgressHook",
+    "QueueRunner",
     "Recovery",
     "RunMetadata",
     "RunOptions",
@@ -143,8 +151,11 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
+    "Supervisor",
     "WorkerSessionCreator",
+    "add_queue_runner",
     "assert_global_step",
+    "basic_train_loop",
     "checkpoint",
     "checkpoint_exists",
     "checkpoints_iterator",
@@ -167,6 +178,7 @@ __all__ = [
     "load_variable",
     "programs",
     "remove_checkpoint",
+    "start_queue_runners",
     "stop_if_higher",
     "stop_if_lower",
     "stop_if_no_decrease",

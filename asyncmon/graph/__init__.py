@@ -166,6 +166,13 @@ from asyncmon.graph.math_ops import (
 )
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.py_func_op import py_func
+from asyncmon.graph.queues import (
+    FIFOQueue,
+    PaddingFIFOQueue,
+    PriorityQueue,
+    QueueBase,
+    RandomShuffleQueue,
+)
 from asyncmon.graph.random_ops import (
     multinomial,
     random_normal,
@@ -256,8 +263,9 @@ from asyncmon.graph.while_op import while_loop
 
 # fmt: off
 __all__ = [
-    "AUTO_REUSE", "Assert", "DType", "Graph", "GraphKeys", "IndexedSlices", "NodeStats", "OpDef",
-    "Operation", "Print", "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor",
+    "AUTO_REUSE", "Assert", "DType", "FIFOQueue", "Graph", "GraphKeys", "IndexedSlices",
+    "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor",
     "TensorShape", "TopK", "Variable", "VariableScope", "abs", "acos", "acosh", "add", "add_n",
     "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
     "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
