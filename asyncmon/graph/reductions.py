@@ -89,7 +89,7 @@ _SMALL = 4096  # elements: fewer are rather repeated than broadcast as a view
 
 def _mean_grad(grad: Array, shape: Array, *, axis: Axes, keepdims: bool) -> Any:
     target = shape.tolist()
-    if axis is None and (count := prod(target)) <= _SMALL:
+    if axis is None and not keepdims and (count := prod(target)) <= _SMALL:
         share = np.empty(target, grad.dtype)
         share.fill(grad / grad.dtype.type(count))
         return share

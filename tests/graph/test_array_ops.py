@@ -115,7 +115,10 @@ def test_transpose_checks_its_permutation(ops: Any) -> None:
 
 def test_broadcast_to(ops: Any) -> None:
     x = np.array([[1.0], [2.0]])
-    run = lambda a: tf.broadcast_to(a, [3, 2, 2])  # noqa: E731
+
+    def run(a: Any) -> Any:
+        return tf.broadcast_to(a, [3, 2, 2])
+
     ops.agree(run, np.broadcast_to(x, (3, 2, 2)), x)
     ops.differentiate(run, x)
     with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):

@@ -13,7 +13,10 @@ X = np.array([[-1.5, 0.2, 0.9], [1.7, -0.4, 3.0]])
 
 
 def test_clip_by_value(ops: Any) -> None:
-    run = lambda x: tf.clip_by_value(x, -0.5, 1.0)  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return tf.clip_by_value(x, -0.5, 1.0)
+
     ops.agree(run, np.clip(X, -0.5, 1.0), X)
     ops.differentiate(run, X)
     low = np.array([-1.0, 0.5, 1.0])
@@ -25,7 +28,7 @@ def test_clip_by_value(ops: Any) -> None:
 def test_bounds_must_fit_the_tensor() -> None:
     with pytest.raises(ValueError, match="must be equal"):
         tf.clip_by_value(tf.constant([1.0]), [[1.0, 2.0]], [[1.0, 2.0]])
-    with pytest.raises(TypeError, match="'clip_value_min'|Input 'clip_value_min'"):
+    with pytest.raises(TypeError, match="Input 'clip_value_min' of 'ClipByValue'"):
         tf.clip_by_value(tf.constant([1.0]), tf.constant(1), tf.constant(2))
 
 
@@ -64,7 +67,10 @@ def test_global_norm(ops: Any) -> None:
 def test_clip_by_global_norm(ops: Any) -> None:
     y = np.array([2.0])
     norm = np.sqrt((X**2).sum() + 4)
-    run = lambda a, b: tf.clip_by_global_norm([a, b], 0.5)[0]  # noqa: E731
+
+    def run(a: Any, b: Any) -> Any:
+        return tf.clip_by_global_norm([a, b], 0.5)[0]
+
     ops.agree(run, [X * 0.5 / norm, y * 0.5 / norm], X, y)
     ops.agree(lambda a, b: tf.clip_by_global_norm([a, b], 50.0)[0], [X, y], X, y)
     ops.differentiate(run, X, y, order=1)

@@ -31,7 +31,10 @@ def _array(*shape: int) -> Any:
 )
 def test_tensordot(ops: Any, shape_a: Any, shape_b: Any, axes: Any) -> None:
     a, b = _array(*shape_a), _array(*shape_b)
-    run = lambda x, y: tf.tensordot(x, y, axes)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return tf.tensordot(x, y, axes)
+
     ops.agree(run, np.tensordot(a, b, axes), a, b, known=("all", "rank"))
     ops.differentiate(run, a, b, max_elements=4, known=False)
 
@@ -81,7 +84,10 @@ EINSUMS = [
 def test_einsum(ops: Any, case: Any) -> None:
     equation, *shapes = case
     arrays = [_array(*shape) for shape in shapes]
-    run = lambda *x: tf.einsum(equation, *x)  # noqa: E731
+
+    def run(*x: Any) -> Any:
+        return tf.einsum(equation, *x)
+
     known = ("all", "rank") if "..." in equation else ("all", "rank", "nothing")
     ops.agree(run, np.einsum(equation, *arrays), *arrays, known=known)
     ops.differentiate(run, *arrays, order=2, max_elements=3, known=False)
@@ -89,7 +95,10 @@ def test_einsum(ops: Any, case: Any) -> None:
 
 def test_gradients_of_dimensions_that_may_broadcast(ops: Any) -> None:
     a, b = _array(2, 1, 2, 3), _array(5, 3, 2)
-    run = lambda x, y: tf.einsum("...ij,...jk->...ik", x, y)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return tf.einsum("...ij,...jk->...ik", x, y)
+
     exact = ops.gradients(run, a, b)
     for got, want in zip(ops.gradients(run, a, b, known="rank"), exact, strict=True):
         np.testing.assert_allclose(got, want)

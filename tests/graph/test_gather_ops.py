@@ -17,7 +17,10 @@ INDICES = [np.array(1), np.array([1, 0, 1]), np.array([[0, 1], [1, 1]])]
 @pytest.mark.parametrize("indices", INDICES, ids=lambda i: str(i.shape))
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
 def test_gather(ops: Any, indices: Any, axis: int) -> None:
-    run = lambda x, i: tf.gather(x, i, axis=axis)  # noqa: E731
+
+    def run(x: Any, i: Any) -> Any:
+        return tf.gather(x, i, axis=axis)
+
     ops.agree(run, np.take(X, indices, axis), X, indices)
     ops.differentiate(run, X, indices, max_elements=4)
 
@@ -26,7 +29,10 @@ def test_gather(ops: Any, indices: Any, axis: int) -> None:
 def test_gather_in_batches(ops: Any, axis: int) -> None:
     indices = np.array([[0, 1, 1], [2, 0, 2]])
     expected = np.stack([np.take(x, i, axis - 1) for x, i in zip(X, indices, strict=True)])
-    run = lambda x, i: tf.gather(x, i, axis=axis, batch_dims=1)  # noqa: E731
+
+    def run(x: Any, i: Any) -> Any:
+        return tf.gather(x, i, axis=axis, batch_dims=1)
+
     ops.agree(run, expected, X, indices)
     ops.differentiate(run, X, indices, max_elements=4)
     ops.agree(
@@ -69,14 +75,20 @@ def test_dimensions_survive_being_picked() -> None:
 )
 def test_gather_nd(ops: Any, indices: Any) -> None:
     at = np.array(indices)
-    run = lambda x, i: tf.gather_nd(x, i)  # noqa: E731
+
+    def run(x: Any, i: Any) -> Any:
+        return tf.gather_nd(x, i)
+
     ops.agree(run, X[tuple(np.moveaxis(at, -1, 0))], X, at)
     ops.differentiate(run, X, at, max_elements=4)
 
 
 def test_gather_nd_in_batches_and_of_nothing(ops: Any) -> None:
     at = np.array([[[2, 1]], [[0, 3]]])
-    run = lambda x, i: tf.gather_nd(x, i, batch_dims=1)  # noqa: E731
+
+    def run(x: Any, i: Any) -> Any:
+        return tf.gather_nd(x, i, batch_dims=1)
+
     ops.agree(run, np.array([[X[0, 2, 1]], [X[1, 0, 3]]]), X, at)
     ops.differentiate(run, X, at, max_elements=4)
     nothing = np.zeros((3, 0), np.int64)
@@ -95,7 +107,10 @@ def test_gather_nd_checks_its_indices(ops: Any) -> None:
 
 def test_scatter_nd(ops: Any) -> None:
     at, updates = np.array([[0], [2], [0]]), np.array([[1.0, 2], [3, 4], [5, 6]])
-    run = lambda i, u: tf.scatter_nd(i, u, [4, 2])  # noqa: E731
+
+    def run(i: Any, u: Any) -> Any:
+        return tf.scatter_nd(i, u, [4, 2])
+
     ops.agree(run, np.array([[6.0, 8], [0, 0], [3, 4], [0, 0]]), at, updates)
     ops.differentiate(run, at, updates)
 
@@ -109,7 +124,10 @@ def test_boolean_mask(ops: Any) -> None:
     ):
         at = (axis or 0) % X.ndim
         expected = X[(*[slice(None)] * at, mask)]
-        run = lambda x, m=mask, a=axis: tf.boolean_mask(x, m, axis=a)  # noqa: E731
+
+        def run(x: Any, m: Any = mask, a: Any = axis) -> Any:
+            return tf.boolean_mask(x, m, axis=a)
+
         ops.agree(run, expected, X, known=("all", "rank"))
         ops.differentiate(run, X, max_elements=4, known=axis != -1)
 

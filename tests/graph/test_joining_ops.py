@@ -17,7 +17,10 @@ X = np.arange(12.0).reshape(2, 6)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_concat(ops: Any, axis: int, count: int) -> None:
     parts = [np.delete(X, range(i), axis) for i in range(min(count, 2))] + [X] * (count - 2)
-    run = lambda *v: tf.concat(list(v), axis)  # noqa: E731
+
+    def run(*v: Any) -> Any:
+        return tf.concat(list(v), axis)
+
     ops.agree(run, np.concatenate(parts, axis), *parts)
     ops.differentiate(run, *parts, max_elements=3)
 

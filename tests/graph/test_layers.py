@@ -34,7 +34,10 @@ def test_dense_makes_named_variables_and_ops(ops: Any) -> None:
 def test_dense_on_higher_ranks(ops: Any) -> None:
     x = RNG.normal(size=(2, 4, 3))
     ones = tf.ones_initializer()
-    run = lambda a: layers.dense(a, 2, kernel_initializer=ones, bias_initializer=ones)  # noqa: E731
+
+    def run(a: Any) -> Any:
+        return layers.dense(a, 2, kernel_initializer=ones, bias_initializer=ones)
+
     ops.agree(run, np.repeat(x.sum(-1, keepdims=True), 2, -1) + 1, x, known=("all",))
     y = layers.dense(tf.placeholder(tf.float32, [None, 4, 3]), 2)
     assert y.shape.as_list() == [None, 4, 2]
@@ -113,7 +116,10 @@ def test_flatten(ops: Any) -> None:
     assert layers.flatten(tf.placeholder(tf.float32, [None, 2, 3])).shape.as_list() == [None, 6]
     assert layers.flatten(tf.ones([3])).shape == (3, 1)
     first = IMAGES.transpose(0, 3, 1, 2)
-    run = lambda x: layers.flatten(x, data_format="channels_first")  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return layers.flatten(x, data_format="channels_first")
+
     ops.agree(run, IMAGES.reshape(2, -1), first, known=("all", "rank"))
 
 
@@ -122,7 +128,10 @@ def test_dropout_only_in_training(ops: Any) -> None:
     ops.agree(layers.dropout, x, x)
     dropped = ops.compute(lambda a: layers.dropout(a, 0.3, training=True), x)
     assert 600 < np.count_nonzero(dropped) < 800
-    run = lambda a, t: layers.dropout(a, 0.3, training=t)  # noqa: E731
+
+    def run(a: Any, t: Any) -> Any:
+        return layers.dropout(a, 0.3, training=t)
+
     np.testing.assert_array_equal(ops.compute(run, x, np.array(False)), x)
     assert np.count_nonzero(ops.compute(run, x, np.array(True))) < 1000
 

@@ -52,7 +52,10 @@ def test_values_and_both_derivatives(
     ops: Any, strides: Any, padding: Any, dilations: Any, size: Any
 ) -> None:
     x, w = RNG.normal(size=(2, 6, 5, 2)), RNG.normal(size=(*size, 2, 3))
-    run = lambda a, b: nn.conv2d(a, b, strides, padding, dilations=dilations)  # noqa: E731
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, strides, padding, dilations=dilations)
+
     layout = "NHWC"
     expected = reference(
         x,
@@ -79,14 +82,20 @@ def test_any_geometry(
     ops: Any, size: Any, window: Any, strides: Any, padding: str, depths: Any
 ) -> None:
     x, w = RNG.normal(size=(2, *size, depths[0])), RNG.normal(size=(*window, *depths))
-    run = lambda a, b: nn.conv2d(a, b, strides, padding)  # noqa: E731
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, strides, padding)
+
     ops.agree(run, reference(x, w, strides, padding, (1, 1)), x, w, known=("all",), rtol=1e-10)
     ops.differentiate(run, x, w, order=1, max_elements=3, known=False)
 
 
 def test_channels_may_come_second(ops: Any) -> None:
     x, w = RNG.normal(size=(2, 2, 6, 5)), RNG.normal(size=(3, 3, 2, 3))
-    run = lambda a, b: nn.conv2d(a, b, [1, 1, 2, 2], "SAME", data_format="NCHW")  # noqa: E731
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, [1, 1, 2, 2], "SAME", data_format="NCHW")
+
     expected = reference(x.transpose(0, 2, 3, 1), w, (2, 2), "SAME", (1, 1)).transpose(0, 3, 1, 2)
     ops.agree(run, expected, x, w)
 
@@ -94,7 +103,10 @@ def test_channels_may_come_second(ops: Any) -> None:
 def test_batches_that_take_several_blocks(ops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn_conv, "_BLOCK", 200)
     x, w = RNG.normal(size=(5, 6, 5, 2)), RNG.normal(size=(3, 3, 2, 3))
-    run = lambda a, b: nn.conv2d(a, b, 1, "SAME")  # noqa: E731
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, 1, "SAME")
+
     ops.agree(run, reference(x, w, (1, 1), "SAME", (1, 1)), x, w, known=("all",), rtol=1e-10)
     ops.differentiate(run, x, w, order=1, max_elements=3, known=False)
 
@@ -112,9 +124,15 @@ def test_the_gradients_by_themselves(ops: Any) -> None:
         return tf.reduce_sum(nn.conv2d(a, b, 1, "SAME") * g)
 
     by_x, by_w = ops.gradients(loss, x, w)
-    run_x = lambda b, d: nn.conv2d_backprop_input(x.shape, b, d, 1, "SAME")  # noqa: E731
+
+    def run_x(b: Any, d: Any) -> Any:
+        return nn.conv2d_backprop_input(x.shape, b, d, 1, "SAME")
+
     ops.agree(run_x, by_x, w, g)
-    run_w = lambda a, d: nn.conv2d_backprop_filter(a, w.shape, d, 1, "SAME")  # noqa: E731
+
+    def run_w(a: Any, d: Any) -> Any:
+        return nn.conv2d_backprop_filter(a, w.shape, d, 1, "SAME")
+
     ops.agree(run_w, by_w, x, g)
     with pytest.raises(ValueError, match="data_format='NHWC' only"):
         nn.conv2d_backprop_input(x.shape, w, g, 1, "SAME", data_format="NCHW")

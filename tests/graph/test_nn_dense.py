@@ -23,7 +23,10 @@ def test_bias_add_along_the_last_dimension(ops: Any, shape: Any) -> None:
 @pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4), (2, 3, 2, 2)])
 def test_bias_add_along_the_second_dimension(ops: Any, shape: Any) -> None:
     x, b = RNG.normal(size=shape), RNG.normal(size=3)
-    run = lambda v, w: nn.bias_add(v, w, data_format="NCHW")  # noqa: E731
+
+    def run(v: Any, w: Any) -> Any:
+        return nn.bias_add(v, w, data_format="NCHW")
+
     expected = x + b.reshape(3, *[1] * (len(shape) - 2))
     ops.agree(run, expected, x, b, known=("all", "rank"))
     ops.differentiate(run, x, b, max_elements=4, known=False)

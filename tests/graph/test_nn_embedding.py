@@ -38,7 +38,10 @@ def test_several_tables_share_the_rows(ops: Any, sizes: Any, strategy: str) -> N
     else:
         parts = np.split(whole, np.cumsum(sizes)[:-1])
     ids = np.arange(len(whole))[::-1]
-    run = lambda *t: nn.embedding_lookup(list(t), ids, partition_strategy=strategy)  # noqa: E731
+
+    def run(*t: Any) -> Any:
+        return nn.embedding_lookup(list(t), ids, partition_strategy=strategy)
+
     ops.agree(run, whole[ids], *parts, known=("all",))
     ops.differentiate(run, *parts, order=1, known=False)
 
@@ -46,7 +49,10 @@ def test_several_tables_share_the_rows(ops: Any, sizes: Any, strategy: str) -> N
 def test_long_rows_are_scaled_down(ops: Any) -> None:
     rows = TABLE[IDS]
     norms = np.linalg.norm(rows, axis=-1, keepdims=True)
-    run = lambda t: nn.embedding_lookup(t, IDS, max_norm=3.0)  # noqa: E731
+
+    def run(t: Any) -> Any:
+        return nn.embedding_lookup(t, IDS, max_norm=3.0)
+
     ops.agree(run, rows * 3 / np.maximum(norms, 3), TABLE, known=("all", "rank"))
     ops.differentiate(run, TABLE, order=1, known=False)
 

@@ -22,10 +22,16 @@ def _log_softmax(x: Any) -> Any:
 
 
 def test_softmax_cross_entropy(ops: Any) -> None:
-    run = lambda x, y: nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x)
+
     ops.agree(run, -(LABELS * _log_softmax(LOGITS)).sum(1), LOGITS, LABELS)
     ops.differentiate(run, LOGITS, LABELS, order=1)
-    fixed = lambda x: nn.softmax_cross_entropy_with_logits_v2(tf.cast(LABELS, x.dtype), x)  # noqa: E731
+
+    def fixed(x: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(tf.cast(LABELS, x.dtype), x)
+
     ops.differentiate(fixed, LOGITS, order=2)
 
 
@@ -39,13 +45,19 @@ def test_the_first_form_holds_labels_fixed(ops: Any) -> None:
 
 
 def test_the_classes_may_lie_along_another_axis(ops: Any) -> None:
-    run = lambda x, y: nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, axis=0)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, axis=0)
+
     expected = -(LABELS * _log_softmax(LOGITS)).sum(1)
     ops.agree(run, expected, LOGITS.T, LABELS.T, known=("all", "rank"))
 
 
 def test_sparse_softmax_cross_entropy(ops: Any) -> None:
-    run = lambda x, y: nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)
+
     expected = -_log_softmax(LOGITS)[np.arange(4), CLASSES]
     for dtype in (np.int32, np.int64):
         ops.agree(run, expected, LOGITS, CLASSES.astype(dtype))
@@ -81,7 +93,10 @@ def test_large_logits_do_not_overflow(ops: Any) -> None:
 
 
 def test_sigmoid_cross_entropy(ops: Any) -> None:
-    run = lambda x, y: nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x)  # noqa: E731
+
+    def run(x: Any, y: Any) -> Any:
+        return nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x)
+
     p = 1 / (1 + np.exp(-LOGITS))
     ops.agree(run, -LABELS * np.log(p) - (1 - LABELS) * np.log(1 - p), LOGITS, LABELS)
     ops.differentiate(run, LOGITS, LABELS, order=2)

@@ -19,7 +19,10 @@ nn = tf.nn
 def test_moments(ops: Any, axes: Any, keepdims: bool) -> None:
     axis = None if axes is None else tuple(axes)
     expected = [X.mean(axis, keepdims=keepdims), X.var(axis, keepdims=keepdims)]
-    run = lambda x: nn.moments(x, axes, keepdims=keepdims)  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return nn.moments(x, axes, keepdims=keepdims)
+
     ops.agree(run, expected, X)
     ops.differentiate(run, X, order=1, max_elements=4)
 
@@ -34,7 +37,10 @@ def test_moments_of_halves_are_computed_wide(ops: Any) -> None:
 def test_batch_normalization(ops: Any) -> None:
     mean, variance, offset, scale = (np.abs(RNG.normal(size=2)) for _ in range(4))
     plain = (X - mean) / np.sqrt(variance + 0.1)
-    run = lambda *a: nn.batch_normalization(*a, 0.1)  # noqa: E731
+
+    def run(*a: Any) -> Any:
+        return nn.batch_normalization(*a, 0.1)
+
     ops.agree(run, plain * scale + offset, X, mean, variance, offset, scale)
     ops.differentiate(run, X, mean, variance, offset, scale, order=1, max_elements=4)
     ops.agree(

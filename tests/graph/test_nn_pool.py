@@ -44,7 +44,10 @@ def test_values_and_both_derivatives(
     ops: Any, function: Any, reduce: Any, ksize: Any, strides: Any, padding: Any
 ) -> None:
     given = padding if isinstance(padding, str) else [[0, 0], *padding, [0, 0]]
-    run = lambda x: function(x, ksize, strides, given)  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return function(x, ksize, strides, given)
+
     ops.agree(run, reference(X, ksize, strides, padding, reduce), X, rtol=1e-12)
     ops.differentiate(run, X, order=2, max_elements=6)
 
@@ -72,7 +75,10 @@ def test_channels_may_come_second(ops: Any) -> None:
     x = X.transpose(0, 3, 1, 2)
     for function, reduce in ((nn.max_pool, np.nanmax), (nn.avg_pool, np.nanmean)):
         expected = reference(X, (2, 2), (2, 2), "SAME", reduce).transpose(0, 3, 1, 2)
-        run = lambda a, f=function: f(a, [1, 1, 2, 2], [1, 1, 2, 2], "SAME", "NCHW")  # noqa: E731
+
+        def run(a: Any, f: Any = function) -> Any:
+            return f(a, [1, 1, 2, 2], [1, 1, 2, 2], "SAME", "NCHW")
+
         ops.agree(run, expected, x)
 
 

@@ -36,7 +36,7 @@ def test_k_may_be_a_tensor_and_must_fit(ops: Any) -> None:
     assert ops.compute(lambda x, k: tf.nn.top_k(x, k).values, X, np.array(2)).shape == (2, 2)
     with pytest.raises(ValueError, match="input must have last dimension >= k = 5 but is 4"):
         tf.nn.top_k(tf.constant(X), 5)
-    with pytest.raises(errors.InvalidArgumentError, match="at least k columns. Had 4, needed 5"):
+    with pytest.raises(errors.InvalidArgumentError, match="Had 4, needed 5"):
         ops.compute(lambda x, k: tf.nn.top_k(x, k).values, X, np.array(5))
     with pytest.raises(ValueError, match="at least rank 1"):
         tf.nn.top_k(tf.constant(1.0))
@@ -44,7 +44,10 @@ def test_k_may_be_a_tensor_and_must_fit(ops: Any) -> None:
 
 def test_in_top_k(ops: Any) -> None:
     scores = X.astype("f")
-    run = lambda s, t: tf.nn.in_top_k(s, t, 2)  # noqa: E731
+
+    def run(s: Any, t: Any) -> Any:
+        return tf.nn.in_top_k(s, t, 2)
+
     ops.agree(run, np.array([True, False]), scores, np.array([2, 3]))
     ops.agree(run, np.array([False, False]), scores, np.array([-1, 4]))
     ties = np.array([[1.0, 1.0, 0.0]], np.float32)

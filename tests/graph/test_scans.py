@@ -23,7 +23,10 @@ def test_running_sums_and_products(ops: Any, axis: int, exclusive: bool, reverse
             expected = np.roll(expected, 1, axis)
             np.moveaxis(expected, axis, 0)[0] = neutral
         expected = np.flip(expected, axis) if reverse else expected
-        run = lambda a, f=function: f(a, axis, exclusive, reverse)  # noqa: E731
+
+        def run(a: Any, f: Any = function) -> Any:
+            return f(a, axis, exclusive, reverse)
+
         ops.agree(run, expected, X)
         ops.differentiate(run, X, order=2 if function is tf.cumsum else 1)
 

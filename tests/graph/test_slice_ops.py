@@ -14,7 +14,10 @@ X = np.arange(24.0).reshape(2, 3, 4)
 
 
 def test_slice(ops: Any) -> None:
-    run = lambda x: tf.slice(x, [0, 1, 2], [-1, 2, 1])  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return tf.slice(x, [0, 1, 2], [-1, 2, 1])
+
     ops.agree(run, X[:, 1:3, 2:3], X)
     ops.differentiate(run, X, max_elements=4)
 
@@ -50,7 +53,10 @@ def test_strided_slice_with_masks(ops: Any) -> None:
         (([0, 1], [0, 2], None, 0, 0, 1), X[..., 1:2]),
         (([0, 1], [0, 2], None, 0, 0, 0, 1), X[None, 1:2]),
     ):
-        run = lambda x, a=arguments: tf.strided_slice(x, *a)  # noqa: E731
+
+        def run(x: Any, a: Any = arguments) -> Any:
+            return tf.strided_slice(x, *a)
+
         ops.agree(run, expected, X, known=("all", "rank"))
         ops.differentiate(run, X, max_elements=3)
 
@@ -70,7 +76,10 @@ def test_strided_slice_with_tensors(ops: Any) -> None:
 @pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "symmetric"])
 def test_pad(ops: Any, mode: str) -> None:
     widths = [[1, 1], [0, 2], [2, 1]]
-    run = lambda x: tf.pad(x, widths, mode)  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return tf.pad(x, widths, mode)
+
     expected = np.pad(X, widths, mode.lower())  # type: ignore[call-overload]
     ops.agree(run, expected, X)
     ops.differentiate(run, X, max_elements=4)
@@ -102,7 +111,10 @@ def test_pad_refuses_what_cannot_be(ops: Any) -> None:
 
 
 def test_tile(ops: Any) -> None:
-    run = lambda x: tf.tile(x, [2, 1, 3])  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return tf.tile(x, [2, 1, 3])
+
     ops.agree(run, np.tile(X, (2, 1, 3)), X)
     ops.differentiate(run, X, max_elements=4)
     ops.agree(tf.tile, np.tile(X, (2, 1, 3)), X, np.array([2, 1, 3]))

@@ -1,0 +1,195 @@
+"""What all optimizers share: finding variables, checking, naming, slots, the global step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+
+train = tf.train
+
+
+def _descent(**options: Any) -> Any:
+    return train.GradientDescentOptimizer(0.5, **options)
+
+
+def test_minimize_changes_the_trainable_variables_and_counts_the_step(ops: Any) -> None:
+    w = tf.Variable([2.0, 4.0], name="w")
+    fixed = tf.Variable([1.0, 1.0], name="fixed", trainable=False)
+    step = tf.get_or_create_global_step()
+    op = _descent().minimize(tf.reduce_sum(w * fixed), global_step=step)
+    assert op.name == "GradientDescent"
+    assert tf.get_collection(tf.GraphKeys.TRAIN_OP) == [op]
+    with tf.control_dependencies([op]):
+        after = [v.read_value() for v in (w, fixed, step)]
+    first, second, count = ops.evaluate(after)
+    assert first.tolist() == [1.5, 3.5]
+    assert second.tolist() == [1, 1]
+    assert count == 1
+
+
+def test_the_loss_may_be_a_function_and_the_variables_a_choice(ops: Any) -> None:
+    a, b = tf.Variable(1.0, name="a"), tf.Variable(1.0, name="b")
+    op = _descent().minimize(lambda: a * b, var_list=[a], name="half")
+    assert op.name == "half"
+    with tf.control_dependencies([op]):
+        after = [a.read_value(), b.read_value()]
+    assert ops.evaluate(after) == [0.5, 1.0]
+
+
+def test_gradients_can_be_changed_on_the_way(ops: Any) -> None:
+    w = tf.Variable([3.0, 4.0], name="w")
+    optimizer = _descent()
+    pairs = optimizer.compute_gradients(tf.reduce_sum(w * w) / 2, grad_loss=tf.constant(2.0))
+    (grad, variable), *_ = pairs
+    assert variable is w
+    clipped, norm = tf.clip_by_global_norm([grad], 5.0)
+    op = optimizer.apply_gradients([(clipped[0], w)])
+    with tf.control_dependencies([op]):
+        after = w.read_value()
+    value, found = ops.evaluate([after, norm])
+    assert found == 10
+    np.testing.assert_allclose(value, [1.5, 2.0])
+
+
+def test_gradients_by_tensors_are_computed_too() -> None:
+    x = tf.constant([1.0])
+    pairs = _descent().compute_gradients(tf.reduce_sum(x * 2), var_list=[x])
+    assert pairs[0][1] is x
+    with pytest.raises(TypeError, match=r"Variable must be a tf\.Variable"):
+        _descent().apply_gradients(pairs)
+
+
+def test_updates_have_names_of_their_variables() -> None:
+    w = tf.Variable([1.0], name="dense/kernel")
+    _descent().minimize(tf.reduce_sum(w))
+    graph = tf.get_default_graph()
+    name = "GradientDescent/update_dense/kernel/ApplyGradientDescent"
+    assert graph.get_operation_by_name(name)
+    assert graph.get_tensor_by_name("GradientDescent/learning_rate:0").dtype is tf.float32
+
+
+def test_slots_follow_the_variable_scope() -> None:
+    with tf.variable_scope("outer"):
+        w = tf.get_variable("w", [2])
+        optimizer = train.MomentumOptimizer(0.1, 0.9)
+        optimizer.minimize(tf.reduce_sum(w))
+    slot = optimizer.get_slot(w, "momentum")
+    assert slot is not None
+    assert slot.op.name == "outer/outer/w/Momentum"
+    assert optimizer.get_slot(w, "other") is None
+    assert slot not in tf.trainable_variables()
+    assert slot in tf.global_variables()
+    assert optimizer.get_name() == "Momentum"
+
+
+def test_slots_are_made_once() -> None:
+    w = tf.Variable([1.0], name="w")
+    optimizer = train.MomentumOptimizer(0.1, 0.9)
+    optimizer.minimize(tf.reduce_sum(w))
+    optimizer.minimize(tf.reduce_sum(w * w))
+    assert len(tf.global_variables()) == 2
+
+
+def test_slots_are_not_initialised_by_what_the_step_depends_on(ops: Any) -> None:
+    count = tf.Variable(0, trainable=False, name="count")
+    w = tf.Variable([1.0], name="w")
+    with tf.control_dependencies([count.assign_add(1)]):
+        train.AdamOptimizer().minimize(tf.reduce_sum(w))
+    assert ops.evaluate(count) == 0
+
+
+def test_learning_rates_may_change_with_the_step() -> None:
+    async def run() -> list[Any]:
+        w = tf.Variable(0.0, name="w")
+        step = tf.get_or_create_global_step()
+        rate = train.piecewise_constant(step, [0, 1], [1.0, 10.0, 100.0])
+        op = train.GradientDescentOptimizer(rate).minimize(-w, global_step=step)
+        values = []
+        async with tf.Session() as sess:
+            await sess.run(tf.global_variables_initializer())
+            for _ in range(3):
+                await sess.run(op)
+                values.append(float(await sess.run(w)))
+        return values
+
+    with tf.Graph().as_default():
+        assert asyncio.run(run()) == [1, 11, 111]
+
+
+def test_gradients_of_none_leave_their_variables_alone(ops: Any) -> None:
+    a, b = tf.Variable(1.0, name="a"), tf.Variable(1.0, name="b")
+    op = _descent().apply_gradients([(tf.constant(1.0), a), (None, b)])
+    with tf.control_dependencies([op]):
+        after = [a.read_value(), b.read_value()]
+    assert ops.evaluate(after) == [0.5, 1.0]
+
+
+def test_a_row_out_of_range_changes_nothing() -> None:
+    async def run() -> None:
+        table = tf.Variable(np.ones((3, 2)), name="table")
+        at = tf.placeholder(tf.int32, [None])
+        grad = tf.IndexedSlices(tf.ones([1, 2], tf.float64), at, tf.constant([3, 2]))
+        op = _descent().apply_gradients([(grad, table)])
+        async with tf.Session() as sess:
+            await sess.run(tf.global_variables_initializer())
+            with pytest.raises(Exception, match="out of range"):
+                await sess.run(op, {at: [3]})
+            assert (await sess.run(table) == 1).all()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: _descent().minimize(tf.constant(1.0)), ValueError, "No variables to optimize"),
+        (
+            lambda: _descent().minimize(tf.constant(1.0), var_list=[tf.Variable(1.0)]),
+            ValueError,
+            "No gradients provided for any variable, check your graph",
+        ),
+        (lambda: _descent().apply_gradients([]), ValueError, "No variables provided"),
+        (
+            lambda: _descent().apply_gradients([(None, tf.Variable(1.0))]),
+            ValueError,
+            "No gradients provided for any variable: ",
+        ),
+        (
+            lambda: _descent().apply_gradients([("a", tf.Variable(1.0))]),
+            TypeError,
+            "Gradient must be a Tensor, IndexedSlices, or None: 'a'",
+        ),
+        (
+            lambda: _descent().compute_gradients(tf.constant(1), var_list=[tf.Variable(1.0)]),
+            ValueError,
+            "Invalid type am.graph.int32",
+        ),
+        (
+            lambda: _descent().compute_gradients(tf.constant(1.0), gate_gradients=7),
+            ValueError,
+            "gate_gradients must be one of",
+        ),
+        (
+            lambda: _descent().compute_gradients(tf.constant(1.0), var_list=["w"]),
+            TypeError,
+            "Argument is not a variable or a tensor: 'w'",
+        ),
+        (lambda: _descent(name=""), ValueError, "Must specify the optimizer name"),
+    ],
+)
+def test_what_is_refused(call: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_gradients_must_have_the_dtype_and_shape_of_the_variable() -> None:
+    w = tf.Variable([1.0, 2.0], name="w")
+    with pytest.raises(TypeError, match="Expected float32, the variable's dtype, got float64"):
+        _descent().apply_gradients([(tf.constant([1.0, 2.0], tf.float64), w)])
+    with pytest.raises(ValueError, match="must be equal"):
+        _descent().apply_gradients([(tf.constant([1.0, 2.0, 3.0]), w)])
