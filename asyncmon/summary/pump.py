@@ -64,6 +64,7 @@ class Pump:
         self._report = report
         self._error: Exception | None = None  # of a write, that nobody has been told of
         self._failing = False  # the last write failed
+        self._in_thread = False
         self._waiters: list[tuple[asyncio.Future[None], bool]] = []
         self._written_at = float("-inf")  # when the last entries were taken, on the loop's clock
         self._dropped = 0  # as last shown
@@ -171,7 +172,7 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._file = self._file.usable()
-        self._backlog.busy = False
+        self._backlog.busy = self._in_thread = False
         self._written_at = float("-inf")
         self._arrived, self._urgent = asyncio.Event(), asyncio.Event()
         self.state = State.OPEN
@@ -219,7 +220,7 @@ class Pump:
                     break
             await files.in_thread_abandonable(self._file.close)
         except asyncio.CancelledError:
-            if self.state is State.OPEN and not self._backlog.busy:  # the loop is being shut down
+            if self.state is State.OPEN and not self._in_thread:  # the loop is being shut down
                 await self._write_last()
             self._file.abandon()
             raise
@@ -238,14 +239,16 @@ class Pump:
 
     async def _write_batch(self) -> None:
         waiters, self._waiters = self._waiters, []
-        entries = self._backlog.take()
-        if entries:
-            self._written_at = self._loop.time()
-        self._show_dropped(entries)
         sync = self.state is State.CLOSING or any(sync for _, sync in waiters)
-        self._backlog.busy = True
+        self._backlog.busy = True  # and stays so while the disk refuses, so that the policy decides
         try:
-            await files.in_thread_abandonable(self._file.write, entries, sync, clock.wall())
+            if self._file.unwritten:  # what was refused comes first; the rest waits within its bound
+                await self._write([], sync=False)
+            entries = self._backlog.take()
+            if entries:
+                self._written_at = self._loop.time()
+            self._show_dropped(entries)
+            await self._write(entries, sync)
         except Exception as error:
             self._failed(error, waiters)
         except BaseException:
@@ -254,7 +257,17 @@ class Pump:
             raise
         else:
             self._succeeded(waiters)
-        self._backlog.busy = False  # stays true where the thread was abandoned, for it still writes
+
+    async def _write(self, entries: list[Entry], sync: bool) -> None:
+        self._in_thread = True
+        try:
+            await files.in_thread_abandonable(self._file.write, entries, sync, clock.wall())
+        except asyncio.CancelledError:
+            raise  # the thread still writes
+        except Exception:
+            self._in_thread = False
+            raise
+        self._in_thread = False
 
     def _failed(self, error: Exception, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
         self._arrived.set()  # tried again after a while, even if nothing is added
@@ -269,8 +282,8 @@ class Pump:
 
     def _succeeded(self, waiters: list[tuple[asyncio.Future[None], bool]]) -> None:
         if self._failing:
-            logger.info("Events are written to %r again; none is lost.", self._file.path)
-        self._failing = False
+            logger.info("Events are written to %r again.", self._file.path)
+        self._failing = self._backlog.busy = False
         self._error = None
         for waiter, _ in waiters:
             if not waiter.done():
@@ -301,7 +314,7 @@ class Pump:
 
     def _ended(self) -> None:
         lost = len(self._backlog) + self._file.unwritten
-        if lost and self._backlog.busy:
+        if lost and self._in_thread:
             logger.error(
                 "The disk of %r hangs; up to %d events are lost there.", self._file.directory, lost
             )
