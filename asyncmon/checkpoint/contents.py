@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from asyncmon.checkpoint.dtypes import Array, decode, numpy_dtype
+from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.texts import decode_text
 from asyncmon.checkpoint.travellers import ARRAY_PREFIX, unpack
@@ -62,11 +62,13 @@ class ManifestContents:
         self._path = path
         self._manifest = manifest
         self._files = files
+        names = {entry.dtype for entry in manifest.tensors.values()}
+        kinds = {name: numpy_dtype(element_named(name)) for name in names}
         shapes: dict[str, tuple[int, ...]] = {}
         dtypes: dict[str, np.dtype[Any]] = {}
         for name, entry in manifest.tensors.items():
             if not name.startswith(ARRAY_PREFIX):
-                shapes[name], dtypes[name] = entry.shape, numpy_dtype(entry.element)
+                shapes[name], dtypes[name] = entry.shape, kinds[entry.dtype]
         for name, text in manifest.texts.items():
             if not name.startswith(ARRAY_PREFIX):
                 shapes[name], dtypes[name] = text.shape, np.dtype(text.dtype)
@@ -94,13 +96,15 @@ class ManifestContents:
         while True:
             manifest = await in_thread(Manifest.decode, data, path)
             try:
-                return cls(path, basename, manifest, await _open_files(store, manifest, path))
+                files = await _open_files(store, manifest, path)
             except FileNotFoundError as error:
                 # Saved again, or deleted, since we read its manifest? Then the manifest is another.
                 again = await _read(store, name, path)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
                 data = again
+            else:
+                return await in_thread(cls, path, basename, manifest, files)
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         found, problems = await self._collect(names)

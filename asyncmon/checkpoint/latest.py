@@ -82,6 +82,9 @@ async def candidates(
     store = places.open_store(directory)
     name = latest_filename or STATE_NAME
     state = await read_state(store, name)
+    if state is not None and not state.model_checkpoint_path:
+        logger.warning("%s names no checkpoint: ignored", places.join(directory, name))
+        state = None
     if state is None and not everything and name not in await store.names():
         return
     listed: list[str] = []

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ __all__ = ["FORMAT", "VERSION", "Manifest", "TensorEntry", "TensorFile", "TextEn
 FORMAT = "asyncmon.checkpoint"
 VERSION = 1
 
+_TEXT_DTYPE = re.compile(r"object|[<|][US]\d+")
 _OPENING = b'{"crc32c": "'
 _CLOSING = b'", '
 _BODY = len(_OPENING) + 8 + len(_CLOSING)
@@ -196,4 +198,6 @@ def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntr
 
 
 def _text(member: dict[str, Any]) -> TextEntry:
+    if not _TEXT_DTYPE.fullmatch(member["dtype"]):
+        raise ValueError(f"{member['dtype']!r} is no type of strings")
     return TextEntry(str(member["dtype"]), tuple(member["shape"]), tuple(member["values"]))

@@ -15,6 +15,7 @@ from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.renaming import entry_for, name_for
 from asyncmon.checkpoint.sessions import Anything, StateSpec, state_spec
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from asyncmon.checkpoint.passage import Passengers
@@ -121,6 +122,15 @@ async def load_entries(
         InvalidArgumentError: entries have other shapes or dtypes.
         DataLossError: bytes do not match their checksums.
     """
+    found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
+    arrays = await reader.get_tensors(found)
+    await raw.load({name: _shaped(arrays[entry], targets[entry][1]) for entry, name in found.items()})
+
+
+def _matched(
+    reader: CheckpointReader, targets: Target, ignore_missing: bool, reshape: bool
+) -> dict[str, str]:
+    """Return entry name -> name in the session of what is to be loaded, if all of it fits."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
     missing: list[str] = []
@@ -137,8 +147,7 @@ async def load_entries(
             problems.append(f"{entry!r} {problem}")
     if missing or problems:
         raise _mismatch_error(reader.path, missing, problems)
-    arrays = await reader.get_tensors(found)
-    await raw.load({name: _shaped(arrays[entry], targets[entry][1]) for entry, name in found.items()})
+    return found
 
 
 def _shaped(array: Array, spec: Any) -> Array:
@@ -151,7 +160,8 @@ def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: boo
     if spec.dtype is None:
         return None  # the session will say
     wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))
-    if dtype.newbyteorder("=") != wanted.newbyteorder("=") and not (is_text(dtype) and is_text(wanted)):
+    same_type = dtype == wanted or dtype.newbyteorder("=") == wanted.newbyteorder("=")
+    if not same_type and not (is_text(dtype) and is_text(wanted)):
         return f"has dtype {dtype.name} in the checkpoint, but the session needs {wanted.name}"
     if spec.shape is None:
         return None

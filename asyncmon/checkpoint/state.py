@@ -64,7 +64,10 @@ async def get_checkpoint_state(
         ValueError: the state names no checkpoint.
     """
     store = places.open_store(os.fspath(checkpoint_dir))
-    return await read_state(store, latest_filename or STATE_NAME)
+    state = await read_state(store, latest_filename or STATE_NAME)
+    if state is not None and not state.model_checkpoint_path:
+        raise ValueError(f"Invalid checkpoint state loaded from {store.directory}")
+    return state
 
 
 async def update_checkpoint_state(
@@ -112,11 +115,10 @@ async def read_state(store: Store, name: str) -> CheckpointState | None:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         logger.warning("%s: %r: Checkpoint ignored", path, error)
         return None
-    if not state.model_checkpoint_path:
-        raise ValueError(f"Invalid checkpoint state loaded from {store.directory}")
+    newest = state.model_checkpoint_path
     return replace(
         state,
-        model_checkpoint_path=places.join(store.directory, state.model_checkpoint_path),
+        model_checkpoint_path=places.join(store.directory, newest) if newest else "",
         all_model_checkpoint_paths=tuple(
             places.join(store.directory, path) for path in state.all_model_checkpoint_paths
         ),
@@ -164,7 +166,7 @@ def _parse(data: bytes) -> CheckpointState:
 
 
 def _text(member: Any) -> str:
-    if not isinstance(member, str):
+    if not isinstance(member, str) or "\0" in member:
         raise TypeError(f"{member!r} is no path")
     return member
 

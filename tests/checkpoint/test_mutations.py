@@ -122,6 +122,7 @@ async def test_a_manifest_that_is_well_signed_but_wrong_is_refused(
         {**members, "tensors": {"w": {**w, "shape": [4]}}},
         {**members, "tensors": {"w": {**w, "dtype": "float65"}}},
         {**members, "tensors": {"w": {**w, "data_offsets": [0]}}},
+        {**members, "texts": {"t": {"dtype": "f4", "shape": [], "values": ["1"]}}},
         {key: value for key, value in members.items() if key != "step"},
     ]:
         with pytest.raises(DataLossError, match="is not one of format"):

@@ -147,8 +147,13 @@ async def test_with_a_damaged_state_file_the_newest_of_all_is_taken(
     saver = Saver()
     for step in (1, 2):
         await saver.save(make_session(a=0.0), tmp_path / "m", step)
-    (tmp_path / "checkpoint").write_bytes(b"{")
-    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-2")
+    for text in [b"{", b"", b"{}", b'{"model_checkpoint_path": "m\\u0000"}']:
+        (tmp_path / "checkpoint").write_bytes(text)
+        assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-2")
+    await saver.close()
+    other = Saver()
+    assert await other.save(make_session(a=0.0), tmp_path / "m", 3)
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-3")
 
 
 async def test_a_checkpoint_is_read_again_only_when_its_files_changed(
