@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import ClassVar
 from weakref import WeakKeyDictionary, ref
 
@@ -37,51 +38,92 @@ def wall() -> float:
 
 
 class LoopBudget:
-    """How long the event loop has been held since it last went round.
+    """How long the event loop has been held since it last went round, and whose turn it is then.
 
     An ``await`` that never suspends gives no other task a turn, so a ``while`` loop of steps that are
     each computed inline would starve a service. Whoever does such work asks :meth:`spent` after it
-    and yields once (``await asyncio.sleep(0)``) when the answer is true. One budget is shared by all
-    sessions of a loop; a thousand of them still let it turn.
+    and awaits :meth:`turn` when the answer is true. One budget is shared by all sessions of a loop,
+    which come in the order in which they asked, one in each round of the loop, and then have the same
+    time each: a thousand of them share it evenly, and still let it go round.
 
     Example::
 
         budget = LoopBudget.of_running_loop()
         ...  # some microseconds of work
         if budget.spent():
-            await asyncio.sleep(0)
+            await budget.turn()
     """
 
-    __slots__ = ("_armed", "_loop", "_seconds", "_turned")
+    __slots__ = ("__weakref__", "_armed", "_loop", "_seconds", "_since", "_slice", "_waiting")
 
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
+    _latest: ClassVar[LoopBudget | None] = None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0005) -> None:
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
-        self._seconds = seconds
-        self._turned = 0.0
-        self._armed = False
+        self._slice = seconds  # for one that is alone
+        self._seconds = seconds  # for each of those there are
+        self._since = 0.0
+        self._armed = False  # whether _go_round is called in the next round
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     @classmethod
     def of_running_loop(cls) -> LoopBudget:
         """Return the budget of the running loop, the same object at every call."""
         loop = asyncio.get_running_loop()
+        budget = cls._latest
+        if budget is not None and budget._loop() is loop:
+            return budget
         budget = cls._budgets.get(loop)
         if budget is None:
             budget = cls._budgets[loop] = cls(loop)
+        cls._latest = budget
         return budget
 
     def spent(self) -> bool:
         """Return true when the loop has been held for longer than it should be."""
-        now = time.perf_counter()
         if self._armed:
-            return now - self._turned > self._seconds
-        loop = self._loop()
-        assert loop is not None, "asked from a loop that is gone"
-        self._armed = True
-        self._turned = now
-        loop.call_soon(self._turn)
+            return time.perf_counter() - self._since > self._seconds
+        self._begin()
         return False
 
-    def _turn(self) -> None:
+    async def turn(self) -> None:
+        """Let the loop go round, and everybody before who waits here, then return."""
+        waiter: asyncio.Future[None] = self._running_loop().create_future()
+        self._waiting.append(waiter)
+        self._share()
+        if not self._armed:
+            self._begin()
+        await waiter
+        self._begin()
+
+    def _begin(self) -> None:
+        self._since = time.perf_counter()
+        if not self._armed:
+            self._armed = True
+            self._running_loop().call_soon(self._go_round)
+
+    def _go_round(self) -> None:
+        """Wake the first who waits; called once in each round in which anybody works or waits."""
         self._armed = False
+        waiting = self._waiting
+        while waiting:
+            waiter = waiting.popleft()
+            if not waiter.done():  # else cancelled
+                waiter.set_result(None)
+                break
+        self._share()
+        if waiting:
+            self._begin()
+
+    def _share(self) -> None:
+        """Shorten the time of each where many wait, so that a round of all of them does not take long.
+
+        A change of hands takes some microseconds, so no less than a fifth.
+        """
+        self._seconds = self._slice / min(1 + len(self._waiting), 5)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop()
+        assert loop is not None, "asked from a loop that is gone"
+        return loop

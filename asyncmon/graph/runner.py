@@ -242,8 +242,9 @@ class Runner:
             return results
 
         if run.deadline is None and self.is_short(plan.average, plan.weight):
-            if LoopBudget.of_running_loop().spent():
-                await run.wait(asyncio.ensure_future(asyncio.sleep(0)))
+            budget = LoopBudget.of_running_loop()
+            if budget.spent():
+                await run.wait(asyncio.ensure_future(budget.turn()))
             return work()
         self._busy += changes
         try:

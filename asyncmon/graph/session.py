@@ -8,7 +8,6 @@ long ones in a worker.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any, Self
 
@@ -150,13 +149,15 @@ class Session:
         fed = [feed.accept(value) for (feed, _), value in zip(plan.feeds, feeds.values(), strict=True)]
         runner = self._runner
         if options is None and run_metadata is None and runner.is_inline(plan):
-            if LoopBudget.of_running_loop().spent():
-                await asyncio.sleep(0)
+            budget = LoopBudget.of_running_loop()
+            if budget.spent():
+                await budget.turn()
             if runner.is_free(plan) and not self._closed:
                 return call.rebuild(run_inline(plan, self._store, fed, runner.limit))
         elif options is None and run_metadata is None and runner.is_prompt(plan):
-            if LoopBudget.of_running_loop().spent():
-                await asyncio.sleep(0)
+            budget = LoopBudget.of_running_loop()
+            if budget.spent():
+                await budget.turn()
             if runner.is_free(plan) and not self._closed:
                 results = runner.run_promptly(plan, fed)
                 if results is not None:

@@ -170,7 +170,7 @@ class MonitoredBase:
         if self._phase is not Phase.OPEN or self._hooks.stop_requested:
             self._refuse(hooks)
         if self._budget.spent():
-            await asyncio.sleep(0)
+            await self._budget.turn()
         if not hooks:
             return await self._session.run_bare(self._turn, (fetches, feed_dict, options, run_metadata))
         turn = self._turn
@@ -199,7 +199,7 @@ class MonitoredBase:
         if self._phase is not Phase.OPEN or self._hooks.stop_requested:
             self._refuse()
         if self._budget.spent():
-            await asyncio.sleep(0)
+            await self._budget.turn()
         async with self._turn.held(reentrant=False):
             if self._phase is not Phase.OPEN:
                 self._refuse()
