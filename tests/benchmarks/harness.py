@@ -86,8 +86,8 @@ class Peer:
     ``with``; leaving it ends the process.
     """
 
-    def __init__(self, script: Path) -> None:
-        self.python = os.environ.get("ASYNCMON_PEER_PYTHON", "")
+    def __init__(self, script: Path, variable: str = "ASYNCMON_PEER_PYTHON") -> None:
+        self.python = os.environ.get(variable, "")
         self._script = script
         self._process: subprocess.Popen[str] | None = None
 

@@ -1,0 +1,110 @@
+"""A thousand monitored sessions in one loop, in a process of its own: prints what it measured as JSON.
+
+Each session has a program of its own (a graph, or with ``functions`` a function program) and two
+hooks that are called by seconds. All of them step as fast as they can for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from typing import Any
+
+import psutil
+
+import asyncmon as am
+from asyncmon.programs import FunctionProgram
+
+SECONDS = 4.0
+
+
+class Ticks:
+    """Counts the calls of the timer hooks."""
+
+    seen = 0
+
+
+def timer_hooks() -> list[Any]:
+    async def look(session: Any) -> None:
+        Ticks.seen += session.global_step >= 0
+
+    async def tick() -> None:
+        Ticks.seen += 1
+
+    return [am.every(secs=0.5)(look), am.every(secs=1)(tick)]
+
+
+def graph_session() -> tuple[Any, Any]:
+    graph = am.graph.Graph()
+    with graph.as_default():
+        train = am.graph.assign_add(am.get_or_create_global_step(), 1)
+    return am.MonitoredSession(am.ChiefSessionCreator(program=graph), timer_hooks()), train
+
+
+def function_session() -> tuple[Any, Any]:
+    async def train() -> float:
+        return 0.5
+
+    program = FunctionProgram(steps={"train": train})
+    return am.MonitoredSession(am.ChiefSessionCreator(program=program), timer_hooks()), "train"
+
+
+async def measure(make: Any, count: int) -> dict[str, float]:
+    process = psutil.Process()
+    warm, _ = make()
+    async with warm:
+        pass
+    gc.collect()
+    before, start = process.memory_info().rss, time.perf_counter()
+    sessions = [make() for _ in range(count)]
+    await asyncio.gather(*[sess.start() for sess, _ in sessions])
+    opened = time.perf_counter() - start
+    gc.collect()
+    size = (process.memory_info().rss - before) / count
+    steps, lags = [0] * count, [0.0]
+
+    async def train(number: int) -> None:
+        sess, fetch = sessions[number]
+        while not sess.should_stop():
+            await sess.run(fetch)
+            steps[number] += 1
+
+    async def watch() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            lags.append(time.perf_counter() - before - 0.001)
+
+    bodies = [asyncio.create_task(train(number)) for number in range(count)]
+    watcher = asyncio.create_task(watch())
+    await asyncio.sleep(SECONDS)
+    watcher.cancel()
+    done = list(steps)
+    start = time.perf_counter()
+    for sess, _ in sessions:
+        sess.request_stop()
+    await asyncio.gather(*bodies)
+    await asyncio.gather(*[sess.close() for sess, _ in sessions])
+    closed = time.perf_counter() - start
+    return {
+        "open": opened,
+        "bytes": size,
+        "jain": sum(done) ** 2 / (count * sum(n * n for n in done)),
+        "least": min(done),
+        "most": max(done),
+        "step": SECONDS / sum(done),
+        "lag": sorted(lags)[int(len(lags) * 0.99)],
+        "ticks": Ticks.seen / count,
+        "close": closed,
+    }
+
+
+def main(kind: str, count: str = "1000") -> None:
+    make = {"graphs": graph_session, "functions": function_session}[kind]
+    print(json.dumps(asyncio.run(measure(make, int(count)))))
+
+
+main(*sys.argv[1:])

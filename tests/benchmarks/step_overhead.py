@@ -1,0 +1,335 @@
+"""What monitoring adds to a step: ``python tests/benchmarks/step_overhead.py [row ...]``.
+
+Rows: none, silent, fetching, default, function, state, graphs, functions, lag. ``ASYNCMON_PEER_PYTHON``
+names an interpreter with TensorFlow, ``ASYNCMON_IGNITE_PYTHON`` one with pytorch-ignite.
+
+What is added is measured as a difference: monitored and raw runs of the same increment take turns in
+slices of some milliseconds, and the median of the rounds counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from harness import Peer, Row, quiet_environment, show, take_turns
+
+import asyncmon as am
+from asyncmon.clock import LoopBudget
+from asyncmon.programs import FunctionProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HERE = Path(__file__).parent
+TF1 = Peer(HERE / "tf1_monitored.py")
+IGNITE = Peer(HERE / "ignite_peer.py", "ASYNCMON_IGNITE_PYTHON")
+LOOP = asyncio.Runner()
+PLACE = tempfile.mkdtemp(prefix="asyncmon-benchmark-")
+
+STEPS = 4000
+TURNS = 10
+
+
+class Silent(am.SessionRunHook):
+    """Overrides nothing that is called per step."""
+
+    async def end(self, session: Any) -> None:
+        """Do nothing."""
+
+
+class Fetching(am.SessionRunHook):
+    """Fetches a tensor, and looks at it."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    async def before_run(self, run_context: Any) -> am.SessionRunArgs:
+        return am.SessionRunArgs(self.tensor)
+
+    async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
+        self.value = run_values.results
+
+
+class Work:
+    """A monitored session, and a raw one of the same increment to compare it with."""
+
+    def __init__(self, kind: str) -> None:
+        graph = am.graph.Graph()
+        with graph.as_default():
+            self.train = am.graph.assign_add(am.get_or_create_global_step(), 1)
+            number = am.graph.cast(self.train, am.graph.float32)
+            self.values = [number * (0.1 * (i + 1)) for i in range(5)]
+            am.summary.scalar("loss", self.values[0])
+            init = am.graph.global_variables_initializer()
+        self.raw = am.Session(graph=graph)
+        self.monitored = self._monitored(kind, graph)
+        LOOP.run(self.monitored.start())
+        LOOP.run(self.raw.run(init))
+
+    def _monitored(self, kind: str, graph: am.graph.Graph) -> Any:
+        hooks: list[Any] = []
+        if kind == "silent":
+            hooks = [Silent() for _ in range(20)]
+        elif kind == "fetching":
+            hooks = [Fetching(value) for value in self.values]
+        elif kind == "default":
+            hooks = [
+                am.StopAtStepHook(last_step=10**9),
+                am.LoggingTensorHook({"loss": self.values[0]}, every_n_iter=100),
+                am.NanTensorHook(self.values[0]),
+            ]
+            return am.MonitoredTrainingSession(
+                checkpoint_dir=f"{PLACE}/{id(self)}", hooks=hooks, program=graph, signals=None
+            )
+        return am.MonitoredSession(am.ChiefSessionCreator(program=graph), hooks)
+
+    def above(self) -> float:
+        """Return the seconds that a monitored step takes above a raw one."""
+        return LOOP.run(self._above(STEPS // TURNS))
+
+    async def _above(self, chunk: int) -> float:
+        await steps(self.monitored, self.train, 10)
+        await steps(self.raw, self.train, 10)
+        raw = monitored = 0.0
+        for _ in range(TURNS):
+            monitored += await steps(self.monitored, self.train, chunk)
+            raw += await steps(self.raw, self.train, chunk)
+        return (monitored - raw) / (TURNS * chunk)
+
+    def close(self) -> None:
+        LOOP.run(self.monitored.close())
+        LOOP.run(self.raw.close())
+
+
+async def steps(session: Any, fetches: Any, count: int) -> float:
+    """Return the seconds that so many steps take."""
+    run = session.run
+    start = time.perf_counter()
+    for _ in range(count):
+        await run(fetches)
+    return time.perf_counter() - start
+
+
+def added(kind: str, most: float, by_tf1: str) -> Row:
+    """Measure one kind of session, in turns with TensorFlow's."""
+    work = Work(kind)
+    contestants: dict[str, Callable[[], float]] = {"ours": work.above}
+    if TF1.installed:
+        contestants["TF1"] = lambda: float(TF1.ask(above=kind, steps=1000)["seconds"])
+    found = take_turns(contestants)
+    work.close()
+    said = ", ".join(f"{name} {us(value)}" for name, value in found.items())
+    met = found["ours"] <= most * 1e-6
+    return Row(f"above the raw run, {NAMES[kind]}", said, f"<= {most:g} us, TF1 {by_tf1}", met)
+
+
+NAMES = {
+    "none": "0 hooks",
+    "fetching": "5 hooks that fetch a tensor each",
+    "default": "default hooks, Stop, Logging, Nan",
+}
+
+
+def none() -> Row:
+    return added("none", 3, "about 50 us")
+
+
+def fetching() -> Row:
+    return added("fetching", 12, "about 100 us")
+
+
+def default() -> Row:
+    return added("default", 15, "about 150 us")
+
+
+def silent() -> Row:
+    """Twenty hooks that do nothing per step, against none."""
+    one, other = Work("none"), Work("silent")
+
+    async def difference() -> float:
+        first = second = 0.0
+        for _ in range(TURNS):
+            first += await steps(one.monitored, one.train, STEPS // TURNS)
+            second += await steps(other.monitored, other.train, STEPS // TURNS)
+        return (second - first) / STEPS
+
+    contestants: dict[str, Callable[[], float]] = {"ours": lambda: LOOP.run(difference())}
+    if TF1.installed:
+        contestants["TF1"] = lambda: float(
+            TF1.ask(above="silent", steps=1000)["seconds"]
+            - TF1.ask(above="none", steps=1000)["seconds"]
+        )
+    found = take_turns(contestants)
+    one.close()
+    other.close()
+    said = ", ".join(f"{name} {value * 1e6:+.2f} us" for name, value in found.items())
+    return Row("20 silent hooks above none", said, "<= 1 us", abs(found["ours"]) <= 1e-6)
+
+
+def us(value: float) -> str:
+    return f"{value * 1e6:.2f} us"
+
+
+# --- functions --------------------------------------------------------------------------------------
+
+
+async def number() -> float:
+    return 0.5
+
+
+def function() -> Row:
+    """One async function that returns a float, against an iteration of ignite's engine."""
+    program = FunctionProgram(steps={"train": number})
+    monitored = am.MonitoredSession(am.ChiefSessionCreator(program=program))
+    raw = program.create_session()
+    LOOP.run(monitored.start())
+    contestants: dict[str, Callable[[], float]] = {
+        "ours": lambda: LOOP.run(steps(monitored, "train", STEPS)) / STEPS,
+        "raw": lambda: LOOP.run(steps(raw, "train", STEPS)) / STEPS,
+    }
+    if IGNITE.installed:
+        contestants["ignite"] = lambda: float(IGNITE.ask(steps=STEPS)["seconds"])
+    found = take_turns(contestants)
+    LOOP.run(monitored.close())
+    said = ", ".join(f"{name} {us(value)}" for name, value in found.items())
+    known = "ignite" in found
+    met = found["ours"] <= found["ignite"] if known else None
+    return Row("a function that returns a float", said, "no slower than ignite", met)
+
+
+def state() -> Row:
+    """A function that changes a number beside 80 MB of arrays it only reads."""
+
+    async def train(state: Any) -> float:
+        state["number"] += float(state["weights"][0])
+        return 0.5
+
+    big = {"weights": np.zeros(10_000_000), "number": 0.0}
+    sessions = {
+        "80 MB beside it": FunctionProgram(state=big, steps={"train": train}).create_session(),
+        "8 B beside it": FunctionProgram(
+            state={**big, "weights": np.zeros(1)}, steps={"train": train}
+        ).create_session(),
+    }
+    LOOP.run(sessions["80 MB beside it"].run("train"))
+    found = take_turns(
+        {
+            name: lambda sess=sess: LOOP.run(steps(sess, "train", STEPS // 4)) / (STEPS // 4)
+            for name, sess in sessions.items()
+        }
+    )
+    large, small = found.values()
+    said = ", ".join(f"{us(value)} with {name}" for name, value in found.items())
+    return Row("a function that reads its arrays", said, "no copies", large <= 2 * small)
+
+
+# --- many sessions, and the loop --------------------------------------------------------------------
+
+
+def many(kind: str) -> Row:
+    done = subprocess.run(
+        [sys.executable, str(HERE / "many_sessions.py"), kind],
+        capture_output=True, text=True, check=True, env=quiet_environment(),
+    )  # fmt: skip
+    found = json.loads(done.stdout.splitlines()[-1])
+    said = (
+        f"open in {found['open']:.2f} s, {found['bytes'] / 1e3:.0f} KB each, "
+        f"Jain {found['jain']:.3f} ({found['least']} to {found['most']} steps), "
+        f"closed in {found['close']:.2f} s; {us(found['step'])} a step, "
+        f"loop lag p99 {found['lag'] * 1e3:.2f} ms"
+    )
+    met = found["open"] <= 3 and found["bytes"] <= 60_000 and found["jain"] >= 0.95
+    met = met and found["close"] <= 3
+    return Row(f"1,000 sessions of {kind}", said, "3 s, 60 KB, Jain 0.95, 3 s", met)
+
+
+def lag() -> Row:
+    """A monitored loop of increments beside a task that wants to run each millisecond."""
+    work = Work("none")
+    found: list[float] = []
+
+    async def beside(ticking: bool) -> float:
+        lags: list[float] = []
+
+        async def tick() -> None:
+            while True:
+                start = time.perf_counter()
+                await asyncio.sleep(0.001)
+                lags.append(time.perf_counter() - start - 0.001)
+
+        ticker = asyncio.create_task(tick()) if ticking else None
+        await asyncio.sleep(0)
+        taken = await steps(work.monitored, work.train, 5 * STEPS)
+        if ticker is not None:
+            ticker.cancel()
+            found.append(sorted(lags)[int(len(lags) * 0.99)])
+        return taken
+
+    def alone() -> float:
+        budget = LOOP.run(budget_of_loop())
+        kept, budget._seconds = budget._seconds, 1e9  # a loop that never turns
+        try:
+            return LOOP.run(beside(False))
+        finally:
+            budget._seconds = kept
+
+    contestants = {
+        "alone": alone,
+        "yielding": lambda: LOOP.run(beside(False)),
+        "ticker": lambda: LOOP.run(beside(True)),
+    }
+    taken = take_turns(contestants)
+    work.close()
+    lost = 1 - taken["alone"] / taken["yielding"]
+    middle = statistics.median(found)
+    said = f"p99 {middle * 1e3:.2f} ms, {lost:.1%} lost"
+    return Row("a monitored loop's lag", said, "p99 2 ms, 3 % lost", middle <= 0.002 and lost <= 0.03)
+
+
+async def budget_of_loop() -> LoopBudget:
+    return LoopBudget.of_running_loop()
+
+
+ROWS: dict[str, Callable[[], Row]] = {
+    "none": none,
+    "silent": silent,
+    "fetching": fetching,
+    "default": default,
+    "function": function,
+    "state": state,
+    "graphs": lambda: many("graphs"),
+    "functions": lambda: many("functions"),
+    "lag": lag,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in ROWS]
+    if unknown:
+        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
+        return 2
+    try:
+        with TF1, IGNITE, LOOP:
+            rows = []
+            for name in names or ROWS:
+                rows.append(ROWS[name]())
+                gc.collect()
+                print(f"{name}: {rows[-1].measured}", flush=True)
+    finally:
+        shutil.rmtree(PLACE)
+    return 0 if show("what monitoring adds to a step", rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

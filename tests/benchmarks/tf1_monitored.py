@@ -1,0 +1,95 @@
+"""What TensorFlow's MonitoredSession adds to a step; run in its own interpreter, by `harness.Peer`.
+
+Answers ``{"above": name, "steps": n}`` with the seconds that a monitored run takes above the raw run of
+the same increment, the two taking turns.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from typing import Any
+
+import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]
+
+tf.disable_v2_behavior()
+tf.logging.set_verbosity(tf.logging.ERROR)
+
+TURNS = 10
+
+
+class Silent(tf.train.SessionRunHook):
+    """Overrides nothing that is called per step."""
+
+
+class Fetching(tf.train.SessionRunHook):
+    """Fetches a tensor, and looks at it."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.train.SessionRunArgs(self.tensor)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.value = run_values.results
+
+
+class Work:
+    """A monitored session and the raw one of the same increment."""
+
+    def __init__(self, kind: str) -> None:
+        with tf.Graph().as_default() as self.graph:
+            step = tf.train.get_or_create_global_step()
+            self.train = tf.assign_add(step, 1)
+            number = tf.cast(self.train, tf.float32)
+            values = [number * (0.1 * (i + 1)) for i in range(5)]
+            tf.summary.scalar("loss", values[0])
+            init = tf.global_variables_initializer()
+            self.monitored = self.open(kind, values)
+            self.raw = tf.Session(graph=self.graph)
+            self.raw.run(init)
+
+    def open(self, kind: str, values: list[Any]) -> Any:
+        hooks: list[Any] = []
+        if kind == "silent":
+            hooks = [Silent() for _ in range(20)]
+        elif kind == "fetching":
+            hooks = [Fetching(value) for value in values]
+        elif kind == "default":
+            hooks = [
+                tf.train.StopAtStepHook(last_step=10**9),
+                tf.train.LoggingTensorHook({"loss": values[0]}, every_n_iter=100),
+                tf.train.NanTensorHook(values[0]),
+            ]
+            return tf.train.MonitoredTrainingSession(
+                checkpoint_dir=tempfile.mkdtemp(prefix="asyncmon-benchmark-"), hooks=hooks
+            )
+        return tf.train.MonitoredSession(hooks=hooks)
+
+    def above(self, steps: int) -> float:
+        chunk = max(1, steps // TURNS)
+        taken = {self.raw: 0.0, self.monitored: 0.0}
+        for _ in range(TURNS):
+            for session in taken:
+                run, train = session.run, self.train
+                start = time.perf_counter()
+                for _ in range(chunk):
+                    run(train)
+                taken[session] += time.perf_counter() - start
+        return (taken[self.monitored] - taken[self.raw]) / (TURNS * chunk)
+
+
+def main() -> None:
+    works: dict[str, Work] = {}
+    for line in sys.stdin:
+        request = json.loads(line)
+        kind = request["above"]
+        if kind not in works:
+            works[kind] = Work(kind)
+        print(json.dumps({"seconds": works[kind].above(request["steps"])}), flush=True)
+
+
+main()
