@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.op_def import Spec
+    from asyncmon.graph.packs import Pack
 
 __all__ = ["Arena", "Layout", "Space", "is_known", "numpy_dtype", "size_of"]
 
@@ -41,18 +42,30 @@ class Arena:
 class Layout:
     """Where the values of a plan lie, for feeds of certain shapes."""
 
-    __slots__ = ("_places", "nbytes")
+    __slots__ = ("_homes", "_places", "nbytes")
 
-    def __init__(self, places: Sequence[tuple[int, int, Spec]], nbytes: int) -> None:
+    def __init__(
+        self,
+        places: Sequence[tuple[int, int, Spec]],
+        homes: Sequence[tuple[Pack, int, int, Sequence[int | None]]],
+        nbytes: int,
+    ) -> None:
         self._places = places
+        self._homes = homes
         self.nbytes = nbytes
 
     def views(self, memory: Any) -> list[tuple[int, Any]]:
         """Return registers with the arrays to put there."""
-        return [
+        found: list[tuple[int, Any]] = [
             (register, memory[at : at + size_of(spec)].view(numpy_dtype(spec)).reshape(spec.shape))
             for register, at, spec in self._places
         ]
+        for pack, home, at, members in self._homes:
+            flat = memory[at : at + pack.nbytes].view(pack.dtype)
+            views = pack.views(flat)
+            found.append((home, (flat, views)))
+            found += [(i, view) for i, view in zip(members, views, strict=True) if i is not None]
+        return found
 
 
 class Space:

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.arena import Arena
-    from asyncmon.graph.feeds import Feed
-    from asyncmon.graph.plan import Instruction
+    from asyncmon.graph.packs import Pack
+    from asyncmon.graph.plan import Instruction, Plan
+    from asyncmon.graph.registers import Registers
     from asyncmon.graph.tensor import Operation, Tensor
 
 __all__ = ["Buffers", "plan_buffers"]
@@ -55,15 +56,15 @@ class Buffers:
 
     def __init__(
         self,
+        plan: Plan,
         values: Mapping[int, _Value],
-        code: list[Instruction],
         ops: Sequence[Operation],
-        feeds: Sequence[tuple[Feed, int]],
     ) -> None:
-        self.code = code
+        self.code = _without_frees(plan.code, values)
+        self._packs = plan.packs
         self._values = values
         self._ops = ops
-        self._feeds = [(feed.tensor, i) for feed, i in feeds if not is_known(feed.tensor.spec)]
+        self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
         self._layouts: dict[tuple[Any, ...], Layout | None] = {}
 
     def place(self, registers: list[Any], arena: Arena) -> bool:
@@ -86,63 +87,68 @@ class Buffers:
             self._layouts[key] = None
             return None
         given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
-        layout = self._layouts[key] = _laid_out(self._values, _specs(self._ops, given))
+        layout = self._layouts[key] = _laid_out(self._values, _specs(self._ops, given), self._packs)
         return layout
 
 
-def plan_buffers(
-    code: list[Instruction],
-    of: Mapping[Tensor, int],
-    views: Mapping[int, Collection[int]],
-    escaping: Iterable[int],
-    until_end: Iterable[int],
-    ops: Sequence[Operation],
-    feeds: Sequence[tuple[Feed, int]],
-) -> tuple[list[Instruction], Buffers | None]:
-    """Find the values that can lie in the arena.
+def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequence[Operation]) -> None:
+    """Find the values of a plan that can lie in the arena, and have them written into what is there.
 
     Args:
-        code: of the plan.
-        of: the registers of tensors.
-        views: for each register that may hold an array of another one, those others.
-        escaping: registers whose arrays are seen after the run.
-        until_end: registers that are read when the run is applied.
+        plan: complete but for this.
+        registers: of the plan.
+        stored: registers whose arrays become variables.
         ops: of the plan, in order.
-        feeds: of the plan.
+    """
+    roots: dict[int, frozenset[int]] = {}
+    values, into = _candidates(plan.code, registers, roots)
+    escaped = stored | {fetch.register for fetch in plan.fetches if fetch is not None}
+    escaped |= {i for instruction in plan.code if _shows(instruction) for i in inputs_of(instruction)}
+    for i, instruction in enumerate(plan.code):
+        if instruction[0] != Kind.FREE:
+            for root in _roots(inputs_of(instruction), roots):
+                values[root].end = i
+    for update in plan.updates:
+        for root in _roots(update.inputs, roots):
+            values[root].end = len(plan.code)
+    for root in _roots(escaped, roots):
+        del values[root]
+    if values:
+        plan.code = [new if new[4] in values else old for new, old in zip(into, plan.code, strict=True)]
+        plan.buffers = Buffers(plan, values, ops)
 
-    Returns:
-        The code, in which those values are written into what their registers hold; and them.
+
+def _candidates(
+    code: Iterable[Instruction], registers: Registers, roots: dict[int, frozenset[int]]
+) -> tuple[dict[int, _Value], list[Instruction]]:
+    """Return what could lie in the arena, and the code for the case that it does.
+
+    ``roots`` is filled with the candidates that each register may be, or be a view of.
     """
     values: dict[int, _Value] = {}
-    roots: dict[int, frozenset[int]] = {}
-    escaped = set(escaping)
-    into: list[Instruction] = []
+    into = []
     for i, instruction in enumerate(code):
         kind, function, a, b, out, op = instruction
-        for register in inputs_of(instruction):
-            if kind == Kind.GENERAL or (op is not None and op.op_def.stateful):
-                escaped.add(register)
-            for root in roots.get(register, ()):
-                values[root].end = i
         for register in outputs_of(instruction):
-            roots[register] = frozenset().union(*[roots.get(j, ()) for j in views.get(register, ())])
-        if kind in _INTO and op is not None and _can_lie_in_arena(op, out, of):
+            roots[register] = _roots(registers.views.get(register, ()), roots)
+        if kind in _INTO and op is not None and _can_lie_in_arena(op, out, registers.of):
             values[out] = value = _Value(op.outputs[0], i)
             roots[out] = frozenset((out,))
             if op.op_def.elementwise:
                 value.over = _as_they_are(inputs_of(instruction), roots)
             instruction = (int(_INTO[Kind(kind)]), _into(function, op), a, b, out, op)
         into.append(instruction)
-    for register in until_end:
-        for root in roots.get(register, ()):
-            values[root].end = len(code)
-    for register in escaped:
-        for root in roots.get(register, ()):
-            values.pop(root, None)
-    if not values:
-        return code, None
-    into = [new if new[4] in values else old for new, old in zip(into, code, strict=True)]
-    return into, Buffers(values, _without_frees(into, values), ops, feeds)
+    return values, into
+
+
+def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
+
+
+def _shows(instruction: Instruction) -> bool:
+    """Whether an instruction may show its inputs to somebody who keeps them."""
+    kind, op = instruction[0], instruction[5]
+    return kind == Kind.GENERAL or (op is not None and op.op_def.stateful)
 
 
 def _can_lie_in_arena(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
@@ -226,15 +232,18 @@ def _merged(found: Spec, static: Spec) -> Spec:
     return Spec(found.dtype, shape)
 
 
-def _laid_out(values: Mapping[int, _Value], specs: Mapping[Tensor, Spec]) -> Layout:
+def _laid_out(
+    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack]
+) -> Layout:
     """Give each value of a known shape a place that no value has that lives at the same time."""
     space, places = Space(), []
+    homes, joined = _homes(values, specs, packs, space)
     at: dict[int, tuple[int, Spec]] = {}
     ending: dict[int, list[int]] = defaultdict(list)
     now = 0
     for register, value in values.items():
         spec = specs.get(value.tensor, value.tensor.spec)
-        if not spec.shape or not is_known(spec):
+        if register in joined or not spec.shape or not is_known(spec):
             continue
         for i in range(now, value.start):
             for over in ending.pop(i, ()):
@@ -251,4 +260,24 @@ def _laid_out(values: Mapping[int, _Value], specs: Mapping[Tensor, Spec]) -> Lay
         at[register] = place, spec
         ending[value.end].append(register)
         places.append((register, place, spec))
-    return Layout(places, space.size)
+    return Layout(places, homes, space.size)
+
+
+def _homes(
+    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack], space: Space
+) -> tuple[list[tuple[Pack, int, int, list[int | None]]], set[int]]:
+    """Give packs places for the whole run; return also the values that lie there."""
+    homes, joined = [], set[int]()
+    for pack in packs:
+        for position, home in zip(pack.joined, pack.homes, strict=True):
+            members: list[int | None] = []
+            for update in pack.updates:
+                register = update.inputs[position]
+                value = values.get(register)
+                wanted = update.op.inputs[0].spec.shape
+                fits = value is not None and specs.get(value.tensor, value.tensor.spec).shape == wanted
+                members.append(register if fits and register not in joined else None)
+                if fits:
+                    joined.add(register)
+            homes.append((pack, home, space.take(pack.nbytes), members))
+    return homes, joined

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InternalError
+from asyncmon.graph.applying import Call, apply_all
 from asyncmon.graph.random_state import advanced
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from asyncmon.graph.packs import Pack
     from asyncmon.graph.plan import Plan, Update
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.state import StateStore
 
 __all__ = ["commit"]
 
-_BLOCK = 1 << 14  # elements: a few blocks of float32 stay in the second-level cache
 
-
-def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
+def commit(
+    plan: Plan,
+    store: StateStore,
+    registers: list[Any],
+    run: Run | None = None,
+    helpers: Executor | None = None,
+) -> None:
     """Store what a run computed.
 
     First everything that can fail: copies are made, shapes checked; an error leaves the state as it
-    was. Then the writes.
+    was. Then the writes, for which ``helpers`` may be asked to take a share.
     """
     values = store.values
     new: list[tuple[int, Any]] = []
@@ -39,11 +46,12 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
         for slot, value in new:
             values[slot] = value
         return
-    calls = [_prepared(update, store, registers, new) for update in plan.updates]
+    calls = [_joined(pack, store, registers, new) for pack in plan.packs]
+    calls += [_prepared(update, store, registers, new) for update in plan.singles]
     for slot, value in new:
         values[slot] = value
     try:
-        _update_all(calls, run)
+        apply_all(calls, run, helpers)
     except BaseException as error:
         store.broken = InternalError(
             f"An in-place update failed while it was being applied: {error!r}. "
@@ -52,9 +60,13 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
         raise store.broken from error
 
 
+def _joined(pack: Pack, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]) -> Call:
+    return pack.updates, pack.arrays(store, new), pack.inputs(registers)
+
+
 def _prepared(
     update: Update, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]
-) -> tuple[Update, list[Any], list[Any]]:
+) -> Call:
     """Return an update with its arrays, copied where somebody else looks at them."""
     arrays = []
     for slot, name in zip(update.slots, update.names, strict=True):
@@ -70,31 +82,8 @@ def _prepared(
         # Of 0-d arrays ufuncs make scalars, which cannot be written into.
         arrays = [array.reshape(1) for array in arrays]
         inputs = [np.reshape(x, 1) for x in inputs]
-    elif update.blockwise and arrays[0].size > _BLOCK:
+    elif update.blockwise:
         shape = arrays[0].shape
         arrays = [array.reshape(-1) for array in arrays]
         inputs = [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
-    return update, arrays, inputs
-
-
-@np.errstate(all="ignore")
-def _update_all(calls: list[tuple[Update, list[Any], list[Any]]], run: Run | None) -> None:
-    for update, arrays, inputs in calls:
-        before = perf_counter()
-        _apply(update, arrays, inputs)
-        if run is not None:
-            run.note(update.op, before, arrays)
-
-
-def _apply(update: Update, arrays: list[Any], inputs: list[Any]) -> None:
-    function, size = update.function, arrays[0].size
-    if not update.blockwise or size <= _BLOCK:
-        function(*arrays, *inputs)
-        return
-    sliced = [np.ndim(x) == 1 and x.shape == arrays[0].shape for x in inputs]
-    for start in range(0, size, _BLOCK):
-        block = slice(start, start + _BLOCK)
-        function(
-            *[array[block] for array in arrays],
-            *[x[block] if cut else x for x, cut in zip(inputs, sliced, strict=True)],
-        )
+    return (update,), arrays, inputs

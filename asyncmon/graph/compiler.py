@@ -11,6 +11,7 @@ from asyncmon.graph.buffers import plan_buffers
 from asyncmon.graph.feeds import Feed, missing_feed
 from asyncmon.graph.liveness import with_frees, without_dead_code
 from asyncmon.graph.ordering import Versions
+from asyncmon.graph.packs import packed
 from asyncmon.graph.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.registers import Registers, elements
 from asyncmon.graph.stages import Groups, Node, Stage
@@ -360,13 +361,9 @@ class _Compiler:
         }
         large -= registers.constants.keys() | kept | set(registers.base.values())
         plan.code = with_frees(plan.code, large)
-        if self.embedded:
-            return
-        seen = stored.union(fetch.register for fetch in plan.fetches if fetch is not None)
-        applied = [i for update in plan.updates for i in update.inputs]
-        plan.code, plan.buffers = plan_buffers(
-            plan.code, registers.of, registers.views, seen, applied, self.ops, plan.feeds
-        )
+        if not self.embedded:
+            plan.packs, plan.singles = packed(plan.updates, registers.new)
+            plan_buffers(plan, registers, stored, self.ops)
 
 
 def _swap(op: Operation, name: str, slot: int, register: int, *, owned: bool) -> Swap:

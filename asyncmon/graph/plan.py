@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.arena import Arena
     from asyncmon.graph.buffers import Buffers
     from asyncmon.graph.feeds import Feed
+    from asyncmon.graph.packs import Pack
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.stages import Stage
     from asyncmon.graph.tensor import Operation
@@ -147,6 +148,8 @@ class Plan:
     code: list[Instruction] = field(default_factory=list)
     swaps: list[Swap] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
+    packs: list[Pack] = field(default_factory=list)  # of updates that are done as one
+    singles: list[Update] = field(default_factory=list)  # the other updates
     fetches: list[Fetch | None] = field(default_factory=list)
     buffers: Buffers | None = None
     versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan

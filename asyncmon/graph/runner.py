@@ -232,7 +232,7 @@ class Runner:
                 if changes:
                     store.begin_apply()
                     try:
-                        commit(plan, store, registers, run)
+                        commit(plan, store, registers, run, self._executor)
                     finally:
                         store.end_apply()
             finally:

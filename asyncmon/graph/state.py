@@ -54,6 +54,8 @@ class StateStore:
         self._applying = False
         self._waiting: list[Callable[[Pin], None]] = []
         self._arenas = [Arena()]
+        self.homes: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
+        """Where the values of packs lie, by their slots: common arrays, and the part of each slot."""
         self.broken: Exception | None = None
 
     def slot(self, name: str) -> int:
