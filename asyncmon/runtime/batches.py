@@ -30,6 +30,7 @@ class Batches(Generic[T]):
         should_stop: asked before each item.
         raise_pending: raises what failed beside the steps, if anything did.
         waits: woken by a stop.
+        handed_over: called before an item is given to the body.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Batches(Generic[T]):
         should_stop: Callable[[], bool],
         raise_pending: Callable[[], None],
         waits: Interrupts,
+        handed_over: Callable[[], None] | None = None,
     ) -> None:
         self._items: AsyncIterator[T] | Iterator[T]
         if isinstance(source, AsyncIterable):
@@ -49,6 +51,7 @@ class Batches(Generic[T]):
         self._should_stop = should_stop
         self._raise_pending = raise_pending
         self._waits = waits
+        self._handed_over = handed_over
 
     def __aiter__(self) -> Self:
         return self
@@ -59,11 +62,14 @@ class Batches(Generic[T]):
             self._raise_pending()
             raise StopAsyncIteration
         try:
-            return await self._next()
+            item = await self._next()
         except Exception as error:
             if is_end_of_data(error):
                 raise StopAsyncIteration from error
             raise
+        if self._handed_over is not None:
+            self._handed_over()
+        return item
 
     async def _next(self) -> T:
         if isinstance(self._items, Iterator):

@@ -233,12 +233,19 @@ class MonitoredBase:
     def iterate(self, source: AsyncIterable[T] | Iterable[T]) -> Batches[T]:
         """Return an async iterator over a source that also ends when the session is to stop.
 
+        A source with a position (``am.data``, or any with ``state_dict`` and ``load_state_dict``)
+        travels in the session's checkpoints: a restored session goes on with the item after the last
+        one whose step the checkpoint has seen.
+
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        return Batches(source, self.should_stop, self._stops.raise_pending, self._stops.waits)
+        travelling = self._passengers.add_source(source, lambda: self.global_step)
+        return Batches(
+            source, self.should_stop, self._stops.raise_pending, self._stops.waits, travelling
+        )
 
     # -- stopping -----------------------------------------------------------------------------------
 
