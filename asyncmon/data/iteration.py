@@ -80,7 +80,7 @@ class Iteration:
             if self._position is not self._dataset._position or self._at == len(self._chunk):
                 await self._advance()
             elif self._budget is not None and self._budget.spent():
-                await asyncio.sleep(0)
+                await self._budget.turn()
         finally:
             self._busy = False
         element = self._chunk[self._at]
@@ -107,7 +107,7 @@ class Iteration:
         assert stage is not None
         assert position is not None
         if self._budget is not None and self._budget.spent():
-            await asyncio.sleep(0)
+            await self._budget.turn()
         mark = stage.mark()
         try:
             chunk = await stage.pull(stage.read_ahead)

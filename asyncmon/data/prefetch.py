@@ -87,7 +87,7 @@ class _PrefetchStage(Stage):
                 if len(self._backlog) >= self._least:
                     self._arrival.wake()
                 if budget.spent():
-                    await asyncio.sleep(0)
+                    await budget.turn()
         except asyncio.CancelledError:
             self._error = RuntimeError("The task that prefetches was cancelled.")
             raise

@@ -7,7 +7,6 @@ some recent moment, and how many have left since. Resuming reads those again fro
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from array import array
 from collections import deque
@@ -130,7 +129,7 @@ class _ShuffleStage(Stage):
             self._slots += chunk
             self._numbers.extend(range(first, self._came))
             if budget.spent():
-                await asyncio.sleep(0)
+                await budget.turn()
 
     async def _read_slots(self) -> None:
         slot_of = {number: slot for slot, number in enumerate(self._numbers)}

@@ -222,7 +222,7 @@ class _AsyncStage(SourceStage):
                     while self._wanted <= 0:
                         await self._demand.wait()
                 if budget.spent():
-                    await asyncio.sleep(0)
+                    await budget.turn()
             if to_skip:
                 self._error = too_short(f"{to_skip} elements were missing")
         except OutOfRangeError:
