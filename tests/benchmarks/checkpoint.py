@@ -40,12 +40,12 @@ class State:
             for number in range(ARRAYS)
         }
         self.nbytes = sum(array.nbytes for array in self.arrays.values())
-        self.pins = 0
+        self.shared: set[str] = set()
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        self.pins += 1
+        self.shared = set(self.arrays)
         future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
-        future.set_result(Snapshot(self.arrays, 0, self._unpin))
+        future.set_result(Snapshot(self.arrays, 0, self.shared.clear))
         return future
 
     async def load(self, values: Mapping[str, Any]) -> None:
@@ -53,17 +53,15 @@ class State:
 
     def step(self) -> None:
         for name, array in self.arrays.items():
-            if self.pins:
+            if name in self.shared:
                 self.arrays[name] = array + 1
+                self.shared.discard(name)
             else:
                 np.add(array, 1, out=array)
 
     def _load(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             np.copyto(self.arrays[name], value)
-
-    def _unpin(self) -> None:
-        self.pins -= 1
 
 
 class Watch:
