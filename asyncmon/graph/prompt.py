@@ -1,4 +1,8 @@
-"""Runs with awaited nodes that need not wait: queue operations where there is room, or an element."""
+"""Runs on the loop's thread, in one go that nothing can interrupt.
+
+Those of plans that await nothing; and of plans whose awaited nodes need not wait: queue operations where
+there is room, or an element.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,24 @@ if TYPE_CHECKING:
     from asyncmon.graph.plan import Plan
     from asyncmon.graph.state import StateStore
 
-__all__ = ["run_promptly"]
+__all__ = ["run_inline", "run_promptly"]
+
+
+def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
+    """Compute and commit a plan that awaits nothing."""
+    start = perf_counter()
+    registers = plan.start(fed)
+    plan.load(registers, store.values)
+    run = Run({}, store.values[0]) if plan.uses_run else None
+    results = _finish(plan, store, registers, run)
+    plan.took(perf_counter() - start, limit)
+    return results
 
 
 def run_promptly(
     plan: Plan, store: StateStore, resources: dict[Any, Any], fed: Sequence[Any], limit: float
 ) -> list[Any] | None:
-    """Compute and commit on the loop's thread, in one go. None if it would have to wait for something.
+    """Compute and commit a plan that awaits something. None if it would have to wait for it.
 
     The run has not happened then: what it had taken from queues is back in its place.
     """
@@ -34,12 +49,21 @@ def run_promptly(
         plan.load(registers, store.values)
         if plan.stage is not None and not plan.stage.run_now(run, registers):
             return None
-        execute(plan.code, registers, run)
-        results = plan.results(registers)
-        if plan.locks:
-            commit(plan, store, registers)
+        results = _finish(plan, store, registers, run)
         run.committed = True
     finally:
         run.settle()
     plan.took(perf_counter() - start, limit)
     return results
+
+
+def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None) -> list[Any]:
+    arena = store.take_arena()
+    try:
+        execute(plan.code_with(arena, registers), registers, run)
+        results = plan.results(registers)  # before an update in place changes what was read
+        if plan.locks:
+            commit(plan, store, registers)
+        return results
+    finally:
+        store.give_arena(arena)

@@ -12,7 +12,7 @@ from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.commit import commit
 from asyncmon.graph.fair_lock import FairLock
-from asyncmon.graph.plan import execute, execute_checked
+from asyncmon.graph.plan import execute_checked
 from asyncmon.graph.prompt import run_promptly
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.waiting import outlast
@@ -25,29 +25,11 @@ if TYPE_CHECKING:
     from asyncmon.graph.stages import Stage
     from asyncmon.graph.state import Pin, StateStore
 
-__all__ = ["Runner", "run_inline"]
+__all__ = ["Runner"]
 
 T = TypeVar("T")
 
 _HEAVY = 1 << 18  # elements computed: the first run of such a plan goes to a worker
-
-
-def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
-    """Compute and commit on the loop's thread, in one go that nothing can interrupt."""
-    start = perf_counter()
-    registers = plan.start(fed)
-    plan.load(registers, store.values)
-    run = Run({}, store.values[0]) if plan.uses_run else None
-    arena = store.take_arena()
-    try:
-        execute(plan.code_with(arena, registers), registers, run)
-        results = plan.results(registers)  # before an update in place changes what was read
-        if plan.locks:
-            commit(plan, store, registers)
-    finally:
-        store.give_arena(arena)
-    plan.took(perf_counter() - start, limit)
-    return results
 
 
 class Runner:

@@ -20,8 +20,9 @@ from asyncmon.graph.fetches import FetchMap, fetch_key
 from asyncmon.graph.global_step import get_global_step
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.loading import checked_values
+from asyncmon.graph.prompt import run_inline
 from asyncmon.graph.run_options import RunMetadata, RunOptions, SessionConfig
-from asyncmon.graph.runner import Runner, run_inline
+from asyncmon.graph.runner import Runner
 from asyncmon.graph.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.state import StateStore
 from asyncmon.graph.variables import Variable
