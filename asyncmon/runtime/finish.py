@@ -70,8 +70,7 @@ async def finish(
         sessions.current = None
         beside = [] if session is None else _beside(session, sessions.errors, body)
         reason = stop.stop_reason or (None if session is None else _clean_stop_reason(session))
-        ending = settle(body, beside, at_end, reason)
-        await _clean_up(hooks, ending)
+        ending = await _clean_up(hooks, settle(body, beside, at_end, reason))
         logger.log(
             logging.INFO if ending.error is None else logging.WARNING,
             "Session ended%s: %s.",
@@ -143,9 +142,14 @@ def _clean_stop_reason(session: Coordinated) -> str | None:
     return None
 
 
-async def _clean_up(hooks: HookSet, ending: Ending) -> None:
+async def _clean_up(hooks: HookSet, ending: Ending) -> Ending:
+    """Call the hooks' ``cleanup``. An error there leaves the session where nothing else does."""
     while hooks.to_clean_up:
         errors = await _phase("a hook's cleanup", hooks.cleanup(ending.error))
         for error in errors or ():
-            if ending.error is not None:
-                ending.error.add_note(f"The cleanup of a hook failed: {type(error).__name__}: {error}")
+            what = f"The cleanup of a hook failed: {type(error).__name__}: {error}"
+            if ending.error is None:
+                ending = Ending(what, error)
+            elif ending.error is not error:
+                ending.error.add_note(what)
+    return ending

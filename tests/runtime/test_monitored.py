@@ -409,6 +409,15 @@ async def test_an_error_in_cleanup_is_attached_and_all_others_are_called(
     assert all(hook.moments()[-1] == "cleanup" for hook in (hooks[0], hooks[2]))
 
 
+async def test_an_error_in_cleanup_leaves_where_nothing_else_does(world: World) -> None:
+    hooks = [fail_in("cleanup", KeyError("one")), fail_in("cleanup", KeyError("leak"))]
+    with pytest.raises(KeyError, match="leak") as caught:
+        async with world.session(hooks) as sess:
+            await sess.run(world.train, world.feed())
+    assert caught.value.__notes__ == ["The cleanup of a hook failed: KeyError: 'one'"]
+    assert sess.stop_reason == "The cleanup of a hook failed: KeyError: 'leak'"
+
+
 async def test_the_last_line_says_how_and_at_which_step_it_ended(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import shutil
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -24,7 +23,7 @@ from asyncmon.runtime import (
 from asyncmon.testing import VirtualTimeLoop, assert_nothing_left_behind, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Generator
     from pathlib import Path
 
     from tests.runtime.conftest import World
@@ -97,10 +96,17 @@ class Life:
         self.saver = Saver(max_to_keep=None)
         self.probes = [Probe(self, name) for name in "AB"]
         self.handles: list[Any] = []
+        self.task: asyncio.Task[None] | None = None
+        self.interrupt: Callable[[], object] = self.cancel
+        """What interrupts this life from outside."""
         scaffold = Scaffold(saver=self.saver, program=world.program)
         saves = CheckpointSaverHook(directory, save_steps=7, scaffold=scaffold, save_graph_def=False)
         creator = ChiefSessionCreator(scaffold, checkpoint_dir=directory, program=world.program)
         self.session = MonitoredSession(creator, [*self.probes, saves], 3)
+
+    def cancel(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
 
     async def live(self) -> None:
         async with self.session as sess:
@@ -135,7 +141,6 @@ class Life:
 
 async def prepare(world: World, directory: Path) -> None:
     """Leave a checkpoint of step 5."""
-    directory.mkdir()
     hook = CheckpointSaverHook(directory, save_steps=1000, saver=Saver(), save_graph_def=False)
     async with world.session([hook]) as sess:
         for _ in range(RESTORED):
@@ -199,31 +204,167 @@ def start(world: World, tmp_path: Path) -> Callable[[], Life]:
     return start
 
 
-async def cancelled_at(life: Life, at: int, how: Callable[[Life], Coroutine[Any, Any, None]]) -> bool:
-    """Live in a task of its own, cancelled at its n-th await. Return whether there was one."""
-    drive = StepByStep(how(life), at, lambda: task.cancel())
+async def alone(life: Life) -> None:
+    await life.live()
+
+
+async def cancelled_again(life: Life) -> None:
+    """Be cancelled by somebody who loses patience soon."""
+
+    def cancel_twice() -> None:
+        life.cancel()
+        asyncio.get_running_loop().call_later(0.005, life.cancel)
+
+    life.interrupt = cancel_twice
+    await life.live()
+
+
+async def in_scope(life: Life) -> None:
+    with anyio.CancelScope() as scope:
+        life.interrupt = scope.cancel
+        await life.live()
+    if scope.cancelled_caught:
+        raise asyncio.CancelledError
+
+
+async def in_group(life: Life) -> None:
+    """Live beside a task that fails."""
+    alarm = asyncio.Event()
+    life.interrupt = alarm.set
+
+    async def fail() -> None:
+        await alarm.wait()
+        raise LookupError("a sibling failed")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            sibling = group.create_task(fail())
+            await life.live()
+            sibling.cancel()
+    except* LookupError:
+        raise asyncio.CancelledError from None
+
+
+async def in_timeout(life: Life) -> None:
+    try:
+        async with asyncio.timeout(None) as limit:
+            life.interrupt = lambda: limit.reschedule(0)
+            await life.live()
+    except TimeoutError:
+        raise asyncio.CancelledError from None
+
+
+WAYS = [alone, cancelled_again, in_scope, in_group, in_timeout]
+
+
+async def interrupted(
+    life: Life, at: int, way: Callable[[Life], Coroutine[Any, Any, None]], by_turns: bool
+) -> bool:
+    """Live in a task of its own, interrupted at its n-th await, or at the n-th turn of the loop.
+
+    Return whether it was.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, CountingLoop)
+    drive = StepByStep(way(life), -1 if by_turns else at, lambda: life.interrupt())
 
     async def driven() -> None:
         await drive
 
     async with assert_nothing_left_behind(life.directory):
-        task = asyncio.create_task(driven())
-        await asyncio.wait([task])
-        reached = drive.points >= at
-        assert task.cancelled() == reached, f"await {at}: {task!r}"
-        if not reached:
-            task.result()
-        del task  # and with it the traceback, whose frames hold what was open
+        life.task = asyncio.create_task(driven())
+        if by_turns:
+            loop.act, loop.at = (lambda: life.interrupt()), loop.turns + 1 + at
+        await asyncio.wait([life.task])
+        came = loop.turns >= loop.at if by_turns else drive.points >= at
+        loop.at = -1
+        caught = life.task.cancelled()
+        if not caught:
+            assert not came or way not in (alone, cancelled_again), f"a cancellation at {at} was lost"
+            life.task.result()
+        life.task = None  # and with it the traceback, whose frames hold what was open
         await life.check()
-    return reached
+    return caught
 
 
-def sweep(start: Callable[[], Life], how: Any, stride: int = 1, first: int = 1) -> int:
-    at = first
-    while run(cancelled_at(start(), at, how)):
-        at += stride
+def sweep(start: Callable[[], Life], way: Any, by_turns: bool, stride: int) -> int:
+    """Interrupt one life after another, each a little later, until one comes to its end."""
+    at = 1
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        while runner.run(interrupted(start(), at, way, by_turns)):
+            at += stride
     return at
 
 
-def test_cancelled_at_each_await(start: Callable[[], Life]) -> None:
-    assert sweep(start, Life.live) > 100
+def test_cancelled_at_many_awaits(start: Callable[[], Life]) -> None:
+    assert sweep(start, alone, by_turns=False, stride=4) > 100
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: Any) -> None:
+    assert sweep(start, way, by_turns=True, stride=61) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("by_turns", [False, True], ids=["awaits", "turns"])
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_at_each_moment(start: Callable[[], Life], way: Any, by_turns: bool) -> None:
+    assert sweep(start, way, by_turns, stride=1) > 100
+
+
+CALLS = {
+    "begin": 1, "after_create_session": 1, "before_run": STEPS, "after_run": STEPS, "background": 6,
+    "end": 1, "cleanup": 1,
+}  # fmt: skip
+
+
+async def failing(life: Life, moment: str, call: int, error: Exception) -> None:
+    """Live with a hook that fails in one call of one method."""
+    life.probes[1].fail = (moment, call, error)
+    recovers = isinstance(error, AbortedError) and moment in (
+        "after_create_session", "before_run", "after_run", "background",
+    )  # fmt: skip
+    ends_data = isinstance(error, OutOfRangeError) and moment in (
+        "before_run",
+        "after_run",
+        "background",
+    )
+    async with assert_nothing_left_behind(life.directory):
+        if recovers or ends_data:
+            await life.live()
+        else:
+            with pytest.raises(type(error)) as caught:
+                await life.live()
+            assert caught.value is error
+            del caught
+        error.__traceback__ = None  # whose frames hold what was open
+        await life.check()
+    probe = life.probes[1]
+    assert probe.calls[moment] >= call
+    assert ("end" in probe.calls) == (recovers or ends_data or moment in ("end", "cleanup"))
+    if recovers:
+        newest, *_ = await verify(life.directory)
+        assert newest.path.endswith(f"-{LAST}")
+        assert probe.calls["after_create_session"] == 2
+
+
+async def fail_everywhere(start: Callable[[], Life], error: type[Exception], stride: int) -> None:
+    for moment, calls in CALLS.items():
+        for call in range(1, calls + 1, stride):
+            await failing(start(), moment, call, error("injected"))
+
+
+ERRORS = [ValueError, AbortedError, OutOfRangeError]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_hook_fails_in_many_calls(start: Callable[[], Life], error: type[Exception]) -> None:
+    run(fail_everywhere(start, error, stride=5))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_hook_fails_in_each_call(start: Callable[[], Life], error: type[Exception]) -> None:
+    run(fail_everywhere(start, error, stride=1))
