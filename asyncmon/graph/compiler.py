@@ -162,9 +162,11 @@ class _Compiler:
             if values is not None:
                 registers.constant(op, values)
                 return
-        function: Any = op_def.kernel
-        if op.attrs:
-            function = partial(function, **op.attrs)
+        function: Any = op_def.bind and op_def.bind(op)
+        if function is None:
+            function = op_def.kernel
+            if op.attrs:
+                function = partial(function, **op.attrs)
         outputs = registers.outputs(op, self.given)
         if op_def.aliases:
             registers.lend(outputs, inputs)

@@ -11,6 +11,8 @@ from asyncmon.graph.build import convert_pair, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.graph.arrays import Array
     from asyncmon.graph.tensor import Operation, Tensor
 
@@ -19,7 +21,7 @@ __all__ = ["matmul"]
 
 
 def _matmul(
-    a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, out: Array | None = None
+    a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
     if a.dtype == np.float16:  # numpy multiplies halves one by one
         wide = _matmul(
@@ -33,6 +35,22 @@ def _matmul(
     if a.ndim == 2 and b.ndim == 2:
         return np.dot(a, b, out)
     return np.matmul(a, b, out=out)
+
+
+def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
+    """Return the BLAS call that a product of two matrices is."""
+    a, b = op.inputs
+    if not (_plain(a) and _plain(b) and a.dtype.as_numpy_dtype.char in "fd"):
+        return None
+    return _BLAS[op.attrs["transpose_a"], op.attrs["transpose_b"]]
+
+
+_BLAS: dict[tuple[bool, bool], Callable[..., Any]] = {
+    (False, False): np.dot,
+    (False, True): lambda a, b, out=None: np.dot(a, b.T, out),
+    (True, False): lambda a, b, out=None: np.dot(a.T, b, out),
+    (True, True): lambda a, b, out=None: np.dot(a.T, b.T, out),
+}
 
 
 def _matmul_shape(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
@@ -78,7 +96,7 @@ def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
     return result
 
 
-register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True))
+register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True, bind=_bound_matmul))
 
 
 def matmul(

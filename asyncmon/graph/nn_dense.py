@@ -34,11 +34,11 @@ def _bias_add_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [grad, create_op("BiasAddGrad", (grad,))]
 
 
-def _bias_add_grad(grad: Array) -> Any:
+def _bias_add_grad(grad: Array, out: Array | None = None) -> Any:
     flat = grad.reshape(-1, grad.shape[-1])
-    if flat.dtype == np.float32 or flat.dtype == np.float64:
-        return np.dot(_ones(len(flat), flat.dtype), flat)  # much faster than numpy's sum of rows
-    return np.add.reduce(flat, axis=0, dtype=flat.dtype)
+    if flat.dtype.char in "fd":
+        return np.dot(_ones(len(flat), flat.dtype), flat, out)  # much faster than numpy's sum of rows
+    return np.add.reduce(flat, axis=0, dtype=flat.dtype, out=out)
 
 
 @lru_cache(maxsize=64)
@@ -56,7 +56,7 @@ def _bias_add_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 register(OpDef("BiasAdd", np.add, _bias_add_spec, _bias_add_gradient, elementwise=True))
-register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_spec, _bias_add_grad_gradient))
+register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_spec, _bias_add_grad_gradient, out=True))
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:

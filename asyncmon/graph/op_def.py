@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from asyncmon.graph.dtypes import DType
+    from asyncmon.graph.tensor import Operation
 
 __all__ = ["OpDef", "Shape", "Spec", "lookup", "register", "table"]
 
@@ -144,6 +145,8 @@ class OpDef:
         foreign: the kernel calls code of the user's, whose errors are left as they are.
         prompt: an awaiting kernel that does not look at the task it runs in, so that it may be begun
             without one: where it has not to wait, none is made.
+        bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
+            faster than the kernel: called with the same arrays, without attributes. None if not.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 
@@ -166,6 +169,7 @@ class OpDef:
     awaits: bool = False
     prompt: bool = False
     foreign: bool = False
+    bind: Callable[[Operation], Callable[..., Any] | None] | None = None
 
 
 table: dict[str, OpDef] = {}

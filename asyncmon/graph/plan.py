@@ -17,7 +17,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from asyncmon.graph.arena import Arena
     from asyncmon.graph.buffers import Buffers
@@ -210,6 +210,10 @@ class Plan:
 @np.errstate(all="ignore")
 def execute(code: list[Instruction], registers: list[Any], run: Run | None) -> None:
     """Run instructions, as fast as they go."""
+    _execute(code, registers, run)
+
+
+def _execute(code: Iterable[Instruction], registers: list[Any], run: Run | None) -> None:
     op = None
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
@@ -245,8 +249,11 @@ def execute_checked(code: list[Instruction], registers: list[Any], run: Run) -> 
     for instruction in code:
         if run.error is not None:
             raise run.error
+        if run.trace is None:
+            _execute((instruction,), registers, run)
+            continue
         before = perf_counter()
-        execute([instruction], registers, run)
+        _execute((instruction,), registers, run)
         op, out = instruction[5], instruction[4]
         if op is not None:
             outputs = out if isinstance(out, tuple) else () if out is None else (out,)

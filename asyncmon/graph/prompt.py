@@ -1,7 +1,7 @@
 """Runs on the loop's thread, in one go that nothing can interrupt.
 
-Those of plans that await nothing; and of plans whose awaited nodes need not wait: queue operations where
-there is room, or an element.
+Those of plans that await nothing; and of plans whose awaited nodes need not wait: queue operations
+where there is room, or an element.
 """
 
 from __future__ import annotations
