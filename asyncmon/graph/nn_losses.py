@@ -48,7 +48,7 @@ def _shifted(logits: Array) -> tuple[Any, Any, Any]:
         peak = np.maximum.reduce(np.ascontiguousarray(logits.T), axis=0)[:, None]
     else:
         peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
-    shifted = np.subtract(logits, peak)
+    shifted = np.subtract(logits, peak, order="C")  # of a transposed view too: rows are cut out below
     exps = np.exp(shifted)
     if logits.dtype.char in "fd":
         return shifted, exps, np.dot(exps, _ones(classes, logits.dtype))

@@ -65,8 +65,13 @@ class OpBench:
         rtol: float = 1e-6,
     ) -> None:
         """The function gives the expected values whatever is known of the shapes."""
-        for how in known:
-            found = self.compute(function, *arrays, known=how)
+        for how in (*known, "turned"):
+            if how == "turned":  # memory in another order
+                found = self.compute(
+                    function, *(np.array(a, order="F") for a in arrays), known=known[0]
+                )
+            else:
+                found = self.compute(function, *arrays, known=how)
             if isinstance(expected, list | tuple):
                 assert len(found) == len(expected)
                 pairs = list(zip(found, expected, strict=True))
@@ -88,6 +93,9 @@ class OpBench:
         wide = [_as(a, np.float64) for a in arrays]
         asyncio.run(check_gradients(function, wide, order=order, **options))
         exact = self.gradients(function, *wide)
+        turned = self.gradients(function, *(np.array(a, order="F") for a in wide))
+        for got, want in zip(turned, exact, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
         for dtype, tolerance in ((np.float32, 1e-4), (np.float16, 3e-2)):
             rounded = self.gradients(function, *(_as(a, dtype) for a in arrays))
             for got, want in zip(rounded, exact, strict=True):

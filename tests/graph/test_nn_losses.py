@@ -151,3 +151,12 @@ def test_what_does_not_fit_is_refused() -> None:
         nn.softmax_cross_entropy_with_logits_v2(labels=tf.cast(LABELS, tf.float32), logits=x)
     with pytest.raises(ValueError, match="must be equal"):
         nn.softmax_cross_entropy_with_logits_v2(labels=LABELS[:, :2], logits=x)
+
+
+def test_logits_and_labels_may_be_views(ops: Any) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return nn.sparse_softmax_cross_entropy_with_logits(labels=y[::2], logits=tf.transpose(x))
+
+    classes = np.repeat(CLASSES, 2)
+    ops.agree(run, -_log_softmax(LOGITS)[np.arange(4), CLASSES], LOGITS.T, classes, known=("all",))
+    ops.differentiate(run, LOGITS.T, classes, known=False)
