@@ -131,12 +131,15 @@ def _sorted_axes(axis: tuple[int, ...], x: Tensor) -> tuple[int, ...]:
 # --- sum, mean ------------------------------------------------------------------------------------
 
 
+_add_up: Any = np.add.reduce  # called by position, which numpy's types do not foresee
+
+
 def _sum(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    return _add_up(x, axis, x.dtype, None, keepdims)
 
 
 def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    total = np.add.reduce(x, axis, x.dtype, None, keepdims)
+    total = _add_up(x, axis, x.dtype, None, keepdims)
     count = x.size if axis is None else prod(x.shape[a] for a in axis)
     if x.dtype.kind in "iu":
         return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(x.dtype)  # towards zero
