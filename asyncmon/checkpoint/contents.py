@@ -104,7 +104,11 @@ class ManifestContents:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
                 data = again
             else:
-                return await in_thread(cls, path, basename, manifest, files)
+                try:
+                    return await in_thread(cls, path, basename, manifest, files)
+                except BaseException:
+                    await close_files(files)
+                    raise
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         found, problems = await self._collect(names)
