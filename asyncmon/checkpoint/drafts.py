@@ -13,14 +13,14 @@ from asyncmon import clock
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, TextEntry
 from asyncmon.checkpoint.selection import name_of
-from asyncmon.checkpoint.sessions import release
 from asyncmon.checkpoint.store import Draft
 from asyncmon.checkpoint.texts import encode_text
 from asyncmon.checkpoint.threads import Control
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping
+
+    from asyncmon.checkpoint.moment import Moment
 
 __all__ = ["Request", "checkpoint_path", "make_draft"]
 
@@ -34,9 +34,7 @@ class Request:
 
     prefix: str
     global_step: Any
-    snapshot: asyncio.Future[Mapping[str, Any]]
-    travellers: Mapping[str, Any]
-    arrays: Mapping[str, Array]
+    moment: Moment
     metrics: Mapping[str, float]
     program: Any
     latest_filename: str
@@ -76,21 +74,9 @@ class Request:
             step=self.step(snapshot) if step is None else int(step),
             wall_time=self.wall_time,
             program=self.program,
-            travellers=self.travellers,
+            travellers=self.moment.travellers,
             metrics=self.metrics,
         )
-
-    def discard(self) -> None:
-        """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
-        if self.snapshot.done():
-            _let_go(self.snapshot)
-        else:
-            self.snapshot.add_done_callback(_let_go)
-
-
-def _let_go(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
-    if not snapshot.cancelled() and snapshot.exception() is None:
-        release(snapshot.result())
 
 
 def checkpoint_path(prefix: str, step: int | None, pad: bool) -> str:
@@ -124,7 +110,7 @@ def make_draft(
     arrays: dict[str, Array] = {}
     texts: dict[str, TextEntry] = {}
     problems: list[str] = []
-    for name, value in {**state, **request.arrays}.items():
+    for name, value in {**state, **request.moment.arrays}.items():
         array = np.asarray(value)
         try:
             if name == _RESERVED:

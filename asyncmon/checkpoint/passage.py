@@ -45,11 +45,15 @@ class Passengers:
         self._aboard.pop(name, None)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Return the states of all, as the manifest has them, and the arrays in them."""
+        """Return the states of all, as the manifest has them, and the arrays in them.
+
+        What a restored checkpoint had for passengers that have not come yet travels on.
+        """
         states: dict[str, Any] = {}
         arrays: dict[str, Array] = {}
-        for name, passenger in self._aboard.items():
-            states[name], inside = pack(name, passenger.state_dict())
+        current = {name: passenger.state_dict() for name, passenger in self._aboard.items()}
+        for name, state in (self._waiting | current).items():
+            states[name], inside = pack(name, state)
             arrays.update(inside)
         return states, arrays
 

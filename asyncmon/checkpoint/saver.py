@@ -13,6 +13,7 @@ from asyncmon.checkpoint import places
 from asyncmon.checkpoint.drafts import Request, checkpoint_path, make_draft
 from asyncmon.checkpoint.handle import SaveHandle
 from asyncmon.checkpoint.ledger import Ledger
+from asyncmon.checkpoint.moment import Moment
 from asyncmon.checkpoint.passage import Passengers
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
@@ -345,13 +346,10 @@ class Saver:
         if global_step is None and basename == latest:
             raise ValueError(f"'latest_filename' collides with 'save_path': '{latest}' and '{prefix}'")
         raw = raw_session(sess)
-        travellers, arrays = self._passengers.pack()
         request = Request(
             prefix=prefix,
             global_step=global_step,
-            snapshot=asyncio.ensure_future(raw.snapshot()),
-            travellers=travellers,
-            arrays=arrays,
+            moment=Moment(raw, self._passengers),
             metrics={key: float(value) for key, value in (metrics or {}).items()},
             program=describe(raw),
             latest_filename=latest,
@@ -362,10 +360,12 @@ class Saver:
             name_of(global_step)  # a wrong one is refused here, not by a save in the background
         path = checkpoint_path(prefix, step, self._pad_step_number)
         handle = SaveHandle(path if (step is None) == (global_step is None) else None, step)
-        return Job(handle, lambda: self._write(request, handle), request.discard, request.control.hurry)
+        return Job(
+            handle, lambda: self._write(request, handle), request.moment.discard, request.control.hurry
+        )
 
     async def _write(self, request: Request, handle: SaveHandle) -> str | None:
-        snapshot = await request.snapshot
+        snapshot = await request.moment.snapshot
         state = self._selection.to_checkpoint(snapshot)
         if not state and not self._allow_empty:
             raise ValueError("No variables to save")
@@ -381,7 +381,7 @@ class Saver:
             make_draft, request, snapshot, state, basename, self._shard_bytes, self._sharded
         )
         manifest = await store.write(draft)
-        request.discard()  # the arrays are on the disk: the session may write them in place again
+        request.moment.discard()  # all is on the disk: the session may write in place again
         if request.write_state:
             await self._ledger.record(store, path, manifest, request.latest_filename)
         handle.step = manifest.step

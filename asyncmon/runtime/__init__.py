@@ -35,6 +35,7 @@ from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.supervisor import Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
 from asyncmon.runtime.train_loop import basic_train_loop
+from asyncmon.runtime.travelling import TravellingSource
 
 __all__ = [
     "GUARD",
@@ -62,6 +63,7 @@ __all__ = [
     "SingularMonitoredSession",
     "StepContext",
     "Supervisor",
+    "TravellingSource",
     "WorkerSessionCreator",
     "add_queue_runner",
     "as_program",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from asyncmon.runtime.interrupts import Interrupts
+    from asyncmon.runtime.travelling import TravellingSource
 
 __all__ = ["Batches"]
 
@@ -30,7 +31,7 @@ class Batches(Generic[T]):
         should_stop: asked before each item.
         raise_pending: raises what failed beside the steps, if anything did.
         waits: woken by a stop.
-        handed_over: called before an item is given to the body.
+        travelling: told of each item, where the source has a position that is saved.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Batches(Generic[T]):
         should_stop: Callable[[], bool],
         raise_pending: Callable[[], None],
         waits: Interrupts,
-        handed_over: Callable[[], None] | None = None,
+        travelling: TravellingSource | None = None,
     ) -> None:
         self._items: AsyncIterator[T] | Iterator[T]
         if isinstance(source, AsyncIterable):
@@ -51,7 +52,7 @@ class Batches(Generic[T]):
         self._should_stop = should_stop
         self._raise_pending = raise_pending
         self._waits = waits
-        self._handed_over = handed_over
+        self._travelling = travelling
 
     def __aiter__(self) -> Self:
         return self
@@ -61,14 +62,19 @@ class Batches(Generic[T]):
             await self.aclose()
             self._raise_pending()
             raise StopAsyncIteration
+        travelling, given = self._travelling, False
+        if travelling is not None:
+            travelling.fetching()
         try:
             item = await self._next()
+            given = True
         except Exception as error:
             if is_end_of_data(error):
                 raise StopAsyncIteration from error
             raise
-        if self._handed_over is not None:
-            self._handed_over()
+        finally:
+            if travelling is not None:
+                travelling.fetched(given)
         return item
 
     async def _next(self) -> T:

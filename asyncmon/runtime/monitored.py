@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from asyncmon.clock import LoopBudget
@@ -19,6 +18,7 @@ from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.opening import begin, tell_created
 from asyncmon.runtime.passengers import Passengers
+from asyncmon.runtime.phase import Phase
 from asyncmon.runtime.program import as_program, program_scope
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.shield import shielded
@@ -36,21 +36,11 @@ if TYPE_CHECKING:
     from asyncmon.runtime.endings import Ending
     from asyncmon.runtime.recovery import Recovery
 
-__all__ = ["MonitoredBase", "Phase"]
+__all__ = ["MonitoredBase"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Phase(Enum):
-    """The life of a session; each misuse has its sentence."""
-
-    NEW = "The session is not open yet: write `async with session:` or `await session.start()` first."
-    OPENING = "The session is still being opened by another task."
-    OPEN = "The session is open already."
-    CLOSING = "The session is closed: it is just being closed."
-    CLOSED = "The session is closed and cannot be used again; make a new one."
 
 
 class MonitoredBase:
@@ -121,7 +111,7 @@ class MonitoredBase:
 
     async def _create(self) -> Coordinated:
         """Make one session, layer over layer. The recoverable layer calls this, as often as it must."""
-        raw = await self._creator.create_session()
+        raw = self._session.newest = await self._creator.create_session()
         coord = Coordinator(clean_stop_exception_types=())
         inner = Hooked(raw, self._hooks, coord, self._turn, self._request_stop_by_hook)
         session = Coordinated(inner, coord, self._session.errors or PREEMPTION)
@@ -230,19 +220,26 @@ class MonitoredBase:
         """
         return await self._current().raw.peek(fetches, feed_dict)
 
-    def iterate(self, source: AsyncIterable[T] | Iterable[T]) -> Batches[T]:
+    def iterate(
+        self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None
+    ) -> Batches[T]:
         """Return an async iterator over a source that also ends when the session is to stop.
 
         A source with a position (``am.data``, or any with ``state_dict`` and ``load_state_dict``)
         travels in the session's checkpoints: a restored session goes on with the item after the last
-        one whose step the checkpoint has seen.
+        one whose step the checkpoint has seen. See :class:`~asyncmon.runtime.TravellingSource`.
+
+        Args:
+            source: an iterable or an async iterable.
+            name: of the position in checkpoints. Default: ``data``, ``data_1`` and so on, in the order
+                of the calls; a source that was given before keeps its name.
 
         Example::
 
             async for batch in sess.iterate(source):
                 await sess.run(train_op, {x: batch})
         """
-        travelling = self._passengers.add_source(source, lambda: self.global_step)
+        travelling = self._passengers.add_source(source, name, self._session.step)
         return Batches(
             source, self.should_stop, self._stops.raise_pending, self._stops.waits, travelling
         )

@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.travelling import TravellingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["Passengers", "TravellingSource"]
-
-
-class TravellingSource:
-    """The position of a source: after the last item whose step is done.
-
-    A save may be ordered while the step of an item is under way, or before it has begun. The state that
-    is saved has not seen the item then, so its position must not, either.
-    """
-
-    def __init__(self, source: Any, steps: Callable[[], int | None]) -> None:
-        self.source = source
-        self._steps = steps
-        self._given_at: int | None = None  # the steps done when the last item was given to the body
-        self._goes_back = "unread" in inspect.signature(source.state_dict).parameters
-
-    def handed_over(self) -> None:
-        """Note that the body gets an item now."""
-        self._given_at = self._steps()
-
-    def state_dict(self) -> Any:
-        """Return the position of the source that belongs to the session's state."""
-        if self._goes_back and self._given_at is not None and self._steps() == self._given_at:
-            return self.source.state_dict(unread=1)
-        return self.source.state_dict()
-
-    def load_state_dict(self, state: Any) -> None:
-        """Set the position of the source."""
-        self._given_at = None
-        self.source.load_state_dict(state)
+__all__ = ["Passengers"]
 
 
 class Passengers:
@@ -63,25 +34,29 @@ class Passengers:
                 self._saver.add_passenger(name, hook)
                 self._names[name] = hook
 
-    def add_source(self, source: Any, steps: Callable[[], int | None]) -> Callable[[], None] | None:
-        """Add a source of data that has a state, as ``data``, ``data_1`` and so on, unless it is there.
+    def add_source(
+        self, source: Any, name: str | None, steps: Callable[[], int | None]
+    ) -> TravellingSource | None:
+        """Add a source of data that has a state, unless it is there. One without does not travel.
 
         Args:
-            source: anything; without a state it does not travel.
+            source: the source.
+            name: what its state is called in checkpoints. Default: ``data``, ``data_1`` and so on.
             steps: gives the number of completed steps.
 
-        Returns:
-            What to call before an item of the source is given to the body.
+        Raises:
+            ValueError: another source has the name.
         """
         if self._saver is None or not callable(getattr(source, "state_dict", None)):
             return None
         for known in self._names.values():
             if isinstance(known, TravellingSource) and known.source is source:
-                return known.handed_over
-        name, travelling = self._free("data"), TravellingSource(source, steps)
+                return known
+        travelling = TravellingSource(source, steps)
+        name = name or self._free("data")
         self._saver.add_passenger(name, travelling)
         self._names[name] = travelling
-        return travelling.handed_over
+        return travelling
 
     def remove(self, hook: Any = None) -> None:
         """Take off one hook, or all of them."""

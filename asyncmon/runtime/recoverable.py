@@ -45,8 +45,14 @@ class Recoverable:
         self._stop = stop
         self._failures = 0
         self._reached: int | None = None
+        self.newest: Any = None
+        """The raw session made last, from its creation on."""
         self.interrupts = Interrupts()
         """Creations under way, which the end of the whole session ends."""
+
+    def step(self) -> int | None:
+        """Return the global step of the newest session, or None where nobody counts."""
+        return raw_step(self.newest)
 
     async def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
@@ -197,8 +203,13 @@ class Recoverable:
 
 def step_of(session: Coordinated) -> int | None:
     """Return the global step of a session, or None where nobody counts."""
+    return raw_step(session.raw)
+
+
+def raw_step(raw: Any) -> int | None:
+    """Return the global step of a raw session, or None where nobody counts."""
     try:
-        step: int | None = getattr(session.raw, "global_step", None)
+        step: int | None = getattr(raw, "global_step", None)
     except Exception:  # a session that is gone need not know any more
         logger.debug("The lost session does not tell its step.", exc_info=True)
         return None

@@ -1,0 +1,17 @@
+"""The life of a monitored session; each misuse has its sentence."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Phase"]
+
+
+class Phase(Enum):
+    """Where a session is in its life; the value is what is said to whoever comes at the wrong time."""
+
+    NEW = "The session is not open yet: write `async with session:` or `await session.start()` first."
+    OPENING = "The session is still being opened by another task."
+    OPEN = "The session is open already."
+    CLOSING = "The session is closed: it is just being closed."
+    CLOSED = "The session is closed and cannot be used again; make a new one."
