@@ -102,8 +102,9 @@ class _BatchStage(Stage):
             self._backlog.drop(min(self._size, len(self._backlog)))
         return batches
 
-    async def skip(self, count: int) -> None:
-        await self._above.skip(count * self._size)
+    async def skip(self, count: int) -> int:
+        passed = await self._above.skip(count * self._size)
+        return passed // self._size if self._drop_remainder else -(-passed // self._size)
 
     async def _fill(self, most: int) -> bool:
         """Wait for the elements of a batch, take more where they are there. False at the end."""

@@ -100,10 +100,10 @@ class _TakeStage(Stage):
         self._taken += len(chunk)
         return chunk
 
-    async def skip(self, count: int) -> None:
-        count = min(count, self._count - self._taken)
-        await self._above.skip(count)
-        self._taken += count
+    async def skip(self, count: int) -> int:
+        passed = await self._above.skip(min(count, self._count - self._taken))
+        self._taken += passed
+        return passed
 
     async def aclose(self) -> None:
         await self._above.aclose()
@@ -164,9 +164,8 @@ class _ZipStage(Stage):
             backlog.drop(len(tuples))
         return tuples
 
-    async def skip(self, count: int) -> None:
-        for stage in self._stages:
-            await stage.skip(count)
+    async def skip(self, count: int) -> int:
+        return min([await stage.skip(count) for stage in self._stages])
 
     async def aclose(self) -> None:
         await _close_all(self._stages)

@@ -120,10 +120,10 @@ class _SpanStage(Stage):
         self._next = min(start + most, self._length)
         return list(range(start, self._next))
 
-    async def skip(self, count: int) -> None:
-        self._next += count
-        if self._next > self._length:
-            raise too_short(f"at element {self._length} instead of {self._next}")
+    async def skip(self, count: int) -> int:
+        passed = min(count, self._length - self._next)
+        self._next += passed
+        return passed
 
     async def aclose(self) -> None:
         pass
@@ -197,8 +197,8 @@ class _Fetching(Stage):
     def mark(self) -> Mark:
         return self._numbers.mark()
 
-    async def skip(self, count: int) -> None:
-        await self._numbers.skip(count)
+    async def skip(self, count: int) -> int:
+        return await self._numbers.skip(count)
 
     async def aclose(self) -> None:
         await self._numbers.aclose()

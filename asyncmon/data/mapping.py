@@ -218,8 +218,8 @@ class OrderedMapStage(MapStage):
     def mark(self) -> Mark:
         return self._position(self._passed)
 
-    async def skip(self, count: int) -> None:
-        await self._above.skip(count)
+    async def skip(self, count: int) -> int:
+        return await self._above.skip(count)
 
 
 class _Left:

@@ -6,6 +6,7 @@ import asyncio
 
 from ..clock import LoopBudget
 from .indexed import joined
+from .sources import SourceStage
 from .stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, Waiter, end_tasks, open_node
 
 __all__ = ["Prefetch"]
@@ -27,7 +28,11 @@ class Prefetch(Node):
         self.above[0].check(state)
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        return _PrefetchStage(await open_node(self.above[0], state, epoch), self._depth)
+        above = await open_node(self.above[0], state, epoch)
+        if isinstance(above, SourceStage):
+            above.prefetch(self._depth)  # it has a task or a thread already
+            return above
+        return _PrefetchStage(above, self._depth)
 
 
 class _PrefetchStage(Stage):
@@ -49,8 +54,8 @@ class _PrefetchStage(Stage):
     def mark(self) -> Mark:
         return self._backlog.mark() or self._above.mark()
 
-    async def skip(self, count: int) -> None:
-        await self._above.skip(count)
+    async def skip(self, count: int) -> int:
+        return await self._above.skip(count)
 
     async def pull(self, most: int, least: int = 1) -> Chunk:
         if self._task is None:

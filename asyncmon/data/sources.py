@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeAlias
@@ -79,36 +80,64 @@ class Source(Node):
 
 
 class SourceStage(Stage):
-    """Elements that something else reads into ``_items``, as many as were asked for."""
+    """Elements that something else reads into ``_items``: those that were asked for, or up to a depth.
+
+    With a depth, what was pulled last counts as held until the next pull, so no more are ahead.
+    """
 
     def __init__(self, start: int) -> None:
         self._next = start
         self._start = start
         self._items: list[Any] = []
+        self._depth = 0  # how many to read ahead of the consumer
         self._ended = False
         self._error: BaseException | None = None
-        self._least = 0  # the consumer waits for so many elements
+        self._least = 1  # the consumer waits for so many elements
         self._arrival = Waiter()
+
+    def prefetch(self, depth: int) -> None:
+        """Read ahead of the consumer, from the first pull on."""
+        self._depth = depth
+        self.read_ahead = max(1, depth // 4)
 
     def mark(self) -> Mark:
         position = self._next
         return lambda: {"stage": "source", "next": position}
 
     async def pull(self, most: int, least: int = 1) -> Chunk:
-        while not self._items:
+        if self._depth:
+            most = min(most, self.read_ahead)
+            self._ask(self._depth)
+        self._least = min(least, most)
+        while len(self._items) < self._least and not self._ended:
+            self._ask(self._depth or most)
+            await self._wait_for_items()
+        if not self._items:
             if self._error is not None:
                 raise self._error
-            if self._ended:
-                return []
-            self._least = min(least, most)
-            await self._wait_for_items(most)
+            return []
         chunk = self._items[:most]
         del self._items[: len(chunk)]
         self._next += len(chunk)
         return chunk
 
-    async def _wait_for_items(self, most: int) -> None:
-        raise AssertionError  # each way of reading has its own
+    def _ask(self, total: int) -> None:
+        """Have elements read such that there are so many, if that is worth it."""
+        missing = total - len(self._items) - self._on_the_way()
+        if missing >= self.read_ahead or not self._items:
+            self._read_more(missing)
+
+    @abstractmethod
+    def _on_the_way(self) -> int:
+        """Return how many elements are being read."""
+
+    @abstractmethod
+    def _read_more(self, count: int) -> None:
+        """Begin to read so many more elements, if that is above 0."""
+
+    @abstractmethod
+    async def _wait_for_items(self) -> None:
+        """Wait until ``_least`` elements are there, or the end is."""
 
 
 class _ThreadStage(SourceStage):
@@ -124,17 +153,23 @@ class _ThreadStage(SourceStage):
         self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._job: asyncio.Future[tuple[bool, Exception | None]] | None = None
+        self._left = 0  # elements that the job has still to read
         self._hungry = False
         self._closing = False
 
-    async def _wait_for_items(self, most: int) -> None:
-        if self._job is None:
-            job = self._loop.run_in_executor(self._executor, self._read, most)
-            job.add_done_callback(self._job_done)
-            self._job = job
+    def _on_the_way(self) -> int:
+        return self._left
+
+    def _read_more(self, count: int) -> None:
+        if self._job is None and count > 0:
+            self._left = count
+            self._job = self._loop.run_in_executor(self._executor, self._read, count)
+            self._job.add_done_callback(self._job_done)
+
+    async def _wait_for_items(self) -> None:
         # The thread appends, then looks at the flag; here the flag is set, then the list looked at.
         self._hungry = True
-        if not self._items:
+        if len(self._items) < self._least and not self._ended:
             await self._arrival.wait()
         self._hungry = False
 
@@ -148,7 +183,8 @@ class _ThreadStage(SourceStage):
             for item in islice(self._iterator, most):
                 append(item)
                 count += 1
-                if self._hungry and count >= self._least:
+                self._left = most - count
+                if self._hungry and len(self._items) >= self._least:
                     self._hungry = False
                     self._loop.call_soon_threadsafe(self._arrival.wake)
                 if self._closing:
@@ -161,6 +197,7 @@ class _ThreadStage(SourceStage):
 
     def _job_done(self, job: asyncio.Future[tuple[bool, Exception | None]]) -> None:
         self._job = None
+        self._left = 0
         if not job.cancelled():
             if (failure := job.exception()) is not None:  # a BaseException, SystemExit say
                 self._ended, self._error = True, failure
@@ -199,9 +236,15 @@ class _AsyncStage(SourceStage):
         self._demand = Waiter()
         self._task = asyncio.create_task(self._read(), name=f"reader of {name}")
 
-    async def _wait_for_items(self, most: int) -> None:
-        self._wanted = most
-        self._demand.wake()
+    def _on_the_way(self) -> int:
+        return self._wanted
+
+    def _read_more(self, count: int) -> None:
+        if count > 0:
+            self._wanted += count
+            self._demand.wake()
+
+    async def _wait_for_items(self) -> None:
         await self._arrival.wait()
 
     async def _read(self) -> None:

@@ -85,13 +85,15 @@ class Stage(ABC):
     def mark(self) -> Mark:
         """Return the position before the next element that :meth:`pull` returns."""
 
-    async def skip(self, count: int) -> None:
-        """Pass over elements that were used before. Stages that need not make them override this."""
-        while count:
-            passed = len(await self.pull(min(count, CHUNK)))
-            if not passed:
-                raise too_short(f"{count} elements were missing")
-            count -= passed
+    async def skip(self, count: int) -> int:
+        """Pass over elements that were used before; return how many, fewer only at the end.
+
+        Stages that need not make elements for that override this.
+        """
+        passed = 0
+        while passed < count and (chunk := await self.pull(min(count - passed, CHUNK))):
+            passed += len(chunk)
+        return passed
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -154,7 +156,9 @@ async def open_node(node: Node, state: State | None, epoch: Epoch) -> Stage:
         return await node.open(state, epoch)
     stage = await node.open(state["from"], epoch)
     try:
-        await stage.skip(int(state["skip"]))
+        missing = int(state["skip"]) - await stage.skip(int(state["skip"]))
+        if missing:
+            raise too_short(f"{missing} elements were missing")
     except BaseException:
         await to_the_end(stage.aclose())
         raise

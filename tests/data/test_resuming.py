@@ -93,6 +93,12 @@ async def test_resumed_input_continues_at_the_exact_element(make: Callable[[], D
             data = make()
             data.load_state_dict(state)
             assert await walk(data, len(whole) + 1) == whole[first + second :]
+        data = make()
+        assert await walk(data, len(whole)) == whole
+        state = stored(data.state_dict())
+        data = make()
+        data.load_state_dict(state)
+        assert await walk(data, 1) == []  # the end of the pass, not the next one
 
 
 async def test_shuffled_input_resumes_at_fifty_random_points() -> None:
