@@ -3,42 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["NodeTimes", "chrome_trace"]
+    from asyncmon.summary.step_stats import NodeTimes
+
+__all__ = ["chrome_trace"]
 
 _PROCESS = 1
-
-
-class NodeTimes(Protocol):
-    """One operation of a traced step; ``am.graph.NodeStats`` is one."""
-
-    @property
-    def name(self) -> str:
-        """What is unique about it."""
-
-    @property
-    def op(self) -> str:
-        """Its type."""
-
-    @property
-    def start(self) -> float:
-        """Seconds since the start of the step."""
-
-    @property
-    def duration(self) -> float:
-        """Seconds."""
-
-    @property
-    def thread(self) -> str:
-        """Where it ran."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its outputs."""
 
 
 def chrome_trace(
