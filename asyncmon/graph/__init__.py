@@ -194,7 +194,14 @@ from asyncmon.graph.reductions import (
 from asyncmon.graph.run_options import NodeStats, RunMetadata, RunOptions, SessionConfig
 from asyncmon.graph.scans import argmax, argmin, cumprod, cumsum
 from asyncmon.graph.session import Session
-from asyncmon.graph.slice_ops import pad, reverse, slice, strided_slice, tile
+from asyncmon.graph.slice_ops import (
+    newaxis,
+    pad,
+    reverse,
+    slice,
+    strided_slice,
+    tile,
+)
 from asyncmon.graph.state_ops import (
     assign,
     assign_add,
@@ -285,9 +292,9 @@ __all__ = [
     "less_equal", "linspace", "local_variables", "local_variables_initializer", "log", "log1p",
     "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum",
     "mod", "model_variables", "moving_average_variables", "multinomial", "multiply", "name_scope",
-    "negative", "nn", "no_op", "not_equal", "one_hot", "ones", "ones_initializer", "ones_like",
-    "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
-    "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
+    "negative", "newaxis", "nn", "no_op", "not_equal", "one_hot", "ones", "ones_initializer",
+    "ones_like", "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow",
+    "py_func", "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
     "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
     "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
     "reduce_sum", "register", "report_uninitialized_variables", "reset_default_graph", "reshape",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["conv2d", "conv2d_backprop_filter", "conv2d_backprop_input"]
 
-_BLOCK = 1 << 21  # elements of the matrix of windows at a time: 8 MB, which stay in the cache
+_BLOCK = 1 << 22  # elements of a temporary at a time: they stay in the cache; few calls of BLAS
 
 _scratch = threading.local()
 
@@ -37,7 +37,7 @@ _scratch = threading.local()
 def _workspace(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return a temporary that this thread keeps, so that its memory is not mapped anew in each run."""
     count = prod(shape)
-    if count * dtype.itemsize > 2 * _BLOCK * 8:
+    if count > 2 * _BLOCK:
         return np.empty(shape, dtype)
     kept = getattr(_scratch, slot, None)
     if kept is None or kept.nbytes < count * dtype.itemsize:
@@ -67,10 +67,9 @@ class _Geometry:
         self.output = (images[0], *self.counts, filters[3])
         self.plain = (rows, columns) == (1, 1) == strides and not (top + bottom + left + right)
 
-    def blocks(self) -> list[slice]:
-        """Return slices of the batch whose windows fit the cache."""
-        size = max(1, prod(self.counts) * prod(self.filters[:3]))
-        step = max(1, _BLOCK // size)
+    def blocks(self, width: int) -> list[slice]:
+        """Return slices of the batch for a temporary of ``width`` elements a window."""
+        step = max(1, _BLOCK // max(1, prod(self.counts) * width))
         return [slice(i, min(i + step, self.images[0])) for i in range(0, self.images[0], step)]
 
     def inside(self) -> tuple[slice, slice, slice]:
@@ -116,7 +115,7 @@ def _conv(images: Array, filters: Array, *, strides: Pair, padding: Padding, dil
     geometry = _Geometry(x.shape, w.shape, strides, padding, dilations)
     matrix = np.ascontiguousarray(w).reshape(-1, w.shape[3])
     result = np.empty(geometry.output, x.dtype)
-    for block in geometry.blocks():
+    for block in geometry.blocks(len(matrix)):
         np.dot(geometry.windows(x[block]), matrix, result[block].reshape(-1, w.shape[3]))
     return result.astype(images.dtype, copy=False)
 
@@ -128,7 +127,7 @@ def _conv_filter(
     shape = tuple(sizes.tolist())
     geometry = _Geometry(x.shape, shape, strides, padding, dilations)
     result = np.zeros((prod(shape[:3]), shape[3]), x.dtype)
-    for block in geometry.blocks():
+    for block in geometry.blocks(prod(shape[:3])):
         flat = np.ascontiguousarray(g[block]).reshape(-1, shape[3])
         result += np.dot(geometry.windows(x[block]).T, flat)
     return result.reshape(shape).astype(images.dtype, copy=False)
@@ -142,7 +141,7 @@ def _conv_input(
     geometry = _Geometry(shape, w.shape, strides, padding, dilations)
     result = np.empty(shape, g.dtype)
     rows, columns, depth, _ = w.shape
-    for block in geometry.blocks():
+    for block in geometry.blocks(depth):
         flat = np.ascontiguousarray(g[block]).reshape(-1, w.shape[3])
         count = block.stop - block.start
         if geometry.plain:

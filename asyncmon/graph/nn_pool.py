@@ -82,14 +82,17 @@ def _max_pool_grad(
     padded = _padded(x, around, _lowest(x.dtype))
     result = np.zeros(padded.shape, grad.dtype)
     apart = strides[0] >= ksize[0] and strides[1] >= ksize[1]
+    pairs = list(
+        zip(_taps(padded, ksize, strides, counts), _taps(result, ksize, strides, counts), strict=True)
+    )
     left = grad.copy()
-    for values, target in zip(
-        _taps(padded, ksize, strides, counts), _taps(result, ksize, strides, counts), strict=True
-    ):
+    for values, target in pairs[:-1]:
         share = np.multiply(left, np.equal(values, y), out=target if apart else None)
         if not apart:
             target += share
         left -= share
+    last = pairs[-1][1]
+    last += left  # what no other element took
     return _unpadded(result, x.shape, around)
 
 

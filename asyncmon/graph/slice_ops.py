@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     Gradients = list[Tensor | None]
 
-__all__ = ["pad", "reverse", "slice", "strided_slice", "tile"]
+__all__ = ["newaxis", "pad", "reverse", "slice", "strided_slice", "tile"]
+
+newaxis = None
+"""A new dimension of size 1 in an index: ``x[:, newaxis]``. TF1: ``tf.newaxis``."""
 
 
 # --- slices -----------------------------------------------------------------------------------------

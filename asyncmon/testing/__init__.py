@@ -11,6 +11,7 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
 """
 
 from asyncmon.testing.faults import fail_at_step, fail_in
+from asyncmon.testing.gradients import check_gradients
 from asyncmon.testing.leftovers import assert_nothing_left_behind
 from asyncmon.testing.recording import Recorded, RecordingHook
 from asyncmon.testing.scripted import ScriptedCreator, ScriptedProgram, ScriptedSession
@@ -25,6 +26,7 @@ __all__ = [
     "ScriptedSession",
     "VirtualTimeLoop",
     "assert_nothing_left_behind",
+    "check_gradients",
     "fail_at_step",
     "fail_in",
     "run",
