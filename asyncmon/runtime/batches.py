@@ -83,6 +83,8 @@ class Batches(Generic[T]):
         task = asyncio.current_task()
         assert task is not None, "coroutines of a session run in tasks"
         base = self._waits.enter(task)
+        if base is None:  # the source of a source
+            return await anext(self._items)
         try:
             item = await anext(self._items)
         except BaseException as error:

@@ -44,30 +44,30 @@ class Coordinated:
         """Whether a run has raised the coordinator's error to the caller."""
         self._inner = inner
         self._preemption = preemption
+        self._loop = asyncio.get_running_loop()
 
-    async def run(
+    def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
         """Run once, unless something beside the steps has failed."""
-        return await self._guard(self._inner.run, fetches, feed_dict, options, run_metadata)
+        return self._guard(self._inner.run, fetches, feed_dict, options, run_metadata)
 
-    async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+    def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Awaitable[Any]:
         """Call a step function, likewise."""
-        return await self._guard(self._inner.run_step_fn, step_fn)
+        return self._guard(self._inner.run_step_fn, step_fn)
 
-    async def run_bare(self, *args: Any) -> Any:
+    def run_bare(self, *args: Any) -> Awaitable[Any]:
         """Run without hooks, likewise."""
-        return await self._guard(self.raw.run, *args)
+        return self._guard(self.raw.run, *args)
 
     async def _guard(self, call: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         coord = self.coord
         if coord.error is not None:
             self.delivered = True
             raise coord.error
-        interrupts, task = coord.interrupts, asyncio.current_task()
-        if task is None or task in interrupts:
+        interrupts, task = coord.interrupts, asyncio.current_task(self._loop)
+        if task is None or (base := interrupts.enter(task)) is None:
             return await call(*args)
-        base = interrupts.enter(task)
         try:
             result = await call(*args)
         except BaseException as error:

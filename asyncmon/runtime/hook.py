@@ -59,7 +59,6 @@ class SessionRunContext:
         self,
         original_args: SessionRunArgs,
         session: Session,
-        *,
         on_stop: Callable[[str | None], None] | None = None,
     ) -> None:
         self._original_args = original_args

@@ -14,17 +14,16 @@ from asyncmon.runtime.step_fn import StepContext
 from asyncmon.runtime.turn import inside_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Hashable
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook_set import HookSet, Step
+    from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.protocol import Session
-    from asyncmon.runtime.samples import Sample
     from asyncmon.runtime.turn import Turn
 
 __all__ = ["Hooked"]
 
-_NO_SAMPLES: list[Sample] = []
+_make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
 
 
 class Hooked:
@@ -55,92 +54,89 @@ class Hooked:
         self._counts_steps = hasattr(raw, "global_step")
         self._no_options = RunOptions()
 
-    async def run(
+    def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Any:
+    ) -> Awaitable[Any]:
         """Run once. Where no hook does anything around a run, this is the raw run."""
-        if not self._hooks.steps and not self._samples.waiting:
-            return await self.raw.run(fetches, feed_dict, options, run_metadata)
-        args = SessionRunArgs(fetches, feed_dict, options)
-        context = SessionRunContext(args, self.raw, on_stop=self._request_stop)
-        token, outer = inside_run.set(context), self._turn.run
-        self._turn.run = context
+        if self._hooks.steps or self._samples.waiting:
+            args = _make(SessionRunArgs, (fetches, feed_dict, options))
+            return self._run_with_hooks(args, run_metadata)
+        return self.raw.run(fetches, feed_dict, options, run_metadata)
+
+    async def _run_with_hooks(self, args: SessionRunArgs, run_metadata: Any) -> Any:
+        hooks, turn, raw = self._hooks, self._turn, self.raw
+        steps = hooks.steps
+        context = SessionRunContext(args, raw, self._request_stop)
+        token, outer = inside_run.set(context), turn.run
+        turn.run = context
         try:
-            return await self._run_with_hooks(context, args, run_metadata)
+            wanted = [args[0]]
+            places = []  # of each hook's fetches in wanted; 0 where it has none
+            others = []  # that feed or set something
+            for step in steps:
+                place = 0
+                if step.before is not None:
+                    hooks.running = step.hook
+                    asked = await step.before(context)
+                    if asked is not None:
+                        if not isinstance(asked, SessionRunArgs):
+                            raise _wrong_args(step.hook, asked)
+                        fetches, feeds, options = asked
+                        if fetches is not None:
+                            place = len(wanted)
+                            wanted.append(fetches)
+                        if feeds or options is not None:
+                            others.append(asked)
+                places.append(place)
+            hooks.running = None
+            _, feeds, options = args if not others else self._merge(args, others)
+            if options is not None and run_metadata is None:
+                run_metadata = RunMetadata()
+            if self._samples.waiting:
+                results = await self._run_with_samples(wanted, feeds, options, run_metadata)
+            elif len(wanted) == 1:
+                results = (await raw.run(wanted[0], feeds, options, run_metadata),)
+            else:
+                results = await raw.run(tuple(wanted), feeds, options, run_metadata)
+            if options is None:
+                options = self._no_options
+            if run_metadata is None:
+                run_metadata = RunMetadata()
+            number = raw.global_step if self._counts_steps else None
+            for i, step in enumerate(steps):
+                if step.after is not None:
+                    if hooks.steps is not steps and not hooks.has(step.hook):
+                        continue  # detached in this very run
+                    hooks.running = step.hook
+                    result = results[places[i]] if places[i] else None
+                    values = _make(SessionRunValues, (result, options, run_metadata, number))
+                    await step.after(context, values)
+            return results[0]
         finally:
-            self._hooks.running = None
-            self._turn.run = outer
+            hooks.running = None
+            turn.run = outer
             inside_run.reset(token)
 
-    async def _run_with_hooks(
-        self, context: SessionRunContext, args: SessionRunArgs, run_metadata: Any
-    ) -> Any:
-        hooks = self._hooks
-        steps = hooks.steps
-        wanted: list[Any] = [args.fetches]
-        places, feeds, options = await self._ask_hooks(steps, context, wanted)
-        feed_dict: Any = args.feed_dict
-        if feeds:
+    def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> SessionRunArgs:
+        fetches, feed_dict, options = args
+        if feeds := [other.feed_dict for other in others if other.feed_dict]:
             feed_dict = merge_feeds(feed_dict, feeds, self._canonical_feed)
-        merged = merge_options(args.options, options) if options else args.options
-        if run_metadata is None and merged is not None:
-            run_metadata = RunMetadata()
-        samples = self._samples.take() if self._samples.waiting else _NO_SAMPLES
-        wanted.extend(sample.fetches for sample in samples)
+        if more := [other.options for other in others if other.options is not None]:
+            options = merge_options(options, more)
+        return SessionRunArgs(fetches, feed_dict, options)
+
+    async def _run_with_samples(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
+        samples = self._samples.take()
+        fetches = (*wanted, *[sample.fetches for sample in samples])
         try:
-            if len(wanted) == 1:
-                results = (await self.raw.run(args.fetches, feed_dict, merged, run_metadata),)
-            else:
-                results = await self.raw.run(tuple(wanted), feed_dict, merged, run_metadata)
+            results: tuple[Any, ...] = await self.raw.run(fetches, *args)
         except BaseException as error:
-            if samples:
-                self._samples.put_back(samples, error)
+            self._samples.put_back(samples, error)
             raise
         number = self.raw.global_step if self._counts_steps else None
-        if samples:
-            for sample, result in zip(samples, results[-len(samples) :], strict=True):
-                sample.answer(result, number)
-        values = (merged or self._no_options, run_metadata or RunMetadata(), number)
-        for step, place in zip(steps, places, strict=True):
-            if step.after is not None:
-                if hooks.steps is not steps and not hooks.has(step.hook):
-                    continue  # detached in this very run
-                hooks.running = step.hook
-                result = results[place] if place else None
-                await step.after(context, SessionRunValues(result, *values))
-        return results[0]
-
-    async def _ask_hooks(
-        self, steps: Sequence[Step], context: SessionRunContext, wanted: list[Any]
-    ) -> tuple[list[int], list[Any], list[Any]]:
-        """Call each ``before_run``. Return where in ``wanted`` each hook's fetches are (0: nowhere),
-        and what hooks feed and set."""
-        hooks = self._hooks
-        places: list[int] = []
-        feeds: list[Any] = []
-        options: list[Any] = []
-        for step in steps:
-            place = 0
-            if step.before is not None:
-                hooks.running = step.hook
-                args = await step.before(context)
-                if args is not None:
-                    if not isinstance(args, SessionRunArgs):
-                        raise TypeError(
-                            f"{hook_name(step.hook)}.before_run must return None or "
-                            f"SessionRunArgs(fetches, feed_dict, options), got {args!r}."
-                        )
-                    fetches, feed_dict, its_options = args
-                    if fetches is not None:
-                        place = len(wanted)
-                        wanted.append(fetches)
-                    if feed_dict:
-                        feeds.append(feed_dict)
-                    if its_options is not None:
-                        options.append(its_options)
-            places.append(place)
-        hooks.running = None
-        return places, feeds, options
+        for sample, result in zip(samples, results[len(wanted) :], strict=True):
+            sample.answer(result, number)
+        return results
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function, plain or async, and return what it returns."""
@@ -170,3 +166,10 @@ def _canonical_feed(raw: Any) -> Callable[[Any], Hashable]:
         as_program(getattr(raw, "graph", raw)), "canonical_feed", lambda key: key
     )
     return canonical
+
+
+def _wrong_args(hook: Any, args: Any) -> TypeError:
+    return TypeError(
+        f"{hook_name(hook)}.before_run must return None or SessionRunArgs(fetches, feed_dict, "
+        f"options), got {args!r}."
+    )

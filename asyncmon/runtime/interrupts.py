@@ -43,8 +43,11 @@ class Interrupts:
     def __len__(self) -> int:
         return len(self._inside)
 
-    def enter(self, task: asyncio.Task[Any]) -> int:
-        """Mark a task as inside. Return what :meth:`leave` needs."""
+    def enter(self, task: asyncio.Task[Any]) -> int | None:
+        """Mark a task as inside. Return what :meth:`leave` needs, or None where it is inside already:
+        then whoever entered it leaves."""
+        if task in self._inside:
+            return None
         self._inside[task] = None
         return task.cancelling()
 

@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+_OPEN = Phase.OPEN  # looked at in each run, and looking up a member takes long
+
+
 class MonitoredBase:
     """What the kinds of monitored session share. See :class:`~asyncmon.MonitoredSession`."""
 
@@ -84,10 +87,12 @@ class MonitoredBase:
         if self._phase is not Phase.NEW:
             raise RuntimeError(self._phase.value)
         self._phase = Phase.OPENING
+        self._loop = asyncio.get_running_loop()
         self._budget = LoopBudget.of_running_loop()
         task, interrupts = asyncio.current_task(), self._session.interrupts
         assert task is not None, "coroutines of a session run in tasks"
         base = interrupts.enter(task)
+        assert base is not None, "it was not opened before"
         try:
             await self._open()
         except BaseException as error:
@@ -157,7 +162,7 @@ class MonitoredBase:
             Exception: what the step or a hook raised; or, in its place, what a task beside the steps
                 reported, which also interrupts a run that is waiting.
         """
-        if self._phase is not Phase.OPEN or self._hooks.stop_requested:
+        if self._phase is not _OPEN or self._hooks.stop_requested:
             self._refuse(hooks)
         if self._budget.spent():
             await self._budget.turn()
@@ -165,11 +170,11 @@ class MonitoredBase:
             return await self._session.run_bare(self._turn, (fetches, feed_dict, options, run_metadata))
         turn = self._turn
         if turn.holder is None:
-            turn.holder = asyncio.current_task()
+            turn.holder = asyncio.current_task(self._loop)
         else:
             await turn.wait()
         try:
-            if self._phase is not Phase.OPEN:  # closed while this waited
+            if self._phase is not _OPEN:  # closed while this waited
                 self._refuse()
             return await self._session.run(fetches, feed_dict, options, run_metadata)
         finally:

@@ -140,9 +140,8 @@ class Recoverable:
     async def open(self) -> Coordinated:
         """Create a session, again and again by the policy, and say what a recovery lost."""
         task = asyncio.current_task()
-        if task is None or task in self.interrupts:
+        if task is None or (base := self.interrupts.enter(task)) is None:
             return await self._open()
-        base = self.interrupts.enter(task)
         try:
             session = await self._open()
         except BaseException as error:

@@ -103,6 +103,25 @@ async def test_a_preemption_beside_the_steps_does_not_end_it(world: World) -> No
         assert [batch async for batch in sess.iterate([1.0, 2.0])] == [1.0, 2.0]
 
 
+async def test_a_source_may_go_through_another_one(world: World) -> None:
+    async def doubled() -> AsyncIterator[float]:
+        async for batch in sess.iterate(Source(2, "wait").generate()):
+            yield 2 * batch
+
+    batches = []
+
+    async def consume() -> None:
+        async for batch in sess.iterate(doubled()):
+            batches.append(batch)  # noqa: PERF401 -- what the body saw
+
+    async with world.session() as sess:
+        task = asyncio.create_task(consume())
+        await wait_all_tasks_blocked()
+        sess.request_stop()
+        await task
+    assert batches == [0.0, 2.0]
+
+
 async def test_other_errors_and_cancellations_pass(world: World) -> None:
     async def failing() -> AsyncIterator[Any]:
         yield 1
