@@ -102,6 +102,7 @@ def variable_scope(
         auxiliary_name_scope: false leaves the names of ops alone.
 
     Raises:
+        TypeError: ``name_or_scope`` is something else.
         ValueError: neither a name nor a default name.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
@@ -110,9 +111,13 @@ def variable_scope(
     if isinstance(name_or_scope, VariableScope):
         scope = name_or_scope
         label = scope.name.rpartition("/")[2]
-    elif name_or_scope is not None:
+    elif isinstance(name_or_scope, str):
         label = name_or_scope
         scope = replace(outer, name=f"{outer.name}/{label}" if outer.name else label)
+    elif name_or_scope is not None:
+        raise TypeError(
+            f"VariableScope: name_or_scope must be a string or VariableScope, got {name_or_scope!r}."
+        )
     elif default_name is None:
         raise ValueError("If default_name is None then name_or_scope is required")
     else:
@@ -182,8 +187,9 @@ def get_variable(
     initial = _initial_value(
         full_name, shape, wanted, scope, scope.initializer if initializer is None else initializer
     )
+    kind = (wanted or scope.dtype) if callable(initial) else wanted
     with entered(BuildContext(graph, device=_context().device, variable_scope=scope)):
-        variable = Variable(initial, trainable, collections, validate_shape, full_name, dtype=wanted)
+        variable = Variable(initial, trainable, collections, validate_shape, full_name, kind, shape)
         store[full_name] = variable
         regularizer = scope.regularizer if regularizer is None else regularizer
         if regularizer is not None:

@@ -78,6 +78,19 @@ def test_errors() -> None:
         pass
 
 
+def test_a_scope_is_a_name_or_a_scope() -> None:
+    with pytest.raises(TypeError, match=r"must be a string or VariableScope, got 3\."):
+        tf.variable_scope(3).__enter__()  # type: ignore[arg-type]  # what a user may pass
+
+
+def test_what_an_initializer_makes_has_the_shape_and_dtype_that_were_asked_for() -> None:
+    with pytest.raises(ValueError, match=r"initial value has shape \(\), expected \[2\]"):
+        tf.get_variable("scalar", [2], initializer=lambda *_args, **_kwargs: 1.0)
+    with pytest.raises((TypeError, ValueError), match="int32"):
+        tf.get_variable("integers", [2], initializer=lambda *_args, **_kwargs: tf.constant([1, 2]))
+    assert tf.get_variable("plain", [2], initializer=lambda *_a, **_k: [1, 2]).dtype is tf.float32
+
+
 def test_default_names_are_unique() -> None:
     names = []
     for _ in range(2):
