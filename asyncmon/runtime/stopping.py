@@ -61,10 +61,11 @@ def _names(tasks: Tasks) -> list[str]:
 def where_it_waits(task: asyncio.Task[Any]) -> str:
     """Say at which line a task is suspended, the innermost one."""
     frames = task.get_stack()
-    inner = task.get_coro()
-    while (awaited := getattr(inner, "cr_await", None)) is not None:
-        inner = awaited
-    frame = getattr(inner, "cr_frame", None) or (frames[-1] if frames else None)
+    frame = frames[-1] if frames else None
+    inner: Any = task.get_coro()
+    while inner is not None:  # the last one awaited is a future, which has no frame
+        frame = getattr(inner, "cr_frame", None) or frame
+        inner = getattr(inner, "cr_await", None)
     if frame is None:
         return "it has no Python frame"
     return f"it waits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"

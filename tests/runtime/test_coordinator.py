@@ -177,7 +177,7 @@ async def test_co_10_stragglers_are_named(caplog: pytest.LogCaptureFixture) -> N
     coord.request_stop()
     with pytest.raises(RuntimeError, match=r"^Coordinator stopped with threads still running: a b$"):
         await coord.join(stop_grace_period_secs=-1)
-    assert "Task 'a' ignores its cancellation: it waits in" in caplog.text
+    assert "Task 'a' ignores its cancellation: it waits in Event.wait (" in caplog.text
     assert coord.joined
     release.set()
     await asyncio.gather(*tasks)
