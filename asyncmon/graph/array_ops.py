@@ -108,6 +108,10 @@ def _reshape(x: Array, target: Array) -> Any:
     try:
         return np.reshape(x, target)
     except ValueError:
+        sizes = target.tolist()
+        if not np.size(x) and -1 in sizes and 0 in sizes:  # what is left of the sizes that are not 0
+            rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
+            return np.reshape(x, [rest if d == -1 else d for d in sizes])
         raise InvalidArgumentError(
             f"Input to reshape is a tensor with {np.size(x)} values, but the requested shape "
             f"is {target.tolist()}"

@@ -126,7 +126,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
         return create_op("Mul", (x, scale), None, scope)
 
 
-def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor | None:
+def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """Return the Euclidean norm of all elements of several tensors together. TF1: ``tf.global_norm``.
 
     Args:
@@ -140,7 +140,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor | None
         raise TypeError("t_list should be a sequence")
     tensors = [_values(t) for t in t_list if t is not None]
     if not tensors:
-        return None
+        return convert_to_tensor(0.0, name=name or "global_norm")
     with name_scope(name, "global_norm", tensors):
         halves = [l2_loss(t) for t in tensors]
         return create_op("Sqrt", (create_op("AddN", halves) * 2,), None, "global_norm")
@@ -152,7 +152,7 @@ def _values(t: Any) -> Tensor:
 
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
-) -> tuple[list[Any], Any]:
+) -> tuple[list[Any], Tensor]:
     """Return tensors scaled down so that their norm together is at most ``clip_norm``, and that norm.
 
     TF1: ``tf.clip_by_global_norm``. A norm that is not finite makes all results NaN, as there.
@@ -167,8 +167,6 @@ def clip_by_global_norm(
         TypeError: ``t_list`` is no sequence.
     """
     norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
-    if norm is None:
-        return list(t_list), None
     with name_scope(name, "clip_by_global_norm", [norm]):
         limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else norm.dtype)
         scale = create_op("GlobalNormScale", (norm, limit))

@@ -10,6 +10,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.array_ops import cast
 from asyncmon.graph.broadcasting import unbroadcast
 from asyncmon.graph.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.op_def import OpDef, Spec, register
@@ -135,17 +136,25 @@ def softmax_cross_entropy_with_logits_v2(
 
     Args:
         labels: probabilities, each row adding up to 1; gradients flow into them.
-        logits: of the same dtype and shape, unscaled log probabilities.
+        logits: of the same shape, unscaled log probabilities; of half precision they are computed with
+            in float32.
         axis: the dimension of the classes; by default the last.
         name: the node's name.
         dim: old name of ``axis``.
     """
-    target, x = convert_to_tensor(labels), convert_to_tensor(logits)
+    x, kind = _precise(logits)
+    target = cast(convert_to_tensor(labels), x.dtype)
     at = -1 if axis is None and dim is None else (axis if dim is None else dim)
     if at not in (None, -1):
         target, x = _axis_last(target, at), _axis_last(x, at)
     name = name or "softmax_cross_entropy_with_logits"
-    return create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0]
+    return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
+
+
+def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
+    """Return logits in the precision to compute in, and the dtype they have."""
+    x = convert_to_tensor(logits)
+    return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
 
 
 def _axis_last(x: Tensor, axis: int) -> Tensor:
@@ -248,7 +257,8 @@ def sparse_softmax_cross_entropy_with_logits(
         ValueError: positional arguments, labels or logits missing, or ranks that do not fit.
     """
     _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    target, x = convert_to_tensor(labels), convert_to_tensor(logits)
+    target = convert_to_tensor(labels)
+    x, kind = _precise(logits)
     ranks = target.spec.shape, x.spec.shape
     if ranks[1] == ():
         raise ValueError(f"Logits cannot be scalars - received shape {x.shape}.")
@@ -258,7 +268,7 @@ def sparse_softmax_cross_entropy_with_logits(
             f"minus 1 (received {len(ranks[1])})."
         )
     name = name or "SparseSoftmaxCrossEntropyWithLogits"
-    return create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0]
+    return cast(create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
 
 
 # --- the sigmoid cross entropies ------------------------------------------------------------------

@@ -181,6 +181,11 @@ def _max_pool_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [None, None, create_op("MaxPoolGradGrad", (x, y, grad), op.attrs)]
 
 
+def _max_pool_grad_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, y, _ = op.inputs
+    return [None, None, create_op("MaxPoolGrad", (x, y, grad), op.attrs)]
+
+
 def _avg_pool_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     (x,) = op.inputs
     result = create_op("AvgPoolGrad", (create_op("Shape", (x,)), grad), op.attrs)
@@ -205,7 +210,14 @@ register(
         _max_pool_grad_gradient,
     )
 )
-register(OpDef("MaxPoolGradGrad", _max_pool_grad_grad, lambda x, y, grad, **_: Spec(y.dtype, y.shape)))
+register(
+    OpDef(
+        "MaxPoolGradGrad",
+        _max_pool_grad_grad,
+        lambda x, y, grad, **_: Spec(y.dtype, y.shape),
+        _max_pool_grad_grad_gradient,
+    )
+)
 register(OpDef("AvgPool", _avg_pool, _avg_pool_spec, _avg_pool_gradient))
 register(OpDef("AvgPoolGrad", _avg_pool_grad, _avg_pool_grad_spec, _avg_pool_grad_gradient))
 

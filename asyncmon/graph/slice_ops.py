@@ -324,30 +324,26 @@ def _tile_spec(x: Spec, multiples: Spec) -> Spec:
     return Spec(x.dtype, shape)
 
 
-def _tile_grad(grad: Array, multiples: Array) -> Array:
-    split = [
-        d for m, n in zip(multiples.tolist(), grad.shape, strict=True) for d in (m, n // max(m, 1))
-    ]
+def _tile_grad(grad: Array, multiples: Array, shape: Array) -> Array:
+    if not grad.size:
+        return np.zeros(shape.tolist(), grad.dtype)
+    split = [d for pair in zip(multiples.tolist(), shape.tolist(), strict=True) for d in pair]
     return np.add.reduce(grad.reshape(split), axis=tuple(range(0, len(split), 2)))
-
-
-def _tile_grad_spec(grad: Spec, multiples: Spec) -> Spec:
-    return Spec(grad.dtype, None if grad.shape is None else (None,) * len(grad.shape))
 
 
 def _tile_gradient(op: Operation, grad: Tensor) -> Gradients:
     x, multiples = op.inputs
-    result = create_op("TileGrad", (grad, multiples))
+    result = create_op("TileGrad", (grad, multiples, create_op("Shape", (x,))))
     result.set_shape(x.spec.shape)
     return [result, None]
 
 
 def _tile_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("Tile", (grad, op.inputs[1])), None]
+    return [create_op("Tile", (grad, op.inputs[1])), None, None]
 
 
 register(OpDef("Tile", lambda x, multiples: np.tile(x, multiples.tolist()), _tile_spec, _tile_gradient))
-register(OpDef("TileGrad", _tile_grad, _tile_grad_spec, _tile_grad_gradient))
+register(OpDef("TileGrad", _tile_grad, _shape_of_last, _tile_grad_gradient))
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:

@@ -37,6 +37,12 @@ def test_reshape_to_a_shape_known_only_in_the_run(ops: Any) -> None:
     assert tf.reshape(tf.ones([6]), tf.placeholder(tf.int32, [3])).shape.as_list() == [None] * 3
 
 
+def test_reshape_of_nothing(ops: Any) -> None:
+    empty = np.zeros((0, 3))
+    assert ops.compute(lambda x: tf.reshape(x, [-1, 3]), empty).shape == (0, 3)
+    assert ops.compute(lambda x: tf.reshape(x, [0, -1]), empty).shape == (0, 3)
+
+
 def test_static_shapes_through_shape_arithmetic() -> None:
     x = tf.placeholder(tf.float32, [None, 3, 4])
     assert tf.reshape(x, [tf.shape(x)[0], 12]).shape.as_list() == [None, 12]

@@ -118,6 +118,8 @@ def test_tile(ops: Any) -> None:
     ops.agree(run, np.tile(X, (2, 1, 3)), X)
     ops.differentiate(run, X, max_elements=4)
     ops.agree(tf.tile, np.tile(X, (2, 1, 3)), X, np.array([2, 1, 3]))
+    (grad,) = ops.gradients(lambda x: tf.tile(x, [0, 1, 1]), X)
+    np.testing.assert_array_equal(grad, np.zeros_like(X))
     with pytest.raises(ValueError, match="must be equal, but are 1 and 3"):
         tf.tile(tf.constant(X), [2])
 
