@@ -26,9 +26,8 @@ _SHARED = 1 << 18  # elements: with fewer, other cores are not worth waking
 _HELPERS = max(0, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
 
 
-@np.errstate(all="ignore")
 def apply_all(calls: Sequence[Call], run: Run | None, helpers: Executor | None) -> None:
-    """Write.
+    """Write. The caller has turned floating point warnings off.
 
     Args:
         calls: what to write.
@@ -60,7 +59,7 @@ def _cut(function: Any, arrays: list[Any], inputs: list[Any]) -> list[tuple[Any,
     """Return the calls for each block: inputs of the arrays' shape are cut as they are."""
     shape, size = arrays[0].shape, arrays[0].size
     arguments = [*arrays, *inputs]
-    cut = [np.ndim(x) == 1 and x.shape == shape for x in arguments]
+    cut = [x.__class__ is np.ndarray and x.shape == shape for x in arguments]
     return [
         (function, [x[at : at + _BLOCK] if c else x for x, c in zip(arguments, cut, strict=True)])
         for at in range(0, size, _BLOCK)

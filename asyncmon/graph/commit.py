@@ -77,13 +77,17 @@ def _prepared(
             array = np.array(array)
             new.append((slot, array))
         arrays.append(array)
-    inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
-    if update.blockwise and arrays[0].ndim == 0:
-        # Of 0-d arrays ufuncs make scalars, which cannot be written into.
-        arrays = [array.reshape(1) for array in arrays]
-        inputs = [np.reshape(x, 1) for x in inputs]
-    elif update.blockwise:
+    inputs = [registers[i] for i in update.inputs]
+    for at, i in enumerate(update.inputs) if update.copied else ():
+        if i in update.copied:
+            inputs[at] = np.array(inputs[at])
+    if update.blockwise:
         shape = arrays[0].shape
+        if not shape:  # of 0-d arrays ufuncs make scalars, which cannot be written into
+            return (update,), [x.reshape(1) for x in arrays], [np.reshape(x, 1) for x in inputs]
+        inputs = [
+            np.ascontiguousarray(x).reshape(-1) if x.__class__ is np.ndarray and x.shape == shape else x
+            for x in inputs
+        ]
         arrays = [array.reshape(-1) for array in arrays]
-        inputs = [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
     return (update,), arrays, inputs

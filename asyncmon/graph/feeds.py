@@ -36,12 +36,13 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 class Feed:
     """What the values fed for one tensor must be like."""
 
-    __slots__ = ("_dtype", "_shape", "tensor")
+    __slots__ = ("_dtype", "_known", "_shape", "tensor")
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
         self._dtype = tensor.spec.dtype.as_numpy_dtype
         self._shape: Shape = tensor.spec.shape
+        self._known: Shape = None  # the shape that fitted last
 
     def accept(self, value: Any) -> Any:
         """Return a fed value as an array of the tensor's dtype.
@@ -52,16 +53,19 @@ class Feed:
         """
         if type(value) is not np.ndarray or value.dtype != self._dtype:
             value = self._converted(value)
+        actual = value.shape
+        if actual == self._known:
+            return value
         shape = self._shape
-        if shape is not None and value.shape != shape:
-            actual = value.shape
-            if len(actual) != len(shape) or any(
-                want is not None and want != got for want, got in zip(shape, actual, strict=True)
-            ):
-                raise ValueError(
-                    f"Cannot feed value of shape {actual!r} for Tensor {self.tensor.name}, "
-                    f"which has shape {TensorShape(shape)}"
-                )
+        if shape is not None and (
+            len(actual) != len(shape)
+            or any(want not in (None, got) for want, got in zip(shape, actual, strict=True))
+        ):
+            raise ValueError(
+                f"Cannot feed value of shape {actual!r} for Tensor {self.tensor.name}, "
+                f"which has shape {TensorShape(shape)}"
+            )
+        self._known = actual
         return value
 
     def _converted(self, value: Any) -> Any:

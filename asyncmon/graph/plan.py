@@ -36,6 +36,7 @@ __all__ = [
     "Swap",
     "Update",
     "execute",
+    "execute_bare",
     "execute_checked",
 ]
 
@@ -85,6 +86,8 @@ class Swap:
         Raises:
             InvalidArgumentError: it does not have the variable's shape.
         """
+        if value.__class__ is self.dtype.type and self.shape == ():
+            return value  # a numpy scalar, which never changes
         if not isinstance(value, np.ndarray | np.generic):
             value = np.array(value, self.dtype)
         shape = self.shape
@@ -172,8 +175,9 @@ class Plan:
     def start(self, fed: Sequence[Any]) -> list[Any]:
         """Return registers with constants and fed values in them."""
         registers = self.template.copy()
-        for (_feed, register), value in zip(self.feeds, fed, strict=True):
-            registers[register] = value
+        if fed:
+            for (_feed, register), value in zip(self.feeds, fed, strict=True):
+                registers[register] = value
         return registers
 
     def load(self, registers: list[Any], values: Any) -> None:
@@ -208,12 +212,13 @@ class Plan:
 
 
 @np.errstate(all="ignore")
-def execute(code: list[Instruction], registers: list[Any], run: Run | None) -> None:
-    """Run instructions, as fast as they go."""
-    _execute(code, registers, run)
+def execute(code: Iterable[Instruction], registers: list[Any], run: Run | None) -> None:
+    """Run instructions, without floating point warnings."""
+    execute_bare(code, registers, run)
 
 
-def _execute(code: Iterable[Instruction], registers: list[Any], run: Run | None) -> None:
+def execute_bare(code: Iterable[Instruction], registers: list[Any], run: Run | None) -> None:
+    """Run instructions, as fast as they go. The caller has turned floating point warnings off."""
     op = None
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
@@ -250,10 +255,10 @@ def execute_checked(code: list[Instruction], registers: list[Any], run: Run) -> 
         if run.error is not None:
             raise run.error
         if run.trace is None:
-            _execute((instruction,), registers, run)
+            execute_bare((instruction,), registers, run)
             continue
         before = perf_counter()
-        _execute((instruction,), registers, run)
+        execute_bare((instruction,), registers, run)
         op, out = instruction[5], instruction[4]
         if op is not None:
             outputs = out if isinstance(out, tuple) else () if out is None else (out,)

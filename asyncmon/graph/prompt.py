@@ -9,8 +9,10 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.graph.commit import commit
-from asyncmon.graph.plan import execute
+from asyncmon.graph.plan import execute_bare
 from asyncmon.graph.run_state import Run
 
 if TYPE_CHECKING:
@@ -57,10 +59,11 @@ def run_promptly(
     return results
 
 
+@np.errstate(all="ignore")
 def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None) -> list[Any]:
     arena = store.take_arena()
     try:
-        execute(plan.code_with(arena, registers), registers, run)
+        execute_bare(plan.code_with(arena, registers), registers, run)
         results = plan.results(registers)  # before an update in place changes what was read
         if plan.locks:
             commit(plan, store, registers)

@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.commit import commit
@@ -203,6 +205,7 @@ class Runner:
         if plan.stage is not None:
             await plan.stage.run(run, registers, self._compute)
 
+        @np.errstate(all="ignore")
         def work() -> list[Any]:
             start = perf_counter()
             arena = store.take_arena()
