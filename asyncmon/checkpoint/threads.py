@@ -23,8 +23,8 @@ _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 
 _STRETCH = 4 << 20
 _CONTENDED = 1.5
-_RESTS = 3.0
-_RESTS_ALONE = max(0.0, min(_RESTS, 8 / (os.cpu_count() or 1) - 1))
+_RESTS = 2.0
+_RESTS_ALONE = max(0.0, min(_RESTS, 6 / (os.cpu_count() or 1) - 1))
 
 
 class Control:
@@ -59,9 +59,9 @@ class Pace:
     """Keeps a thread that works in the background from slowing down the steps beside it.
 
     Every few megabytes it compares the time that passed with the processor time that the thread got.
-    Where that is much less, others want the processor too, and the thread pauses for three times what
-    it used. Elsewhere it pauses on a small machine only, where one thread's writing takes a good part
-    of the memory's speed from the steps: three times what it used on 2 processors, never on 8.
+    Where that is much less, others want the processor too, and the thread pauses for twice what it
+    used. Elsewhere it pauses on a small machine only, where one thread's writing takes a good part of
+    the memory's speed from the steps: twice what it used on 2 processors, half on 4, never on 6.
     """
 
     __slots__ = ("_bytes", "_control", "_processor", "_wall")
