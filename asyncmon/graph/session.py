@@ -147,7 +147,10 @@ class Session:
         if call is None:
             call = self._prepare(fetches, feeds)
         plan = call.plan
-        fed = [feed.accept(value) for (feed, _), value in zip(plan.feeds, feeds.values(), strict=True)]
+        fed: list[Any] = []
+        if feeds:
+            pairs = zip(plan.feeds, feeds.values(), strict=True)
+            fed = [feed.accept(value) for (feed, _), value in pairs]
         runner = self._runner
         if options is None and run_metadata is None and runner.is_inline(plan):
             budget = LoopBudget.of_running_loop()
