@@ -312,17 +312,21 @@ class CheckpointSaverHook(SessionRunHook):
     async def _order_between_steps(self, session: Session, coord: Coordinator) -> SaveHandle | None:
         """Order a snapshot that the guards have judged; None after a veto.
 
-        Nothing is committed between the snapshot and the order, so that what travels with the
-        checkpoint (hooks' states, the position in the data) fits to it.
+        All hooks have been told of its step, and nothing is committed between the snapshot and the
+        order, so that what travels with the checkpoint (hooks' states, the position in the data) fits.
         """
         while may_save(coord):
-            if not is_judged(coord, session.global_step):
-                handle = await at_verdict(coord, lambda: self._order(session, session.global_step))
+            if not coord.settled.is_now(session.global_step):
+                handle = await coord.settled.when(lambda: self._order_judged(session, coord))
                 if handle is not None:
                     return handle
                 continue
+            if not is_judged(coord, session.global_step):
+                await at_verdict(coord, lambda: None)
+                continue
             snapshot = await session.snapshot()  # waits where a step is just being applied
-            if snapshot.step == session.global_step and is_judged(coord, snapshot.step):
+            step = session.global_step
+            if snapshot.step == step and is_judged(coord, step) and coord.settled.is_now(step):
                 try:
                     return self._order(_Taken(session, snapshot), snapshot.step)
                 except BaseException:
@@ -330,6 +334,10 @@ class CheckpointSaverHook(SessionRunHook):
                     raise
             snapshot.release()
         return None
+
+    def _order_judged(self, session: Session, coord: Coordinator) -> SaveHandle | None:
+        step = session.global_step
+        return self._order(session, step) if may_save(coord) and is_judged(coord, step) else None
 
     def _order(self, session: Session | _Taken, step: int | None) -> SaveHandle:
         metrics = self._metrics() if self._metrics is not None else None

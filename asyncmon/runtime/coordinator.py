@@ -13,6 +13,7 @@ from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
 from asyncmon.runtime.restarts import refuse_coroutine, supervised
 from asyncmon.runtime.samples import Samples
+from asyncmon.runtime.settled import Settled
 from asyncmon.runtime.stopping import stop_tasks, time_out
 from asyncmon.runtime.timer import Ticks
 
@@ -60,6 +61,8 @@ class Coordinator:
         """The calls that an error reported here ends."""
         self.samples = Samples()
         """What :meth:`sample` asked for."""
+        self.settled = Settled()
+        """When the hooks know of all steps."""
         self.body_error: BaseException | None = None
         """What the session's body raised; set, when the session ends, before the tasks are stopped."""
         self._reset()
@@ -111,12 +114,10 @@ class Coordinator:
         self._wake_loop()
 
     def _wake_loop(self) -> None:
-        loop = self._loop
-        if loop is None:
-            return
-        # Always by way of the loop: a signal handler runs in the middle of anything.
-        with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
-            loop.call_soon_threadsafe(self._wake)
+        if self._loop is not None:
+            # Always by way of the loop: a signal handler runs in the middle of anything.
+            with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if not self._stop:
@@ -230,8 +231,7 @@ class Coordinator:
             RuntimeError: the session ended before another run was complete; or this is called from
                 inside of a run, which would wait for the next one.
         """
-        values, _ = await self.sample_step(fetches)
-        return values
+        return (await self.sample_step(fetches))[0]
 
     async def sample_step(self, fetches: Any) -> tuple[Any, int | None]:
         """Like :meth:`sample`, and return the global step after that run too."""

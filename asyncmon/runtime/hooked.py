@@ -48,6 +48,7 @@ class Hooked:
         self.raw = raw
         self._hooks = hooks
         self._samples = coord.samples
+        self._settled = coord.settled
         self._turn = turn
         self._canonical_feed = _canonical_feed(raw)
         self._on_stop = on_stop
@@ -64,11 +65,13 @@ class Hooked:
         return self.raw.run(fetches, feed_dict, options, run_metadata)
 
     async def _run_with_hooks(self, args: SessionRunArgs, run_metadata: Any) -> Any:
-        hooks, turn, raw = self._hooks, self._turn, self.raw
+        hooks, turn, raw, settled = self._hooks, self._turn, self.raw, self._settled
         steps = hooks.steps
         context = SessionRunContext(args, raw, self._request_stop)
         token, outer = inside_run.set(context), turn.run
         turn.run = context
+        settled.under_way = True
+        number = settled.told
         try:
             wanted = [args[0]]
             places = []  # of each hook's fetches in wanted; 0 where it has none
@@ -116,6 +119,8 @@ class Hooked:
             hooks.running = None
             turn.run = outer
             inside_run.reset(token)
+            settled.told = number
+            settled.run_ended()
 
     def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> SessionRunArgs:
         fetches, feed_dict, options = args
