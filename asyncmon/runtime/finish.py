@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.recoverable import Recoverable
+    from asyncmon.runtime.stops import Stops
     from asyncmon.runtime.turn import Turn
 
 __all__ = ["finish"]
@@ -33,7 +34,7 @@ async def finish(
     sessions: Recoverable,
     hooks: HookSet,
     turn: Turn,
-    stop: Coordinator,
+    stops: Stops,
     grace: float,
     body: BaseException | None,
     caller: asyncio.Task[Any] | None,
@@ -46,12 +47,13 @@ async def finish(
         sessions: the layers.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         turn: runs of other tasks finish first, or are interrupted after the grace period.
-        stop: of the whole session.
+        stops: of the whole session.
         grace: seconds for runs and tasks to end by themselves.
         body: what the body raised.
         caller: the task that waits for this, which is so not waited for.
     """
     clean = is_clean(body)
+    stops.end()
     await _phase(
         "waiting for the run under way", _take_turn(sessions, hooks, turn, grace if clean else 0)
     )
@@ -69,7 +71,7 @@ async def finish(
             session.coord.samples.close("The session ended before another run was complete.")
         sessions.current = None
         beside = [] if session is None else _beside(session, sessions.errors, body)
-        reason = stop.stop_reason or (None if session is None else _clean_stop_reason(session))
+        reason = stops.whole.stop_reason or (None if session is None else _clean_stop_reason(session))
         ending = await _clean_up(hooks, settle(body, beside, at_end, reason))
         logger.log(
             logging.INFO if ending.error is None else logging.WARNING,

@@ -61,10 +61,15 @@ class Interrupts:
         alone = task.uncancel() <= base
         return reason if alone and isinstance(error, asyncio.CancelledError) else None
 
-    def interrupt(self, error: BaseException) -> None:
-        """End every call that is waiting inside, except one of the task that calls this."""
+    def interrupt(self, error: BaseException, only: asyncio.Task[Any] | None = None) -> None:
+        """End every call that is waiting inside, except one of the task that calls this.
+
+        Args:
+            error: what the calls raise.
+            only: the one task that is meant.
+        """
         current = asyncio.current_task()
         for task, reason in self._inside.items():
-            if reason is None and task is not current:
+            if reason is None and task is not current and only in (None, task):
                 self._inside[task] = error
                 task.cancel(_MESSAGE)

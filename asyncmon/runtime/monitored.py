@@ -110,7 +110,7 @@ class MonitoredBase:
     async def _open(self) -> None:
         if self._signals == "auto":
             self._forget_signals = signal_stops.add(self._on_signal)
-        self._stops.whole.when_stopped(self._stops.spread)
+        self._stops.begin(self._grace, self._hooks, self._turn)
         self._passengers = await begin(self._creator, self._hooks)
         await self._session.open()
 
@@ -225,9 +225,7 @@ class MonitoredBase:
         """
         return await self._current().raw.peek(fetches, feed_dict)
 
-    def iterate(
-        self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None
-    ) -> Batches[T]:
+    def iterate(self, source: AsyncIterable[T] | Iterable[T], *, name: str | None = None) -> Batches[T]:
         """Return an async iterator over a source that also ends when the session is to stop.
 
         A source with a position (``am.data``, or any with ``state_dict`` and ``load_state_dict``)
@@ -388,7 +386,7 @@ class MonitoredBase:
             self._forget_signals()
         try:
             ending = await shielded(
-                finish, self._session, self._hooks, self._turn, self._stops.whole, self._grace, body,
+                finish, self._session, self._hooks, self._turn, self._stops, self._grace, body,
                 asyncio.current_task(),
                 name="asyncmon closing", patience=max(self._grace, 1.0),
             )  # fmt: skip

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.interrupts import Interrupts
+from asyncmon.runtime.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.turn import Turn
 
 __all__ = ["Stops"]
 
@@ -30,6 +34,17 @@ class Stops:
         """Those who wait for data, which a stop ends."""
         self._preemption = preemption
         self._is_open = is_open
+        self._patience: Patience | None = None
+
+    def begin(self, grace: float, hooks: HookSet, turn: Turn) -> None:
+        """Act on stops from now on."""
+        self._patience = Patience(grace, hooks, turn)
+        self.whole.when_stopped(self.spread)
+
+    def end(self) -> None:
+        """Nothing is left to stop."""
+        if self._patience is not None:
+            self._patience.forget()
 
     def adopt(self, coord: Coordinator) -> None:
         """Go on with a new coordinator, which inherits what the one before was asked for."""
@@ -52,6 +67,12 @@ class Stops:
             self.current.request_stop(reason=self.whole.stop_reason)
         if self._is_open() and self.is_requested():
             self.waits.interrupt(StopAsyncIteration())
+            if self._patience is not None:
+                self._patience.watch(self.reason, self._interrupt)
+
+    def _interrupt(self, error: BaseException, task: Any) -> None:
+        if self.current is not None:
+            self.current.interrupts.interrupt(error, task)
 
     def is_requested(self) -> bool:
         """Return whether there is a stop; an error that the next run recovers from is none."""
