@@ -1,0 +1,190 @@
+"""Stops from everywhere, tasks that do not listen, and error after error: it always ends, and right."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.checkpoint import Saver
+from asyncmon.data import from_iterable
+from asyncmon.errors import AbortedError, UnavailableError
+from asyncmon.hooks import CheckpointSaverHook
+from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Scaffold, SessionRunHook
+from asyncmon.testing import RecordingHook, assert_nothing_left_behind, wait_all_tasks_blocked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.runtime.conftest import World
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+ITEMS = 22
+
+
+class Weather:
+    """Says, at random, when a storm strikes."""
+
+    def __init__(self, seed: int, chance: float) -> None:
+        self.dice = random.Random(seed)
+        self.chance = chance
+        self.struck: list[str] = []
+
+    def strike(self, where: str) -> None:
+        if self.dice.random() < self.chance:
+            self.struck.append(where)
+            error = self.dice.choice([AbortedError, UnavailableError])
+            raise error(f"injected in {where}")
+
+
+class Stormy(SessionRunHook):
+    def __init__(self, weather: Weather) -> None:
+        self.weather = weather
+
+    async def after_create_session(self, session: Any, coord: Any) -> None:
+        self.weather.strike("after_create_session")
+
+    async def before_run(self, run_context: Any) -> None:
+        self.weather.strike("before_run")
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.weather.strike("after_run")
+
+    async def background(self, session: Any, coord: Any) -> None:
+        async for _ in coord.every(0.7):
+            self.weather.strike("background")
+
+
+class StormyCreator:
+    """Makes sessions when it can, which run when they can."""
+
+    def __init__(self, creator: ChiefSessionCreator, weather: Weather) -> None:
+        self.creator, self.weather = creator, weather
+        self.program, self.prepare = creator.program, creator.prepare
+
+    async def create_session(self) -> Any:
+        self.weather.strike("creation")
+        raw = await self.creator.create_session()
+        run = raw.run
+
+        async def stormy_run(*args: Any, **kwargs: Any) -> Any:
+            self.weather.strike("run")
+            result = await run(*args, **kwargs)
+            self.weather.strike("run, after its commit")
+            return result
+
+        raw.run = stormy_run  # type: ignore[method-assign]
+        return raw
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
+    world: World, tmp_path: Path, seed: int
+) -> None:
+    """WR-2, WR-3: every step is saved, so nothing is lost: each item is used once, in its order."""
+    weather = Weather(seed, chance=0.08)
+    scaffold = Scaffold(saver=Saver(), program=world.program)
+    creator = ChiefSessionCreator(scaffold, checkpoint_dir=tmp_path, program=world.program)
+    saves = CheckpointSaverHook(tmp_path, save_steps=1, scaffold=scaffold, save_graph_def=False)
+    hooks = [Stormy(weather), saves]
+    given: list[float] = []
+    order = [float(2**number) for number in range(ITEMS)]  # whose sums tell which were used
+    async with assert_nothing_left_behind(tmp_path):
+        async with MonitoredSession(StormyCreator(creator, weather), hooks, 3) as sess:
+            async for number in sess.iterate(from_iterable(order)):
+                given.append(number)
+                await sess.run(world.train, world.feed(number))
+                await asyncio.sleep(0.1)
+            assert sess.global_step == ITEMS
+            assert float(await sess.raw_session().peek(world.weight)) == sum(order)
+    assert given == order
+    assert len(weather.struck) > 2
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_stops_from_tasks_and_threads_end_a_session_once(world: World, seed: int) -> None:
+    dice = random.Random(seed)
+    record = RecordingHook()
+    threads: list[threading.Thread] = []
+    reasons = [f"reason {number}" for number in range(dice.randrange(1, 6))]
+
+    async def stop_later(sess: Any, reason: str) -> None:
+        await asyncio.sleep(dice.choice([0, 0.1, dice.uniform(0, 2)]))
+        stop = dice.choice([sess.request_stop, lambda reason: sess.coord.request_stop(reason=reason)])
+        if dice.random() < 0.5:
+            stop(reason)
+        else:
+            thread = threading.Thread(target=stop, args=[reason])
+            threads.append(thread)
+            thread.start()
+
+    async with assert_nothing_left_behind():
+        async with world.session([record], stop_grace_period_secs=1) as sess:
+            stoppers = [asyncio.create_task(stop_later(sess, reason)) for reason in reasons]
+            while not sess.should_stop():
+                await sess.run(world.train, world.feed())
+                await asyncio.sleep(dice.choice([0, 0.1, 0.3]))
+            steps = sess.global_step
+        await asyncio.gather(*stoppers)
+        for thread in threads:
+            thread.join()
+    assert sess.stop_reason in reasons
+    moments = record.moments()
+    assert [moments.count(one) for one in ("begin", "end", "cleanup")] == [1, 1, 1]
+    assert moments.count("after_run") == steps
+
+
+class Deaf(SessionRunHook):
+    """Does not listen to cancellations, for a long time, in the background or in the run."""
+
+    def __init__(self, where: str, tired: asyncio.Event) -> None:
+        self.where, self.tired = where, tired
+
+    async def _sleep_on(self, where: str) -> None:
+        while where == self.where and not self.tired.is_set():
+            try:
+                await self.tired.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async def background(self, session: Any, coord: Any) -> None:
+        await self._sleep_on("background")
+
+    async def before_run(self, run_context: Any) -> None:
+        await self._sleep_on("before_run")
+
+
+async def test_a_background_that_ignores_its_cancellation_is_left_behind_and_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    tired, record = asyncio.Event(), RecordingHook()
+    async with world.session([Deaf("background", tired), record], stop_grace_period_secs=3) as sess:
+        await sess.run(world.train, world.feed())
+    assert asyncio.get_running_loop().time() < 20
+    assert record.moments()[-2:] == ["end", "cleanup"]
+    assert "Coordinator stopped with threads still running: Deaf.background" in caplog.text
+    assert "ignores its cancellation: it waits in" in caplog.text
+    tired.set()
+    await wait_all_tasks_blocked()
+
+
+async def test_a_run_that_ignores_its_interruption_is_left_behind_and_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    tired, record = asyncio.Event(), RecordingHook()
+    sess = world.session([Deaf("before_run", tired), record], stop_grace_period_secs=3)
+    await sess.start()
+    run = asyncio.create_task(sess.run(world.train, world.feed()))
+    await wait_all_tasks_blocked()
+    await sess.close()
+    assert asyncio.get_running_loop().time() < 20
+    assert record.moments()[-2:] == ["end", "cleanup"]
+    assert "A run did not finish before the session was closed, in the hook Deaf." in caplog.text
+    assert "ignores its interruption; it is left behind." in caplog.text
+    tired.set()
+    with pytest.raises(RuntimeError, match="closed"):
+        await run
