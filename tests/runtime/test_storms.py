@@ -86,23 +86,25 @@ async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
     world: World, tmp_path: Path, seed: int
 ) -> None:
     """WR-2, WR-3: every step is saved, so nothing is lost: each item is used once, in its order."""
-    weather = Weather(seed, chance=0.08)
+    weather = Weather(seed, chance=0.1)
     scaffold = Scaffold(saver=Saver(), program=world.program)
     creator = ChiefSessionCreator(scaffold, checkpoint_dir=tmp_path, program=world.program)
     saves = CheckpointSaverHook(tmp_path, save_steps=1, scaffold=scaffold, save_graph_def=False)
     hooks = [Stormy(weather), saves]
     given: list[float] = []
     order = [float(2**number) for number in range(ITEMS)]  # whose sums tell which were used
-    async with assert_nothing_left_behind(tmp_path):
-        async with MonitoredSession(StormyCreator(creator, weather), hooks, 3) as sess:
-            async for number in sess.iterate(from_iterable(order)):
-                given.append(number)
-                await sess.run(world.train, world.feed(number))
-                await asyncio.sleep(0.1)
-            assert sess.global_step == ITEMS
-            assert float(await sess.raw_session().peek(world.weight)) == sum(order)
+    async with (
+        assert_nothing_left_behind(tmp_path),
+        MonitoredSession(StormyCreator(creator, weather), hooks, 3) as sess,
+    ):
+        async for number in sess.iterate(from_iterable(order)):
+            given.append(number)
+            await sess.run(world.train, world.feed(number))
+            await asyncio.sleep(0.1)
+        assert sess.global_step == ITEMS
+        assert float(await sess.raw_session().peek(world.weight)) == sum(order)
     assert given == order
-    assert len(weather.struck) > 2
+    assert weather.struck
 
 
 @pytest.mark.parametrize("seed", range(50))
