@@ -51,16 +51,18 @@ class Buffers:
     """Which values of a plan lie in the arena.
 
     Attributes:
-        code: the plan's code without what frees those values.
+        code: the plan's code, in which they are written into what their registers hold. Results are,
+            to the bit, those of the plan's own code.
     """
 
     def __init__(
         self,
         plan: Plan,
+        code: list[Instruction],
         values: Mapping[int, _Value],
         ops: Sequence[Operation],
     ) -> None:
-        self.code = _without_frees(plan.code, values)
+        self.code = code
         self._packs = plan.packs
         self._values = values
         self._ops = ops
@@ -114,8 +116,10 @@ def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequen
     for root in _roots(escaped, roots):
         del values[root]
     if values:
-        plan.code = [new if new[4] in values else old for new, old in zip(into, plan.code, strict=True)]
-        plan.buffers = Buffers(plan, values, ops)
+        pairs = list(zip(plan.code, into, strict=True))
+        code = [new if new[4] in values else old for old, new in pairs]
+        plan.buffers = Buffers(plan, _without_frees(code, values), values, ops)
+        plan.code = [_in_order(old) if new[4] in values else old for old, new in pairs]
 
 
 def _candidates(
@@ -143,6 +147,20 @@ def _candidates(
 
 def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
     return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
+
+
+def _in_order(instruction: Instruction) -> Instruction:
+    """Return an instruction whose result has the order in memory that it has in the arena.
+
+    Sums depend on that order, in the last bit.
+    """
+    kind, function, a, b, out, op = instruction
+
+    def call(*arrays: Any) -> Any:
+        value = function(*arrays)  # type: ignore[misc]
+        return value if value.ndim < 2 or value.flags.c_contiguous else np.ascontiguousarray(value)
+
+    return kind, call, a, b, out, op
 
 
 def _shows(instruction: Instruction) -> bool:
