@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
+    from asyncmon.graph.op_def import OpDef
     from asyncmon.graph.ordering import Access
     from asyncmon.graph.plan import Instruction
     from asyncmon.graph.run_state import Run
@@ -93,8 +94,7 @@ class Stage:
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
         self.average = 0.0
-        awaited = [node.op for node in nodes if node.awaited is not None]
-        self.prompt = all(op is not None and op.op_def.prompt for op in awaited)
+        self.prompt = all(node.op is not None and _may_be_tried(node.op.op_def) for node in nodes)
 
     @classmethod
     def of(cls, ops: Sequence[Operation], nodes: Mapping[Operation, Node]) -> Self | None:
@@ -183,6 +183,14 @@ def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:
         needs[id(after)] -= 1
         if not needs[id(after)]:
             ready.append(after)
+
+
+def _may_be_tried(op_def: OpDef) -> bool:
+    """Return whether nobody notices if a node is run again, after a try that came to nothing."""
+    if op_def.awaits:
+        return op_def.prompt
+    only_computes = op_def.kernel is None or op_def.refs or op_def.random or not op_def.stateful
+    return bool(only_computes) and not op_def.foreign
 
 
 def _begin(node: Node, run: Run, registers: list[Any]) -> asyncio.Future[None] | None:

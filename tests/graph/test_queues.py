@@ -15,6 +15,7 @@ from asyncmon.graph.build import control_dependencies
 from asyncmon.graph.check_ops import check_numerics
 from asyncmon.graph.dtypes import float32, int32, int64, string
 from asyncmon.graph.graph import Graph
+from asyncmon.graph.py_func_op import py_func
 from asyncmon.graph.queue_ops import closing_error
 from asyncmon.graph.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, RandomShuffleQueue
 from asyncmon.graph.session import Session
@@ -338,3 +339,30 @@ async def test_a_shuffled_queue_keeps_some_elements(sess: Session) -> None:
     rest = [await waiting, await sess.run(queue.dequeue())]
     assert sorted([*first.tolist(), *rest]) == list(range(10))
     assert first.tolist() != list(range(8))
+
+
+async def test_a_function_is_called_once_though_its_run_has_to_wait(sess: Session) -> None:
+    calls: list[int] = []
+
+    def call() -> int:
+        calls.append(len(calls))
+        return len(calls)
+
+    queue = FIFOQueue(1, [int32], shapes=[[]])
+    enqueue = queue.enqueue(py_func(call, [], int32))
+    await sess.run(enqueue)
+    waiting = await started(sess.run(enqueue))
+    assert await sess.run(queue.dequeue()) == 1
+    await waiting
+    assert await sess.run(queue.dequeue()) == 2
+    assert len(calls) == 2
+
+
+async def test_a_run_that_is_tried_and_has_to_wait_leaves_no_trace(sess: Session) -> None:
+    first, second = (FIFOQueue(5, [int32], shapes=[[]], name=name) for name in "ab")
+    await sess.run(first.enqueue_many([[1, 2]]))
+    both = [first.dequeue(), second.dequeue()]
+    waiting = await started(sess.run(both))
+    await sess.run(second.enqueue(9))
+    assert await waiting == [1, 9]
+    assert await sess.run(first.dequeue()) == 2
