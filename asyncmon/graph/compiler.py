@@ -362,6 +362,7 @@ class _Compiler:
             if (size := elements(tensor)) is None or size >= _FREE_LIMIT
         }
         large -= registers.constants.keys() | kept | set(registers.base.values())
+        large.difference_update(register for _, register in plan.feeds)  # the caller has them anyway
         plan.code = with_frees(plan.code, large)
         if not self.embedded:
             plan.packs, plan.singles = packed(plan.updates, registers.new)
