@@ -385,6 +385,10 @@ class Graph:
         """Refuse any further node. TF1: same name. A second call does nothing."""
         self._finalized = True
 
+    def unfinalize(self) -> None:
+        """Take nodes again. What sessions have compiled stays valid."""
+        self._finalized = False
+
     def _check_not_finalized(self) -> None:
         if self._finalized:
             raise RuntimeError("Graph is finalized and cannot be modified.")

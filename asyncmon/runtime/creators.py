@@ -55,8 +55,10 @@ class _Prepared(SessionCreator):
         return self._scaffold
 
     def prepare(self) -> Scaffold:
-        """Finalize the scaffold. Called after all hooks' ``begin``; a second call does nothing."""
-        if self._manager is None:
+        """Finalize the scaffold and the program. Called after all hooks' ``begin``."""
+        if self._manager is not None:
+            self._program.finalize()  # a session that ended took that back
+        else:
             scaffold = self._scaffold.finalize(self._program)
             self._manager = SessionManager(
                 local_init_op=scaffold.local_init_op,

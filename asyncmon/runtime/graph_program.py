@@ -32,6 +32,14 @@ __all__ = ["GraphProgram", "get_or_default"]
 
 SAVED_MODEL_INITIALIZERS = "saved_model_initializers"
 
+_COVERED = (
+    GraphKeys.GLOBAL_VARIABLES,
+    GraphKeys.LOCAL_VARIABLES,
+    GraphKeys.SUMMARIES,
+    GraphKeys.TABLE_INITIALIZERS,
+    SAVED_MODEL_INITIALIZERS,
+)
+
 
 class GraphProgram:
     """The adapter between a graph and the runtime; see :class:`~asyncmon.runtime.program.Program`.
@@ -51,6 +59,10 @@ class GraphProgram:
     def finalize(self) -> None:
         """Refuse additions to the graph from now on."""
         self.graph.finalize()
+
+    def unfinalize(self) -> None:
+        """Take additions again."""
+        self.graph.unfinalize()
 
     def as_default(self) -> AbstractContextManager[Graph]:
         """Make the graph the default one inside ``with``."""
@@ -118,8 +130,17 @@ class GraphProgram:
         return feed_tensor(self.graph, key)
 
     def _get(self, arg_name: str, collection_key: str, make: Callable[[], Any]) -> Any:
-        with self.graph.as_default():
-            return get_or_default(arg_name, collection_key, make, self.graph)
+        graph = self.graph
+        made: dict[str, tuple[Any, list[int]]] = graph.extras.setdefault("scaffold_defaults", {})
+        covered = [len(graph.get_collection(key)) for key in _COVERED]
+        item, then = made.get(collection_key, (None, covered))
+        if then != covered and not graph.finalized and graph.get_collection(collection_key) == [item]:
+            graph.get_collection_ref(collection_key).clear()  # made before there was all it is to cover
+        with graph.as_default():
+            found = get_or_default(arg_name, collection_key, make, graph)
+        if found is not item:
+            made[collection_key] = (found, covered)
+        return found
 
 
 def get_or_default(

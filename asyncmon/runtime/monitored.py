@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from asyncmon.clock import LoopBudget
@@ -42,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-
 _OPEN = Phase.OPEN  # looked at in each run, and looking up a member takes long
 
 
@@ -62,6 +62,7 @@ class MonitoredBase:
         self._creator = creator
         self._hooks = HookSet(hooks)
         self._passengers = Passengers(None)
+        self._undo = ExitStack()
         self._grace = stop_grace_period_secs
         self._signals = signals
         self._phase = Phase.NEW
@@ -77,12 +78,13 @@ class MonitoredBase:
     async def start(self) -> Self:
         """Open the session: hooks' ``begin``, then create, restore or initialise, then tell hooks.
 
-        A failure or a cancellation on the way gives everything back, calls ``cleanup`` of the hooks
-        that began, and leaves. The task that calls this need not be the one that calls
+        A failure, a cancellation or a stop on the way gives everything back, calls ``cleanup`` of the
+        hooks that began, and leaves. The task that calls this need not be the one that calls
         :meth:`close`.
 
         Raises:
             RuntimeError: the session was opened before.
+            CancelledError: a stop was requested before the session was open.
         """
         if self._phase is not Phase.NEW:
             raise RuntimeError(self._phase.value)
@@ -111,7 +113,7 @@ class MonitoredBase:
         if self._signals == "auto":
             self._forget_signals = signal_stops.add(self._on_signal)
         self._stops.begin(self._grace, self._hooks, self._turn)
-        self._passengers = await begin(self._creator, self._hooks)
+        self._passengers = await begin(self._creator, self._hooks, self._undo)
         await self._session.open()
 
     async def _create(self) -> Coordinated:
@@ -391,7 +393,7 @@ class MonitoredBase:
                 name="asyncmon closing", patience=max(self._grace, 1.0),
             )  # fmt: skip
         finally:
-            self._passengers.remove()
+            self._undo.close()
             self._phase = Phase.CLOSED
             self._closed.set()
         self._ended = ending.reason

@@ -25,7 +25,8 @@ class Program(Protocol):
     None where there is nothing to do. A program may have more, which are used where they are there:
     ``saver()``, the one to use by default; ``as_default()``, a context manager for building;
     ``start_producers(session, coord)``, called for each created session before the hooks are told;
-    ``describe()``, which goes into checkpoints.
+    ``describe()``, which goes into checkpoints; ``unfinalize()``, called when a monitored session has
+    ended that found the program not finalized.
     """
 
     @property

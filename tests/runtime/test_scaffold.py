@@ -245,3 +245,33 @@ def test_the_default_graph_is_that_of_the_construction() -> None:
         creator = ChiefSessionCreator()
     assert creator.program.graph is graph  # type: ignore[attr-defined]  # a graph's program
     assert as_program(creator.program) is creator.program
+
+
+@pytest.mark.asyncio
+async def test_ms_15_a_graph_that_a_session_finalized_can_grow_after_it() -> None:
+    with Graph().as_default() as graph:
+        weight = Variable(np.float32(1), name="weight")
+        creator = ChiefSessionCreator()
+        async with MonitoredSession(creator) as sess:
+            assert graph.finalized
+            assert await sess.run(weight) == 1
+        assert not graph.finalized
+        more = Variable(np.float32(2), name="more")  # the next session initialises it as well
+        async with MonitoredSession() as sess:
+            assert await sess.run([weight, more]) == [1, 2]
+        operations = len(graph.get_operations())
+        async with MonitoredSession(creator) as sess:
+            assert graph.finalized
+        async with MonitoredSession() as sess:
+            assert await sess.run([weight, more]) == [1, 2]
+        assert len(graph.get_operations()) == operations
+
+
+@pytest.mark.asyncio
+async def test_ms_15_a_graph_that_the_user_finalized_stays_finalized() -> None:
+    with Graph().as_default() as graph:
+        Variable(np.float32(1), name="weight")
+        scaffold = Scaffold().finalize()
+        async with MonitoredSession(ChiefSessionCreator(scaffold)):
+            pass
+        assert graph.finalized
