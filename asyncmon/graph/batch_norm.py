@@ -85,8 +85,7 @@ def _batch_norm_gradient(
         raise LookupError(
             f"No gradient defined for the moments of {op.name!r}; compute them with nn.moments()."
         )
-    if grad is None:
-        return [None, None, None]
+    assert grad is not None  # one of the gradients is there
     _, mean, _, inverse = op.outputs
     inputs = (x, grad, scale, mean, inverse)
     return list(create_ops("BatchNormGrad", inputs, {"axis": op.attrs["axis"]}))

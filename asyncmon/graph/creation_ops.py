@@ -10,7 +10,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.array_ops import cast, shape_tensor
-from asyncmon.graph.build import convert_to_tensor, create_op
+from asyncmon.graph.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.convert import is_tensor_like, to_array
 from asyncmon.graph.op_def import OpDef, Spec, register
 
@@ -212,7 +212,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
     TF1: ``tf.linspace``.
     """
-    return create_op("LinSpace", (start, stop, num), None, name)
+    return create_op("LinSpace", (*convert_pair(start, stop), num), None, name)
 
 
 # --- matrices and indicators ----------------------------------------------------------------------

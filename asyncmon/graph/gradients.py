@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.array_ops import reshape
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.indexed_slices import IndexedSlices, add_up, to_dense
+from asyncmon.graph.shape_rules import no_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -105,6 +106,8 @@ def _between(
             todo += [x.op for x in op.inputs]
     wanted, reached, between = set(inputs), set[int](), []
     for _, op in sorted(ops.items()):  # an op's id is higher than those of its inputs
+        if op.op_def.gradient is no_gradient or op.type == "StopGradient":
+            continue
         if any(x in wanted or (x.op.id in reached and x not in stops) for x in op.inputs):
             reached.add(op.id)
             between.append(op)

@@ -82,25 +82,23 @@ def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
 
 def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:
     logits, labels = op.inputs
-    grad_logits = _through_backprop(op, grad_back)
-    grad_labels = None
-    if grad is not None:
-        flow = create_op("ScaleRows", (op.outputs[1], grad))
-        grad_logits = flow if grad_logits is None else flow + grad_logits
-        grad_labels = create_op("ScaleRows", (-create_op("LogSoftmax", (logits,), {"axis": -1}), grad))
-        grad_labels = unbroadcast(grad_labels, labels, logits)
-    if grad_logits is not None:
-        grad_logits = unbroadcast(grad_logits, logits, labels)
-    return [grad_logits, grad_labels]
-
-
-def _through_backprop(op: Operation, grad: Tensor | None) -> Tensor | None:
-    """The second derivative: what flows back through ``softmax(logits) - labels``."""
+    grad_logits = unbroadcast(_into_logits(op, grad, grad_back), logits, labels)
     if grad is None:
-        return None
-    share = create_op("Softmax", (op.inputs[0],), {"axis": -1})
-    mean = create_op("Sum", (grad * share,), {"axis": (-1,), "keepdims": True})
-    return (grad - mean) * share
+        return [grad_logits, None]
+    negative = -create_op("LogSoftmax", (logits,), {"axis": -1})
+    return [grad_logits, unbroadcast(create_op("ScaleRows", (negative, grad)), labels, logits)]
+
+
+def _into_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
+    """Return what flows into the logits from the loss and, for second derivatives, its backprop."""
+    flows = []
+    if grad is not None:
+        flows.append(create_op("ScaleRows", (op.outputs[1], grad)))
+    if grad_back is not None:
+        share = create_op("Softmax", (op.inputs[0],), {"axis": -1})
+        mean = create_op("Sum", (grad_back * share,), {"axis": (-1,), "keepdims": True})
+        flows.append((grad_back - mean) * share)
+    return flows[0] if len(flows) == 1 else create_op("AddV2", flows)
 
 
 def _scale_rows(rows: Array, by: Array, out: Array | None = None) -> Any:
@@ -224,11 +222,7 @@ def _sparse_softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
 def _sparse_softmax_xent_gradient(
     op: Operation, grad: Tensor | None, grad_back: Tensor | None
 ) -> Gradients:
-    flow = _through_backprop(op, grad_back)
-    if grad is not None:
-        scaled = create_op("ScaleRows", (op.outputs[1], grad))
-        flow = scaled if flow is None else scaled + flow
-    return [flow, None]
+    return [_into_logits(op, grad, grad_back), None]
 
 
 register(

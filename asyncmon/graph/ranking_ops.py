@@ -50,9 +50,7 @@ def _top_k_spec(x: Spec, k: Spec) -> tuple[Spec, Spec]:
     return Spec(x.dtype, shape), Spec(dtypes.int32, shape)
 
 
-def _top_k_gradient(op: Operation, grad: Tensor | None, _: Tensor | None) -> list[Tensor | None]:
-    if grad is None:
-        return [None, None]
+def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]:
     x = op.inputs[0]
     result = create_op("TopKGrad", (grad, op.outputs[1], create_op("Shape", (x,))))
     result.set_shape(x.spec.shape)

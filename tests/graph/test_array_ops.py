@@ -50,6 +50,8 @@ def test_static_shapes_through_shape_arithmetic() -> None:
     assert tf.reshape(x, tf.concat([tf.shape(x)[:1], [12]], 0)).shape.as_list() == [None, 12]
     assert tf.reshape(x, tf.stack([tf.shape(x)[0], 12])).shape.as_list() == [None, 12]
     assert tf.zeros(tf.shape(x)).shape.as_list() == [None, 3, 4]
+    assert tf.ones(tf.ones([2, 3]).shape).shape == (2, 3)
+    assert tf.broadcast_to(1.0, tf.placeholder(tf.int32, [2])).shape.as_list() == [None, None]
     assert tf.zeros(tf.cast(tf.shape(x, out_type=tf.int64), tf.int32)).shape.as_list() == [None, 3, 4]
 
 

@@ -78,6 +78,21 @@ def test_stopped_tensors_are_constants_that_may_be_xs(ops: Any) -> None:
     np.testing.assert_array_equal(ops.evaluate(tf.gradients(tf.stop_gradient(x) * x, x)[0]), X)
 
 
+def test_behind_a_stop_nothing_needs_a_gradient() -> None:
+    if "NoGradientAtAll" not in table:
+        register(OpDef("NoGradientAtAll", lambda x: x, like_first))
+    x = tf.constant(X)
+    y = tf.create_op("NoGradientAtAll", (tf.stop_gradient(x),))
+    assert tf.gradients(y, x) == [None]
+
+
+def test_slices_may_be_given_as_gradients(ops: Any) -> None:
+    x = tf.constant(X)
+    rows = tf.IndexedSlices(tf.ones([1, 3], tf.float64), tf.constant([1]), tf.constant([2, 3]))
+    found = ops.evaluate(tf.gradients(x * 2, x, grad_ys=[rows])[0])
+    np.testing.assert_array_equal(found, [[0, 0, 0], [2, 2, 2]])
+
+
 def test_integers_have_no_gradient_and_complex_numbers_are_refused() -> None:
     x = tf.constant(X)
     assert tf.gradients(tf.cast(x, tf.int32), x) == [None]

@@ -59,6 +59,10 @@ def test_segment_sums(ops: Any) -> None:
     ops.differentiate(run, ROWS, two)
 
 
+def test_second_derivatives_of_segment_sums(ops: Any) -> None:
+    ops.differentiate(lambda x: tf.square(tf.unsorted_segment_sum(x, [1, -1, 1], 3)), ROWS)
+
+
 def test_segments_must_fit(ops: Any) -> None:
     with pytest.raises(ValueError, match="must be equal, but are 3 and 2"):
         tf.unsorted_segment_sum(ROWS, [0, 1], 2)

@@ -70,6 +70,13 @@ def test_the_remainder_has_the_gradient_of_its_pieces(ops: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
+def test_the_other_names_of_division(ops: Any, dtype: Any) -> None:
+    x, y = np.array([8, 9], dtype), np.array([2, 4], dtype)
+    for function in (tf.realdiv, tf.divide, tf.truediv):
+        np.testing.assert_allclose(ops.compute(function, x, y), [4, 2.25])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.int64])
 def test_integer_division(ops: Any, dtype: Any) -> None:
     x, y = np.array([7, 8, 9], dtype), np.array([2, 3, 4], dtype)
     quotient = ops.compute(tf.truediv, x, y)
@@ -167,6 +174,11 @@ def test_add_n_needs_one_shape_and_one_dtype() -> None:
         tf.add_n([a, tf.constant([1, 2])])
     with pytest.raises(ValueError, match="must be equal"):
         tf.add_n([a, tf.constant([1.0])])
+
+
+def test_bools_are_not_added() -> None:
+    with pytest.raises(TypeError, match="parameter 'x' has DataType bool"):
+        tf.add(tf.constant([True]), True)
 
 
 def test_complex_numbers_multiply(ops: Any) -> None:

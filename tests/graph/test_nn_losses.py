@@ -84,6 +84,19 @@ def test_a_class_that_is_not_there_fails_in_the_run(ops: Any, wrong: int) -> Non
         )
 
 
+@pytest.mark.parametrize("classes", [1, 3, 50])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_any_number_of_classes(ops: Any, classes: int, dtype: Any) -> None:
+    x = RNG.normal(size=(6, classes))
+    y = np.arange(6) % classes
+    expected = -_log_softmax(x)[np.arange(6), y]
+    found = ops.compute(
+        lambda a: nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=a), x.astype(dtype)
+    )
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, atol=1e-2 if dtype is np.float16 else 1e-5)
+
+
 def test_large_logits_do_not_overflow(ops: Any) -> None:
     x = np.array([[1e4, 0.0], [0.0, 1e4]], np.float32)
     found = ops.compute(

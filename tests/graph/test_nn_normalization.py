@@ -77,8 +77,13 @@ def test_the_gradient_of_dropout_uses_the_same_choice(ops: Any) -> None:
 
 def test_whole_rows_can_be_dropped(ops: Any) -> None:
     x = np.ones((200, 3))
-    for shape in ([200, 1], [None, 1]):
-        found = ops.compute(lambda a, s=shape: nn.dropout(a, rate=0.5, noise_shape=s), x)
+    for shape in ([200, 1], [None, 1], np.array([200, 1]), "tensor"):
+        found = ops.compute(
+            lambda a, s=shape: nn.dropout(
+                a, rate=0.5, noise_shape=tf.constant([200, 1]) if isinstance(s, str) else s
+            ),
+            x,
+        )
         assert (found == found[:, :1]).all()
         assert 0 < np.count_nonzero(found[:, 0]) < 200
 

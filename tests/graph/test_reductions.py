@@ -98,6 +98,12 @@ def test_the_product_has_a_gradient_where_elements_are_zero(ops: Any) -> None:
     np.testing.assert_allclose(grad, [[6, 0, 0], [0, 0, 0], [8, 4, 2]])
 
 
+def test_products_along_no_axis_and_of_nothing(ops: Any) -> None:
+    ops.differentiate(lambda a: tf.reduce_prod(a, []), X[0], order=1)
+    (grad,) = ops.gradients(lambda a: tf.reduce_prod(a, 0), np.zeros((0, 2)))
+    assert grad.shape == (0, 2)
+
+
 def test_equal_greatest_elements_share_the_gradient(ops: Any) -> None:
     (grad,) = ops.gradients(lambda a: tf.reduce_max(a, 0), np.array([1.0, 3.0, 3.0]))
     np.testing.assert_array_equal(grad, [0, 0.5, 0.5])

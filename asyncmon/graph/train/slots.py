@@ -39,8 +39,8 @@ def make_slot(
     full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
     with graph.name_scope(None), control_dependencies(None):
         if isinstance(initial_value, int | float):
-            known = [d for d in primary.shape if d is not None]
-            if shape is None and len(known) != len(primary.shape):
+            known = primary.shape.dims if shape is None else shape
+            if known is None or None in known:
                 raise ValueError(
                     f"A slot needs a fully known shape, {primary.name} has {primary.shape}."
                 )
@@ -50,7 +50,7 @@ def make_slot(
         return Variable(initial_value, trainable=False, name=full_name)
 
 
-def _full(shape: list[int], value: float, dtype: Any) -> Tensor:
+def _full(shape: Any, value: float, dtype: Any) -> Tensor:
     return fill(shape, constant(value, dtype))
 
 

@@ -87,6 +87,22 @@ def test_slots_follow_the_variable_scope() -> None:
     assert optimizer.get_name() == "Momentum"
 
 
+def test_slots_need_a_known_shape() -> None:
+    w = tf.Variable([1.0], validate_shape=False, name="w")
+    with pytest.raises(ValueError, match="A slot needs a fully known shape"):
+        train.MomentumOptimizer(0.1, 0.9).apply_gradients([(tf.ones([1]), w)])
+
+
+def test_sparse_gradients_of_unknown_shape(ops: Any) -> None:
+    w = tf.Variable(np.ones((3, 2)), name="w")
+    values = tf.placeholder_with_default(np.ones((2, 2)), None)
+    grad = tf.IndexedSlices(values, tf.constant([0, 0]), tf.constant([3, 2]))
+    op = train.MomentumOptimizer(0.5, 0.9).apply_gradients([(grad, w)])
+    with tf.control_dependencies([op]):
+        after = w.read_value()
+    assert ops.evaluate(after).tolist() == [[0, 0], [1, 1], [1, 1]]
+
+
 def test_slots_are_made_once() -> None:
     w = tf.Variable([1.0], name="w")
     optimizer = train.MomentumOptimizer(0.1, 0.9)

@@ -1,0 +1,307 @@
+"""What every entry of the op table promises the plan: inputs, ``out=``, aliases, shapes and dtypes.
+
+Each sample builds ops and their gradients; then each node is computed by itself, with inputs that
+cannot be written, and held to what its entry says.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+from asyncmon.graph.op_def import table
+from asyncmon.graph.train.slots import unique_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RNG = np.random.default_rng(31)
+X = RNG.uniform(0.2, 0.9, (4, 6))
+Y = RNG.uniform(0.2, 0.9, (4, 6))
+V = RNG.uniform(0.2, 0.9, 6)
+IMAGES = RNG.normal(size=(2, 6, 6, 2))
+FILTERS = RNG.normal(size=(3, 3, 2, 4))
+AT = np.array([[0, 2], [1, 3]])
+TABLE = dict(table)  # as it is before tests add to it
+nn = tf.nn
+
+UNARY = [
+    "negative",
+    "abs",
+    "sign",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "square",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "atanh",
+    "sigmoid",
+    "floor",
+    "ceil",
+    "round",
+    "rint",
+    "erf",
+    "erfc",
+    "conj",
+    "is_nan",
+    "is_inf",
+    "is_finite",
+    "zeros_like",
+    "ones_like",
+    "reduce_sum",
+    "reduce_mean",
+    "reduce_max",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_logsumexp",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "cumprod",
+    "shape",
+    "size",
+    "rank",
+    "transpose",
+    "squeeze",
+]
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "pow",
+    "maximum",
+    "minimum",
+    "squared_difference",
+    "atan2",
+    "floordiv",
+    "floormod",
+    "div_no_nan",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "equal",
+    "not_equal",
+]
+ACTIVATIONS = [
+    "relu",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "selu",
+    "softplus",
+    "softsign",
+    "swish",
+    "gelu",
+    "softmax",
+    "log_softmax",
+    "l2_loss",
+]
+
+
+def _unique(x: Any) -> Any:
+    rows = tf.stop_gradient(x)
+    return [x * 2, *unique_rows(rows, tf.constant([2, 0, 2, 1])), *unique_rows(rows, tf.range(4))]
+
+
+def _named(module: Any, names: list[str], *arrays: Any) -> dict[str, tuple[Callable[..., Any], Any]]:
+    return {name: (getattr(module, name), arrays) for name in names}
+
+
+SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
+    **_named(tf, UNARY, X),
+    **_named(tf, BINARY, X, Y),
+    **{f"{name} broadcast": (getattr(tf, name), (X, V)) for name in BINARY},
+    **_named(nn, ACTIVATIONS, X - 0.5),
+    "acosh": (tf.acosh, (X + 2,)),
+    "gelu tanh": (lambda x: nn.gelu(x, approximate=True), (X,)),
+    "logical": (lambda x: (x > 0.5) & (x < 0.8) | ~(x > 0.7) ^ (x > 0.1), (X,)),
+    "any all": (lambda x: [tf.reduce_any(x > 0.5, 0), tf.reduce_all(x > 0.5, 1)], (X,)),
+    "casts": (
+        lambda x: [tf.cast(x, tf.float32), tf.cast(x, tf.int32), tf.cast(x > 0, tf.float64)],
+        (X,),
+    ),
+    "where": (lambda x, y: [tf.where(x > y, x, y), tf.where(x > y)], (X, Y)),
+    "clip": (lambda x: tf.clip_by_value(x, 0.4, 0.6), (X,)),
+    "clips": (lambda x: [tf.clip_by_norm(x, 0.1), *tf.clip_by_global_norm([x], 0.1)[0]], (X,)),
+    "reductions kept": (
+        lambda x: [tf.reduce_sum(x, 0, True), tf.reduce_mean(x, 1), tf.reduce_max(x, 1)],
+        (X,),
+    ),
+    "add_n": (lambda x, y: [tf.add_n([x, y, x]), tf.add_n([x])], (X, Y)),
+    "matmul": (lambda x, y: [tf.matmul(x, y, transpose_b=True), tf.matmul(x, y, True)], (X, Y)),
+    "matmul batch": (tf.matmul, (IMAGES, IMAGES.swapaxes(-1, -2))),
+    "einsum": (lambda x, y: [tf.einsum("ij,kj->ik", x, y), tf.einsum("ij->ji", x)], (X, Y)),
+    "einsum grad": (lambda x: tf.einsum("iij->j", x), (IMAGES[0],)),
+    "tensordot": (lambda x, y: tf.tensordot(x, y, [[1], [1]]), (X, Y)),
+    "reshape": (
+        lambda x: [tf.reshape(x, [6, 4]), tf.expand_dims(x, 1), tf.broadcast_to(x, [2, 4, 6])],
+        (X,),
+    ),
+    "joining": (lambda x, y: [tf.concat([x, y], 0), tf.stack([x, y], 1), tf.concat([x], 0)], (X, Y)),
+    "cutting": (
+        lambda x: [*tf.split(x, 2), *tf.split(x, [1, 5], 1), *tf.unstack(x), *tf.split(x, 1)],
+        (X,),
+    ),
+    "slices": (lambda x: [x[1:, ::2], x[0], tf.slice(x, [1, 1], [2, 3]), tf.reverse(x, [0])], (X,)),
+    "padding": (lambda x: [tf.pad(x, [[1, 1], [0, 2]]), tf.pad(x, [[1, 1], [0, 2]], "REFLECT")], (X,)),
+    "tile": (lambda x: tf.tile(x, [2, 1]), (X,)),
+    "gather": (lambda x: [tf.gather(x, AT), tf.gather(x, AT, axis=1), tf.gather_nd(x, AT)], (X,)),
+    "gather batch": (lambda x: tf.gather(x, AT[:1].repeat(4, 0), batch_dims=1), (X,)),
+    "scatter": (
+        lambda x: [
+            tf.scatter_nd(AT[:, :1], x[:2], [5, 6]),
+            tf.unsorted_segment_sum(x, [0, 1, 0, 2], 3),
+        ],
+        (X,),
+    ),
+    "mask": (lambda x: tf.boolean_mask(x, [True, False, True, True]), (X,)),
+    "creation": (
+        lambda x: [tf.fill([2, 2], x[0, 0]), tf.range(x[0, 0], 3.0), tf.linspace(x[0, 0], 1.0, 3)],
+        (X,),
+    ),
+    "one_hot": (lambda i: tf.one_hot(i, 4), (AT,)),
+    "top_k": (lambda x: [*nn.top_k(x, 2), nn.in_top_k(tf.cast(x, tf.float32), [0, 1, 2, 3], 2)], (X,)),
+    "bias_add": (nn.bias_add, (X, V)),
+    "xent": (lambda x, y: nn.softmax_cross_entropy_with_logits_v2(y, x), (X, Y)),
+    "sparse xent": (
+        lambda x: nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1, 2, 3], logits=x),
+        (X,),
+    ),
+    "sigmoid xent": (lambda x, y: nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x), (X, Y)),
+    "conv": (lambda x, w: [nn.conv2d(x, w, 1, "SAME"), nn.conv2d(x, w, 2, "VALID")], (IMAGES, FILTERS)),
+    "pools": (
+        lambda x: [
+            nn.max_pool(x, 2, 2, "VALID"),
+            nn.avg_pool(x, 3, 2, "SAME"),
+            nn.max_pool(x, 1, 1, "SAME"),
+        ],
+        (IMAGES,),
+    ),
+    "dropout": (lambda x: nn.dropout(x, rate=0.5), (X,)),
+    "batch_norm": (
+        lambda x: tf.layers.batch_normalization(x, training=True, center=False, scale=False),
+        (X,),
+    ),
+    "unique rows": (lambda x: _unique(x), (X,)),
+    "random": (
+        lambda: [
+            tf.random_uniform([3]),
+            tf.random_normal([3], dtype=tf.float16),
+            tf.truncated_normal([30]),
+            tf.random_uniform([3], 0, 5, tf.int32),
+            tf.random_shuffle(tf.range(5)),
+            tf.multinomial(tf.zeros([2, 3]), 4),
+        ],
+        (),
+    ),
+    "orthogonal": (lambda: tf.initializers.orthogonal_initializer()([4, 3]), ()),
+}
+
+
+def _nodes(function: Any, arrays: Any) -> list[tuple[Any, list[Any], Any]]:
+    """Build ops and gradients; return each pure node with its inputs' values and its result."""
+    with tf.Graph().as_default() as graph:
+        inputs = [tf.placeholder(a.dtype, a.shape) for a in arrays]
+        results = function(*inputs)
+        floats = [x for x in inputs if x.dtype.is_floating]
+        listed = results if isinstance(results, list) else [results]
+        if floats:
+            grads = tf.gradients([y for y in listed if y.dtype.is_floating], floats)
+            once = [tf.convert_to_tensor(g) for g in grads if g is not None]
+            squares = [tf.reduce_sum(g * g) for g in once]
+            with suppress(LookupError):  # not every gradient has one of its own
+                tf.gradients(squares, floats)
+        values: dict[Any, Any] = dict(zip(inputs, (_locked(a) for a in arrays), strict=True))
+        nodes = []
+        for op in graph.get_operations():
+            if op.op_def.refs or op.op_def.kernel is None or op.type in ("Const", "Placeholder"):
+                if op.type == "Const":
+                    values[op.outputs[0]] = op.attrs["value"]
+                continue
+            given = [values[x] for x in op.inputs if x in values]
+            if len(given) < len(op.inputs):
+                continue
+            result = _compute(op, given)
+            outs = result if len(op.outputs) > 1 else (result,)
+            assert type(outs) is tuple
+            assert len(outs) == len(op.outputs)
+            for tensor, value in zip(op.outputs, outs, strict=True):
+                assert tensor.shape.is_compatible_with(np.shape(value)), op
+                assert np.asarray(value).dtype == tensor.dtype.as_numpy_dtype, op
+                values[tensor] = _locked(value)
+            nodes.append((op, given, outs))
+        return nodes
+
+
+def _locked(value: Any) -> Any:
+    array = np.array(value)
+    array.flags.writeable = False
+    return array
+
+
+def _compute(op: Any, given: list[Any], **extra: Any) -> Any:
+    keywords = {**op.attrs, **extra}
+    if op.op_def.random:
+        keywords["rng"] = np.random.default_rng(1)
+    with np.errstate(all="ignore"):
+        return op.op_def.kernel(*given, **keywords)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_entries_keep_their_promises(name: str) -> None:
+    function, arrays = SAMPLES[name]
+    nodes = _nodes(function, arrays)
+    assert nodes
+    for op, given, outs in nodes:
+        entry = op.op_def
+        if not entry.aliases:
+            shared = [np.shares_memory(v, g) for v in outs for g in given]
+            assert not any(shared), f"{op} gives back an input without saying so"
+        if (entry.out or entry.elementwise) and len(outs) == 1:
+            target = np.full(np.shape(outs[0]), 7, np.asarray(outs[0]).dtype)
+            back = _compute(op, given, out=target)
+            assert back is target or (np.ndim(outs[0]) == 0 and back == target), op
+            np.testing.assert_array_equal(target, outs[0], err_msg=str(op))
+        if entry.elementwise:
+            for i, value in enumerate(given):
+                if value.shape == np.shape(outs[0]) and value.dtype == np.asarray(outs[0]).dtype:
+                    target = value.copy()
+                    _compute(op, [*given[:i], target, *given[i + 1 :]], out=target)
+                    np.testing.assert_allclose(target, outs[0], rtol=1e-12, err_msg=str(op))
+
+
+OTHERS = ["basic_ops", "convert", "state_ops", "queues", "queue_ops", "py_func_op", "check_ops"]
+"""Modules whose ops the plan runs itself, or that have a suite of their own."""
+
+
+def test_the_samples_cover_the_table() -> None:
+    seen = {op.type for name in SAMPLES for op, *_ in _nodes(*SAMPLES[name])}
+    table_of_ops = {
+        name
+        for name, entry in TABLE.items()
+        if entry.infer.__module__.startswith("asyncmon.graph.")
+        and entry.infer.__module__.rpartition(".")[2] not in OTHERS
+        and entry.kernel is not None
+        and not (entry.refs or entry.awaits or entry.needs_run)
+        and getattr(entry.kernel, "__module__", "").startswith(("asyncmon.graph.", "numpy"))
+    }
+    assert table_of_ops <= seen
