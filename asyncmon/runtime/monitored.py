@@ -79,8 +79,7 @@ class MonitoredBase:
         """Open the session: hooks' ``begin``, then create, restore or initialise, then tell hooks.
 
         A failure, a cancellation or a stop on the way gives everything back, calls ``cleanup`` of the
-        hooks that began, and leaves. The task that calls this need not be the one that calls
-        :meth:`close`.
+        hooks that began, and leaves. Another task than this one may call :meth:`close`.
 
         Raises:
             RuntimeError: the session was opened before.

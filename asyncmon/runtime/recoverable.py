@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.errors import UnavailableError
+from asyncmon.errors import CancelledError, UnavailableError
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.shield import shielded
 
@@ -43,6 +43,7 @@ class Recoverable:
         self.errors = policy.errors
         """What is recovered from."""
         self._stop = stop
+        self._watches = self._creating = False
         self._failures = 0
         self._reached: int | None = None
         self.newest: Any = None
@@ -126,7 +127,10 @@ class Recoverable:
             self._reached = step_of(old)
             await shielded(self._close, old, name="asyncmon recovery")
         await self._pause(failure)
-        await self.open()
+        try:
+            await self.open()
+        except CancelledError as error:
+            raise error from failure
 
     async def _close(self, old: Coordinated) -> None:
         await old.close(grace=0)
@@ -137,8 +141,22 @@ class Recoverable:
                 old.coord.error,
             )
 
+    def _give_up(self) -> None:
+        """End a creation that is under way when a stop comes. (A pause ends by itself.)"""
+        if not self._creating:
+            return
+        error = CancelledError(f"The session was not created: a stop came, {self._stop.stop_reason!r}.")
+        self.interrupts.interrupt(error)
+
     async def open(self) -> Coordinated:
-        """Create a session, again and again by the policy, and say what a recovery lost."""
+        """Create a session, again and again by the policy, and say what a recovery lost.
+
+        Raises:
+            CancelledError: a stop was requested meanwhile.
+        """
+        if not self._watches and not self._stop.should_stop():
+            self._watches = True
+            self._stop.when_stopped(self._give_up)
         task = asyncio.current_task()
         if task is None or (base := self.interrupts.enter(task)) is None:
             return await self._open()
@@ -157,6 +175,7 @@ class Recoverable:
         while True:
             try:
                 async with asyncio.timeout(self._policy.create_timeout_secs) as scope:
+                    self._creating = True
                     session = await self._create()
                 break
             except self.errors as error:
@@ -168,6 +187,8 @@ class Recoverable:
                     f"No session was created within {self._policy.create_timeout_secs:g} s."
                 )
                 failure.__cause__ = error
+            finally:
+                self._creating = False
             logger.info(
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "

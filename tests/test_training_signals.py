@@ -1,0 +1,133 @@
+"""Signals to a real process that trains: it saves, cleans up and says so with its exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon.checkpoint import latest_checkpoint, load_checkpoint, verify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+PROGRAM = """
+import asyncio, sys
+import asyncmon as am
+
+program = am.programs.FunctionProgram(state={"weight": 0.0})
+
+@program.step
+async def train(state):
+    await asyncio.sleep(0.001)
+    state["weight"] += 1
+
+async def main(directory, how):
+    saves = am.CheckpointSaverHook(directory, save_secs=3600, saver=am.Saver(), save_on_cancel=True)
+    async with am.MonitoredTrainingSession(
+        checkpoint_dir=directory, program=program, hooks=[saves], stop_grace_period_secs=5,
+        save_checkpoint_secs=None, save_checkpoint_steps=None,
+        signals="auto" if how in ("stop", "hang") else None,
+    ) as sess:
+        if how == "cancel":
+            loop, task = asyncio.get_running_loop(), asyncio.current_task()
+            loop.add_signal_handler(15, task.cancel)
+        while not sess.should_stop():
+            await sess.run("train")
+            if sess.global_step == 5:
+                print("ready", flush=True)
+        if how == "hang":
+            print("stopping", flush=True)
+            await asyncio.sleep(3600)
+    print(sess.global_step, sess.stop_reason, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+class Child:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> str:
+        assert self.process.stdout is not None
+        return (await self.process.stdout.readline()).decode().strip()
+
+    async def end(self) -> tuple[int, str, str]:
+        out, err = await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@contextlib.asynccontextmanager
+async def training(directory: Path, how: str) -> AsyncIterator[Child]:
+    """A process that trains, from the moment on at which five steps are done."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, str(directory), how,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    child = Child(process)
+    try:
+        assert await child.line() == "ready"
+        yield child
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def last_step(directory: Path) -> int:
+    """Return the step of the newest checkpoint, whose state must be whole."""
+    assert [one.problem for one in await verify(directory)] == [None] * len(await verify(directory))
+    path: Any = await latest_checkpoint(directory)
+    async with await load_checkpoint(path) as reader:
+        step = int(await reader.get_tensor("global_step"))
+        assert float(await reader.get_tensor("weight")) == step
+    return step
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_training_as_a_stop_does(tmp_path: Path, number: signal.Signals) -> None:
+    """AX-18: the last state is saved, the process ends with status 0 and can say why."""
+    async with training(tmp_path, "stop") as child:
+        child.process.send_signal(number)
+        status, out, err = await child.end()
+    assert (status, out) == (0, f"None signal {number.name}\n"), err
+    assert await last_step(tmp_path) >= 5
+
+
+async def test_ax_27_a_cancellation_by_a_signal_saves_and_goes_on(tmp_path: Path) -> None:
+    """AX-27: save_on_cancel writes a last checkpoint, then the cancellation leaves the program."""
+    async with training(tmp_path, "cancel") as child:
+        child.process.send_signal(signal.SIGTERM)
+        status, out, err = await child.end()
+    assert (status, out) == (1, "")
+    assert "CancelledError" in err
+    assert await last_step(tmp_path) >= 5
+
+
+async def test_ctrl_c_without_signals_saves_and_leaves_as_an_interrupt(tmp_path: Path) -> None:
+    """AX-4, AX-27: asyncio.run turns Ctrl-C into a cancellation, and that into KeyboardInterrupt."""
+    async with training(tmp_path, "interrupt") as child:
+        child.process.send_signal(signal.SIGINT)
+        status, out, err = await child.end()
+    assert (status, out) == (-signal.SIGINT, "")
+    assert "KeyboardInterrupt" in err
+    assert await last_step(tmp_path) >= 5
+
+
+async def test_a_second_signal_does_what_it_does_by_default(tmp_path: Path) -> None:
+    async with training(tmp_path, "hang") as child:
+        child.process.send_signal(signal.SIGTERM)
+        assert await child.line() == "stopping"
+        child.process.send_signal(signal.SIGTERM)
+        status, _, _ = await child.end()
+    assert status == -signal.SIGTERM
+    assert await last_step(tmp_path) == 0
