@@ -31,6 +31,15 @@ class FairLock:
             turn.set_result(None)
         return turn
 
+    async def wait(self) -> None:
+        """Take the lock after everybody who asked before."""
+        turn = self.ask()
+        try:
+            await turn
+        except BaseException:
+            self.withdraw(turn)
+            raise
+
     def withdraw(self, turn: asyncio.Future[None]) -> None:
         """Leave the queue, or hand on what came just now."""
         if turn.done() and not turn.cancelled():

@@ -30,8 +30,9 @@ class FunctionProgram:
     * an entry of the state, like ``"weights"`` or ``"layers/0/bias"``: its value after the run.
 
     A step is a transaction: it works on a copy of the state, which becomes the state when the step has
-    returned; one that fails or is cancelled changes nothing. Steps that change state come one after
-    another. A plain function runs in the loop's thread and should be short.
+    returned; one that fails or is cancelled changes nothing. An entry of the state is copied when the
+    step asks for it: ``state["w"]`` copies ``w``, and nothing else. Steps that change state come one
+    after another. A plain function runs in the loop's thread and should be short.
 
     The global step is the entry ``"global_step"`` where the state declares one, and counted by the
     steps themselves; else the program counts each run of a step that is not read-only.

@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
-from asyncmon.programs.state_tree import (
-    Tree,
-    adopt,
-    flatten,
-    replace_leaves,
-    with_fresh_arrays,
-    with_same_arrays,
-)
+from asyncmon.graph.fair_lock import FairLock
+from asyncmon.programs.borrowed import Borrowed
+from asyncmon.programs.state_tree import Tree, adopt, flatten, replace_leaves, with_same_arrays
 from asyncmon.programs.structure import leaves, map_leaves
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
-
-    from numpy.typing import NDArray
+    from collections.abc import Awaitable, Coroutine, Generator
 
     from asyncmon.programs.steps import Step
 
@@ -61,7 +55,7 @@ class FunctionSession:
         self._steps = steps
         self._counts = GLOBAL_STEP not in state
         self._step = 0
-        self._turn = asyncio.Lock()
+        self._turn = FairLock()
         self._closed = False
 
     @property
@@ -74,13 +68,13 @@ class FunctionSession:
         """The number of completed steps."""
         return self._step if self._counts else int(self._tree[GLOBAL_STEP])
 
-    async def run(
+    def run(
         self,
         fetches: Any,
         feed_dict: Mapping[str, Any] | None = None,
         options: Any = None,
         run_metadata: Any = None,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run the steps among the fetches, each once, in their order, and return what was fetched.
 
         Args:
@@ -98,13 +92,16 @@ class FunctionSession:
             Exception: what a step raised.
         """
         if options is None and run_metadata is None:
-            return await self._run(fetches, feed_dict)
+            return self._run(fetches, feed_dict)
+        return self._run_timed(fetches, feed_dict, options, run_metadata)
+
+    async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
         start = time.perf_counter()
         seconds = getattr(options, "timeout_in_ms", 0) / 1000
         scope = asyncio.timeout(seconds or None)
         try:
             async with scope:
-                result = await self._run(fetches, feed_dict)
+                result = await self._run(fetches, feeds)
         except TimeoutError as error:
             if not scope.expired():
                 raise
@@ -119,26 +116,41 @@ class FunctionSession:
         self._check_open()
         if feeds:
             self._check_feeds(feeds)
-        single = self._steps.get(fetches) if type(fetches) is str else None
-        steps = [single] if single is not None else self._steps_among(fetches)
-        if steps is None:
+        single = self._steps.get(fetches) if fetches.__class__ is str else None
+        if single is not None:
+            steps, read_only = [single], single.read_only
+        elif (found := self._steps_among(fetches)) is not None:
+            steps, read_only = found, all(step.read_only for step in found)
+        else:
             self._tree, self._step = self._declared, 0
             return map_leaves(fetches, lambda _: None)
-        if all(step.read_only for step in steps):
+        budget = LoopBudget.of_running_loop()
+        if budget.spent():
+            await budget.turn()
+        if read_only:
             return await self._compute(fetches, steps, feeds, with_same_arrays(self._tree))
-        async with self._turn:
+        turn = self._turn
+        if turn.held:
+            await turn.wait()
+        else:
+            turn.held = True
+        try:
             self._check_open()
             return await self._transact(fetches, steps, feeds)
+        finally:
+            turn.release()
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
-        made: dict[int, NDArray[Any]] = {}
         tree = before = self._tree
         step = self._step + 1
-        working = with_fresh_arrays(before, made)
-        results = {one.name: await one(working, feeds) for one in steps}
+        working = Borrowed(before)
+        results = {}
+        for one in steps:
+            result = one(working, feeds)
+            results[one.name] = await result if one.waits(result) else result
         if before:
             problems: list[str] = []
-            tree = adopt(working, before, made, problems)
+            tree = adopt(dict(working.now()), before, working.copies, problems)
             if problems:
                 raise TypeError(
                     f"The steps {list(results)} left a state of another form than was declared, and "
@@ -153,7 +165,10 @@ class FunctionSession:
     ) -> Any:
         number = self._step if self._counts else None
         tree = self._tree  # another step may commit while this one waits
-        results = {one.name: await one(state, feeds) for one in steps}
+        results = {}
+        for one in steps:
+            result = one(state, feeds)
+            results[one.name] = await result if one.waits(result) else result
         return _fetched(fetches, results, tree, number)
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
@@ -215,7 +230,8 @@ class FunctionSession:
             InvalidArgumentError: something does not fit; the error lists everything that does not.
         """
         self._check_open()
-        async with self._turn:
+        await self._turn.wait()
+        try:
             present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
             problems = [p for name, value in values.items() if (p := _misfit(name, value, present))]
             if problems:
@@ -223,6 +239,8 @@ class FunctionSession:
             self._tree = replace_leaves(self._tree, values)
             if self._counts and GLOBAL_STEP in values:
                 self._step = int(values[GLOBAL_STEP])
+        finally:
+            self._turn.release()
 
     async def close(self) -> None:
         """Refuse further use. A second call does nothing."""

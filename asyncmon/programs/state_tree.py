@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "Arrays",
     "Tree",
     "adopt",
     "declare",
@@ -22,6 +23,9 @@ __all__ = [
 
 Tree = Any
 """A dict with string keys, a list, an array, or a number."""
+
+Arrays = dict[int, "NDArray[Any]"]
+"""Arrays by ``id``."""
 
 
 def declare(tree: Tree, path: str = "state") -> Tree:
@@ -52,17 +56,17 @@ def declare(tree: Tree, path: str = "state") -> Tree:
     )
 
 
-def with_fresh_arrays(tree: Tree, made: dict[int, NDArray[Any]]) -> Tree:
+def with_fresh_arrays(tree: Tree, made: Arrays) -> Tree:
     """Return a copy that may be changed at will; its arrays are also put into ``made``, by ``id``."""
+    if isinstance(tree, np.ndarray):
+        array = tree.copy()
+        made[id(array)] = array
+        return array
     if isinstance(tree, dict):
         return {key: with_fresh_arrays(value, made) for key, value in tree.items()}
     if isinstance(tree, list):
         return [with_fresh_arrays(value, made) for value in tree]
-    if not isinstance(tree, np.ndarray):
-        return tree
-    array = tree.copy()
-    made[id(array)] = array
-    return array
+    return tree
 
 
 def with_same_arrays(tree: Tree) -> Tree:
@@ -77,9 +81,9 @@ def with_same_arrays(tree: Tree) -> Tree:
 def adopt(
     new: Tree,
     old: Tree,
-    handed_out: dict[int, NDArray[Any]],
+    handed_out: Arrays,
     problems: list[str],
-    path: str = "state",
+    path: tuple[str | int, ...] = (),
 ) -> Tree:
     """Return what a step made of its copy as the next state, or note why it cannot be.
 
@@ -96,15 +100,18 @@ def adopt(
     if isinstance(old, dict):
         if not isinstance(new, Mapping) or new.keys() != old.keys():
             found = list(new) if isinstance(new, Mapping) else new
-            problems.append(f"{path} must keep the keys {list(old)}, found {found!r}")
+            problems.append(f"{_place(path)} must keep the keys {list(old)}, found {found!r}")
             return old
-        return {key: adopt(new[key], old[key], handed_out, problems, f"{path}[{key!r}]") for key in old}
+        return {
+            key: was if new[key] is was else adopt(new[key], was, handed_out, problems, (*path, key))
+            for key, was in old.items()
+        }
     if isinstance(old, list):
         if not isinstance(new, list | tuple) or len(new) != len(old):
-            problems.append(f"{path} must stay a list of {len(old)}, found {new!r}")
+            problems.append(f"{_place(path)} must stay a list of {len(old)}, found {new!r}")
             return old
         return [
-            adopt(one, was, handed_out, problems, f"{path}[{i}]")
+            adopt(one, was, handed_out, problems, (*path, i))
             for i, (one, was) in enumerate(zip(new, old, strict=True))
         ]
     if isinstance(old, np.ndarray):
@@ -113,31 +120,39 @@ def adopt(
 
 
 def _adopt_array(
-    new: Any, old: NDArray[Any], handed_out: dict[int, NDArray[Any]], problems: list[str], path: str
+    new: Any,
+    old: NDArray[Any],
+    handed_out: Arrays,
+    problems: list[str],
+    path: tuple[str | int, ...],
 ) -> NDArray[Any]:
     array = np.asarray(new)
     if array.shape != old.shape or not np.can_cast(array.dtype, old.dtype, "same_kind"):
         problems.append(
-            f"{path} must stay an array of shape {old.shape} and dtype {old.dtype}, found shape "
-            f"{array.shape} and dtype {array.dtype}"
+            f"{_place(path)} must stay an array of shape {old.shape} and dtype {old.dtype}, found "
+            f"shape {array.shape} and dtype {array.dtype}"
         )
-        return old
-    if array is old:  # a read-only array of before, put back
         return old
     if id(array) not in handed_out or array.dtype != old.dtype:
         array = array.astype(old.dtype)
     return _frozen(array)
 
 
-def _adopt_number(new: Any, old: Any, problems: list[str], path: str) -> Any:
+def _adopt_number(new: Any, old: Any, problems: list[str], path: tuple[str | int, ...]) -> Any:
+    if new.__class__ is old.__class__:
+        return new
     if isinstance(new, np.generic) or (isinstance(new, np.ndarray) and new.ndim == 0):
         new = new.item()
     if type(new) is type(old):
         return new
     if isinstance(new, bool | int | float | complex) and np.can_cast(type(new), type(old), "safe"):
         return type(old)(new)
-    problems.append(f"{path} must stay a {type(old).__name__}, found {new!r}")
+    problems.append(f"{_place(path)} must stay a {type(old).__name__}, found {new!r}")
     return old
+
+
+def _place(path: tuple[str | int, ...]) -> str:
+    return "state" + "".join(f"[{key!r}]" for key in path)
 
 
 def flatten(tree: Tree, prefix: str = "") -> dict[str, Any]:

@@ -34,6 +34,7 @@ class Step:
             raise TypeError(f"The step {name!r} is a generator; a step returns its result.")
         self.name = name
         self.fn = fn
+        self.is_async = inspect.iscoroutinefunction(fn)
         self.read_only = read_only
         parameters = list(inspect.signature(fn).parameters.values())
         self.state_name = self._state_name(parameters, has_state)
@@ -50,8 +51,9 @@ class Step:
             return "state"
         return named[0] if has_state and named else None
 
-    async def __call__(self, state: Any, feeds: Mapping[Any, Any] | None) -> Any:
-        """Call the function with the state and the feeds it takes.
+    def __call__(self, state: Any, feeds: Mapping[Any, Any] | None) -> Any:
+        """Call the function with the state and the feeds it takes. Return what it returns, an awaitable
+        if it :attr:`waits`.
 
         Raises:
             InvalidArgumentError: a feed that it needs is missing.
@@ -67,5 +69,8 @@ class Step:
                 )
         if self.state_name is not None:
             arguments[self.state_name] = state
-        result = self.fn(**arguments)
-        return await result if isinstance(result, Awaitable) else result
+        return self.fn(**arguments)
+
+    def waits(self, result: Any) -> bool:
+        """Whether what a call returned has to be awaited."""
+        return self.is_async or isinstance(result, Awaitable)

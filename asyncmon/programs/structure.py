@@ -11,6 +11,8 @@ __all__ = ["leaves", "map_leaves"]
 
 def map_leaves(structure: Any, fn: Callable[[Any], Any]) -> Any:
     """Return a structure of the same kind with ``fn`` of each leaf in its place."""
+    if structure.__class__ is str:
+        return fn(structure)
     if isinstance(structure, Mapping):
         mapped = {key: map_leaves(value, fn) for key, value in structure.items()}
         return mapped if type(structure) is dict else type(structure)(mapped)  # type: ignore[call-arg]

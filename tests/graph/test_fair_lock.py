@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from asyncmon.graph.fair_lock import FairLock
@@ -37,4 +39,19 @@ async def test_who_withdraws_with_the_lock_hands_it_on() -> None:
     lock.withdraw(second)  # it had just come
     assert third.done()
     lock.withdraw(third)
+    assert not lock.held
+
+
+async def test_who_waits_and_is_cancelled_is_passed_over() -> None:
+    lock = FairLock()
+    await lock.wait()
+    waiting = [asyncio.create_task(lock.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    lock.release()
+    waiting[1].cancel()  # its turn had just come
+    await asyncio.wait(waiting)
+    assert [task.cancelled() for task in waiting] == [True, True, False]
+    assert lock.held
+    lock.release()
     assert not lock.held

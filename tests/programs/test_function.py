@@ -338,3 +338,19 @@ async def test_parameters_find_the_state_by_name_or_by_place() -> None:
     assert await session.run("place", {"batch": 1}) == (3, {"batch": 1})
     without = FunctionProgram(steps={"add": lambda a, b: a + b}).create_session()
     assert await without.run("add", {"a": 1, "b": 2}) == 3
+
+
+async def test_a_loop_of_steps_that_never_wait_lets_others_have_a_turn() -> None:
+    program = FunctionProgram(steps={"step": lambda: None})
+    session, turns = program.create_session(), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    while turns < 3:
+        await session.run("step")
+    task.cancel()

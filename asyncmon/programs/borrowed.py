@@ -1,0 +1,91 @@
+"""The state as a step gets it: a dict whose entries are copied when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, ValuesView
+from typing import Any
+
+import numpy as np
+
+from asyncmon.programs.state_tree import Arrays, Tree, with_fresh_arrays
+
+__all__ = ["Borrowed"]
+
+_MUTABLE = (np.ndarray, dict, list)
+
+
+class Borrowed(dict[str, Any]):
+    """The state for one step, which may change it at will, and does not harm the state before.
+
+    An entry is copied with all there is in it the moment the step asks for it; one that it does not
+    ask for costs nothing, however large. In all else it is a ``dict``, and what is in it are arrays,
+    numbers and plain dicts and lists of these.
+
+    Args:
+        state: the state before.
+    """
+
+    __slots__ = ("_state", "copies")
+
+    def __init__(self, state: dict[str, Tree]) -> None:
+        super().__init__(state)
+        self._state = state
+        self.copies: Arrays = {}
+        """The arrays that the step was given, by ``id``."""
+
+    def __getitem__(self, key: str) -> Tree:
+        value = super().__getitem__(key)
+        if value.__class__ in _MUTABLE and value is self._state.get(key):
+            value = with_fresh_arrays(value, self.copies)
+            super().__setitem__(key, value)
+        return value
+
+    def now(self) -> Iterator[tuple[str, Tree]]:
+        """Return names and values as they are: the old ones of entries that were not asked for."""
+        return iter(super().items())
+
+    # Whatever else of a dict hands out values, by way of __getitem__.
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As that of ``dict``."""
+        return self[key] if key in self else default  # noqa: SIM401 - that would be this
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """As that of ``dict``."""
+        if key not in self:
+            return super().pop(key, *default)
+        value = self[key]
+        del self[key]
+        return value
+
+    def popitem(self) -> tuple[str, Any]:
+        """As that of ``dict``."""
+        for key in reversed(self):
+            return key, self.pop(key)
+        return super().popitem()
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """As that of ``dict``."""
+        super().setdefault(key, default)
+        return self[key]
+
+    def values(self) -> Any:
+        """As that of ``dict``."""
+        return ValuesView(self)
+
+    def items(self) -> Any:
+        """As that of ``dict``."""
+        return ItemsView(self)
+
+    def copy(self) -> dict[str, Any]:
+        """As that of ``dict``."""
+        return dict(self)
+
+    def __iter__(self) -> Iterator[str]:  # being there makes dict(state) and {**state} call __getitem__
+        return super().__iter__()
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self).__or__(other)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
