@@ -11,6 +11,7 @@ from asyncmon.errors import CancelledError, OpError, OutOfRangeError
 from asyncmon.graph.build import add_to_collection, get_collection
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.queue_ops import closing_error
+from asyncmon.runtime.shield import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -52,8 +53,9 @@ class QueueRunner:
 
     Each operation has a task. One that raises a queue-closed error has no more data; when the last one
     has ended so, the queue is closed and consumers get what is there, then ``OutOfRangeError``. Any
-    other error closes the queue at once, stops the coordinator, and is what consumers get instead. When
-    the coordinator stops, waiting producers end at once.
+    other error closes the queue at once, stops the coordinator, and is what consumers get instead;
+    where the last one is cancelled they get ``CancelledError``. When the coordinator stops, waiting
+    producers end at once.
 
     Args:
         queue: the queue.
@@ -181,6 +183,13 @@ class QueueRunner:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)]:
                 await sess.run(self._close_op)
+        except asyncio.CancelledError:
+            self._with_data[id(sess)] -= 1
+            if not self._with_data[id(sess)] and not (coord is not None and coord.should_stop()):
+                # Nobody else closes the queue, and consumers must not take this for the data's end.
+                error = CancelledError(f"The producers of queue {self.name!r} were cancelled.")
+                await shielded(self._fail, sess, error, name=f"closing queue {self.name!r}")
+            raise
         except Exception as error:
             if coord is not None and coord.should_stop() and isinstance(error, CancelledError):
                 return  # the queue was closed for the stop
