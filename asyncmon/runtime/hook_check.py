@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from asyncmon.runtime.hook import SessionRunHook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["MOMENTS", "check_hook", "check_hooks", "hook_name", "overrides"]
 
@@ -45,9 +43,11 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
     """Return hooks as a tuple in the order of their priorities, each one checked.
 
     Raises:
-        TypeError: one is a class, lacks a method, or has a wrong one.
+        TypeError: they are no list; one is a class, lacks a method, or has a wrong one.
         ValueError: an object is there twice, or an attribute has a wrong value.
     """
+    if hooks is not None and not isinstance(hooks, Iterable):
+        raise TypeError(f"hooks must be a list of hooks, got {hooks!r}. Write `hooks=[...]`.")
     checked: list[Any] = []
     for hook in hooks or ():
         check_hook(hook)

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 CLEANUP_SECS = 120.0
 """How long a hook's ``cleanup`` may take when the hook itself sets no deadline."""
 
+NOTICE_SECS = 10.0
+"""After how long the log says that a hook's ``end``, which may take its time, is waited for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -132,11 +135,16 @@ class HookSet:
         errors = []
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is not None:
+                notice = asyncio.get_running_loop().call_later(
+                    NOTICE_SECS, logger.info, "Waiting for %s.end.", hook_name(hook)
+                )
                 try:
                     await call(session)
                 except Exception as error:
                     logger.exception("%s.end failed.", hook_name(hook))
                     errors.append(error)
+                finally:
+                    notice.cancel()
         return errors
 
     @property

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NoReturn
 
-__all__ = ["Phase"]
+__all__ = ["AsyncOnly", "Phase"]
 
 
 class Phase(Enum):
@@ -15,3 +16,13 @@ class Phase(Enum):
     OPEN = "The session is open already."
     CLOSING = "The session is closed: it is just being closed."
     CLOSED = "The session is closed and cannot be used again; make a new one."
+
+
+class AsyncOnly:
+    """Has a sentence for who forgot the ``async`` of ``async with``."""
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(f"A {type(self).__name__} is awaited: write `async with`, not `with`.")
+
+    def __exit__(self, *_exc_info: object) -> None:
+        """Never reached; ``with`` looks for it first."""

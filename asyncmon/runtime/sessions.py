@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.monitored import MonitoredBase
+from asyncmon.runtime.phase import AsyncOnly
 from asyncmon.runtime.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ __all__ = ["MonitoredSession", "SingularMonitoredSession"]
 
 
 @final
-class MonitoredSession(MonitoredBase):
+class MonitoredSession(MonitoredBase, AsyncOnly):
     """A session that initialises or restores, calls hooks, recovers, and ends in order. TF1: same name.
 
     Construction only checks; ``async with`` (or ``await start()`` … ``await close()``, from whichever
@@ -58,7 +59,7 @@ class MonitoredSession(MonitoredBase):
 
 
 @final
-class SingularMonitoredSession(MonitoredBase):
+class SingularMonitoredSession(MonitoredBase, AsyncOnly):
     """A monitored session that never recovers: preemption leaves like any error. TF1: same name.
 
     Always the chief. Restores from the directory where it has a checkpoint; adds no hooks.

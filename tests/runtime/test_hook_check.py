@@ -140,3 +140,9 @@ def test_priorities_order_the_hooks_stably() -> None:
         hook.name = name  # type: ignore[attr-defined]  # a label for messages
         names.append(hook)
     assert [hook_name(hook) for hook in check_hooks(names)] == ["guard", "a", "b", "saver"]
+
+
+@pytest.mark.parametrize("hooks", [3, SessionRunHook()])
+def test_one_hook_alone_is_no_list_of_hooks(hooks: Any) -> None:
+    with pytest.raises(TypeError, match=r"hooks must be a list of hooks, got .*Write `hooks=\[...\]`"):
+        check_hooks(hooks)

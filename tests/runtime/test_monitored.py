@@ -471,3 +471,20 @@ async def test_a_run_without_hooks(world: World) -> None:
 async def test_signals_takes_only_what_it_knows(world: World) -> None:
     with pytest.raises(ValueError, match="signals must be 'auto' or None"):
         world.session(signals="yes")
+
+
+async def test_a_session_is_for_async_with(world: World) -> None:
+    with pytest.raises(TypeError, match="A MonitoredSession is awaited: write `async with`"):
+        world.session().__enter__()
+
+
+async def test_kc_2_an_end_that_takes_long_is_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class SlowEnd(SessionRunHook):
+        async def end(self, session: Any) -> None:
+            await asyncio.sleep(11)
+
+    async with world.session([SlowEnd()]):
+        pass
+    assert "Waiting for SlowEnd.end." in caplog.messages
