@@ -13,14 +13,13 @@ from matplotlib.figure import Figure
 import asyncmon as am
 from asyncmon import graph as g
 
-DIGITS = Path(__file__).parent / "data" / "digits.npz"
-
 
 class Validate(am.SessionRunHook):
     """Measure the accuracy on the held-out digits every so many steps, and at the end."""
 
     def __init__(self, accuracy: g.Tensor, feeds: dict[Any, Any], logdir: Path, every: int) -> None:
         self.accuracy, self.feeds, self.logdir, self.every = accuracy, feeds, logdir, every
+        self.latest, self.latest_step = 0.0, -1
 
     async def begin(self) -> None:
         self.writer = am.summary.FileWriterCache.acquire(self.logdir)
@@ -30,10 +29,11 @@ class Validate(am.SessionRunHook):
             await self.measure(run_context.session, run_values.step)
 
     async def end(self, session: Any) -> None:
-        await self.measure(session, session.global_step)
+        if session.global_step != self.latest_step:
+            await self.measure(session, session.global_step)
 
     async def measure(self, session: Any, step: int) -> None:
-        self.latest = float(await session.run(self.accuracy, self.feeds))
+        self.latest, self.latest_step = float(await session.run(self.accuracy, self.feeds)), step
         self.writer.add_scalar("accuracy", self.latest, step)
         logging.info("step %d: validation accuracy %.2f %%", step, 100 * self.latest)
 
@@ -57,7 +57,7 @@ def draw_curves(logdir: Path) -> Path:
 
 
 async def train(steps: int, logdir: Path) -> None:
-    with np.load(DIGITS) as digits:
+    with np.load(Path(__file__).parent / "data" / "digits.npz") as digits:
         order = np.random.default_rng(0).permutation(len(digits["labels"]))
         images = digits["images"].reshape(-1, 64)[order].astype(np.float32) / 16
         labels = digits["labels"][order].astype(np.int64)
