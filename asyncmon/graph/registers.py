@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -35,6 +37,7 @@ class Registers:
         self.views: dict[int, set[int]] = {}
         self.base: dict[int, int] = {}
         self.required: set[int] = set()
+        self._scalars: dict[Any, int] = {}  # equal constants share a register
         self.size = 0
         self.weight = 0
 
@@ -66,7 +69,14 @@ class Registers:
     def constant(self, op: Operation, values: Sequence[Any]) -> None:
         """Give the outputs of a node values that never change."""
         for tensor, value in zip(op.outputs, values, strict=True):
-            self.constants[self.given(tensor)] = value
+            key = (value.dtype, value.tobytes()) if isinstance(value, np.generic) else None
+            register = self._scalars.get(key)
+            if register is None:
+                register = self.given(tensor)
+                self.constants[register] = value
+                if key is not None:
+                    self._scalars[key] = register
+            self.of[tensor] = register
 
     def outputs(self, op: Operation, given: Collection[Tensor]) -> tuple[int, ...]:
         """Return registers for what a node computes; of a fed one, that nobody reads."""
