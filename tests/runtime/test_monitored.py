@@ -485,6 +485,7 @@ async def test_kc_2_an_end_that_takes_long_is_named(
         async def end(self, session: Any) -> None:
             await asyncio.sleep(11)
 
+    caplog.set_level(logging.INFO, "asyncmon")
     async with world.session([SlowEnd()]):
         pass
     assert "Waiting for SlowEnd.end." in caplog.messages
