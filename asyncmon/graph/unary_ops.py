@@ -70,6 +70,13 @@ def _rsqrt(x: Array, out: Array | None = None) -> Any:
     return np.reciprocal(root, out=own(root))
 
 
+def _where_used(grad: Tensor, y: Tensor) -> Tensor:
+    """``y``, but 1 where no gradient comes: the slope there counts for nothing, even an infinite one,
+    so that ``where(x > 0, sqrt(x), 0)`` can be differentiated at 0."""
+    zero, one = create_op("ZerosLike", (grad,)), create_op("OnesLike", (y,))
+    return create_op("SelectV2", (create_op("Equal", (grad, zero)), one, y))
+
+
 negative = unary_function(
     "negative", "Neg", np.negative, rules.NUMBERS, lambda g, x, y: -g, "Return ``-x``."
 )
@@ -107,14 +114,19 @@ log1p = unary_function(
     "Return ``log(1 + x)``, exact near 0.",
 )
 sqrt = unary_function(
-    "sqrt", "Sqrt", np.sqrt, rules.SMOOTH, lambda g, x, y: g * 0.5 / y, "Return the square root."
+    "sqrt",
+    "Sqrt",
+    np.sqrt,
+    rules.SMOOTH,
+    lambda g, x, y: g * 0.5 / _where_used(g, y),
+    "Return the square root.",
 )
 rsqrt = unary_function(
     "rsqrt",
     "Rsqrt",
     _rsqrt,
     rules.FLOATS,
-    lambda g, x, y: g * -0.5 * y * y * y,
+    lambda g, x, y: g * -0.5 * (safe := _where_used(g, y)) * safe * safe,
     "Return ``1 / sqrt(x)``.",
 )
 square = unary_function(

@@ -112,3 +112,15 @@ def test_extreme_values_do_not_overflow(ops: Any) -> None:
     np.testing.assert_array_equal(ops.compute(tf.sigmoid, x), [0, 1, 1, 0])
     np.testing.assert_array_equal(ops.compute(tf.erf, x), [-1, 1, 1, -1])
     np.testing.assert_array_equal(ops.compute(tf.erfc, x), [2, 0, 0, 2])
+
+
+@pytest.mark.parametrize("function", [tf.sqrt, tf.rsqrt])
+def test_an_infinite_slope_counts_only_where_a_gradient_comes(ops: Any, function: Any) -> None:
+    def guarded(x: Any) -> Any:
+        return tf.where(x > 0.0, function(x), x)
+
+    x = np.array([0.0, 0.25])
+    np.testing.assert_array_equal(
+        ops.gradients(guarded, x)[0], [1.0, 1.0 if function is tf.sqrt else -4.0]
+    )
+    assert np.isinf(ops.gradients(function, x)[0][0])
