@@ -65,13 +65,13 @@ class SubGraph(Graph):
         return [x for x, parameter in pairs if parameter not in self.variables]
 
     def take_in(self, tensor: Tensor) -> Tensor:
-        """Return what stands here for a tensor of an outer graph: an input, or a constant."""
+        """Return what stands here for a tensor of an outer graph: an input, or a constant of integers."""
         assert self.outer is not None
         found = self._inside.get(tensor)
         if found is not None:
             return found
         near = tensor if tensor.graph is self.outer else self.outer.take_in(tensor)
-        if near.op.type == "Const":
+        if near.op.type == "Const" and not near.dtype.is_floating:  # else gradients may be asked for
             found = self.add_op("Const", (), near.op.attrs, _inner_name(near)).outputs[0]
         else:
             found = self.parameter(near)

@@ -168,6 +168,12 @@ async def test_gradients() -> None:
     assert np.allclose(await run(grads + second, {x: -1.0}), [2 * e, 0, 2 * e, 0])
 
 
+async def test_gradients_by_a_constant() -> None:
+    a = tf.constant(3.0)
+    y = tf.cond(a > 1.0, lambda: a * a, lambda: a + 1.0)
+    assert await run(tf.gradients(y, a)) == [6.0]
+
+
 async def test_a_gradient_that_would_repeat_a_side_effect_is_refused() -> None:
     x, p = tf.placeholder(tf.float32, []), tf.placeholder(tf.bool, [])
     y = tf.cond(p, lambda: tf.py_func(lambda a: a, [x], tf.float32), lambda: x)

@@ -106,6 +106,12 @@ async def test_gradients() -> None:
     assert await run([y, dx, dv], {x: 2.0}) == [728, 364, 1094]
 
 
+async def test_gradients_by_a_constant() -> None:
+    a = tf.constant(1.5)
+    _, y = tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x * a), [0, 2.0])
+    assert await run(tf.gradients(y, a)) == [2 * 3 * 1.5**2]
+
+
 async def test_gradients_through_matrices_and_nested_branches() -> None:
     w = tf.Variable(np.array([[0.5, 0.1], [0.2, 0.3]]))
     x = tf.placeholder(tf.float64, [2, 2])
