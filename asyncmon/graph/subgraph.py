@@ -65,7 +65,7 @@ class SubGraph(Graph):
         return [x for x, parameter in pairs if parameter not in self.variables]
 
     def take_in(self, tensor: Tensor) -> Tensor:
-        """Return what stands here for a tensor of an outer graph: an input, or a constant of integers."""
+        """Return what stands here for a tensor of an outer graph: an input, or a copy of a constant."""
         assert self.outer is not None
         found = self._inside.get(tensor)
         if found is not None:
