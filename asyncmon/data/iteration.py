@@ -146,7 +146,11 @@ class Iteration:
         stage, loop = self._stage, self._loop
         if stage is None or loop is None or loop.is_closed():
             return
-        if asyncio._get_running_loop() is loop:
+        try:
+            here = asyncio.get_running_loop() is loop
+        except RuntimeError:  # in a thread without one, or after the loop has run
+            here = False
+        if here:
             self._dataset._close_later(stage)
         else:
             loop.call_soon_threadsafe(self._dataset._close_later, stage)
