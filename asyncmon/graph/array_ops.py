@@ -347,7 +347,8 @@ def _cast_spec(x: Spec, *, dtype: dtypes.DType) -> Spec:
         raise TypeError(
             f"Cast from {x.dtype.name} to {dtype.name} is not supported; use py_func to convert text."
         )
-    return Spec(dtype, x.shape, dims=x.known_dims() if dtype.is_integer else None)
+    holds_dims = dtype in (dtypes.int32, dtypes.int64)  # the smaller integers wrap around
+    return Spec(dtype, x.shape, dims=x.known_dims() if holds_dims else None)
 
 
 def _cast_gradient(op: Operation, grad: Tensor) -> Gradients:

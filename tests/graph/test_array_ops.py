@@ -162,3 +162,7 @@ def test_a_cast_to_the_same_dtype_is_the_tensor_itself() -> None:
     assert tf.cast(x, "float32") is x
     with pytest.raises(TypeError, match="Cast from string to float32 is not supported"):
         tf.cast(tf.constant("a"), tf.float32)
+
+
+def test_a_cast_of_known_values_wraps_as_any_other(ops: Any) -> None:
+    assert ops.evaluate(tf.cast([300, -1], tf.uint8)).tolist() == [44, 255]
