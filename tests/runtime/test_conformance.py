@@ -165,14 +165,15 @@ async def test_wr_13_and_ax_14_a_closed_session_should_stop_and_closes_again(wor
 
 
 async def test_ax_14_a_stop_wakes_all_who_wait_and_should_stop_never_raises(world: World) -> None:
+    sess = await world.session().start()
+    waiting = [asyncio.create_task(sess.coord.wait_for_stop()) for _ in range(5)]
+    await asyncio.sleep(0)
+    sess.coord.request_stop(ValueError("beside"))
+    assert sess.should_stop() is True
+    assert await asyncio.gather(*waiting) == [True] * 5
+    assert sess.should_stop() is True
     with pytest.raises(ValueError, match="beside"):
-        async with world.session() as sess:
-            waiting = [asyncio.create_task(sess.coord.wait_for_stop()) for _ in range(5)]
-            await asyncio.sleep(0)
-            sess.coord.request_stop(ValueError("beside"))
-            assert sess.should_stop() is True
-            assert await asyncio.gather(*waiting) == [True] * 5
-            assert sess.should_stop() is True
+        await sess.close()
 
 
 async def test_wr_17_the_root_cause_of_a_failed_run_is_raised() -> None:
