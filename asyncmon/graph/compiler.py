@@ -14,6 +14,7 @@ from asyncmon.graph.ordering import Versions
 from asyncmon.graph.packs import packed
 from asyncmon.graph.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.registers import Registers, elements
+from asyncmon.graph.scalars import for_scalars
 from asyncmon.graph.stages import Groups, Node, Stage
 from asyncmon.graph.steps import (
     awaiting_step,
@@ -300,6 +301,7 @@ class _Compiler:
     def _call(
         self, op: Operation, function: Any, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> None:
+        function = for_scalars(function, (*op.inputs, *op.outputs))
         if len(outputs) != 1:
             self._code(Kind.MULTI, function, inputs, None, outputs, op)
         elif len(inputs) == 2:

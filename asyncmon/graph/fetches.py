@@ -30,6 +30,8 @@ def fetch_key(fetches: Any) -> Hashable:
     if kind in _LEAVES:
         return fetches  # type: ignore[no-any-return]  # a leaf is hashable
     if kind is list or kind is tuple:
+        if _LEAVES.issuperset(map(type, fetches)):
+            return fetches if kind is tuple else (list, *fetches)
         return (kind, *[x if x.__class__ in _LEAVES else fetch_key(x) for x in fetches])
     if kind is dict:
         return (
@@ -96,6 +98,9 @@ class FetchMap:
             values = self._sequence(list(fetches))
             if kind is list:
                 return values
+            if kind is tuple and len(fetches) > 1 and _LEAVES.issuperset(map(type, fetches)):
+                get = itemgetter(*[self._position(fetch) for fetch in fetches])
+                return lambda results: get(results)
             return lambda results: kind(values(results))
         return itemgetter(self._position(fetches))
 
