@@ -68,8 +68,8 @@ class Work:
         graph = am.graph.Graph()
         with graph.as_default():
             self.train = am.graph.assign_add(am.get_or_create_global_step(), 1)
-            number = am.graph.cast(self.train, am.graph.float32)
-            self.values = [number * (0.1 * (i + 1)) for i in range(5)]
+            weight = am.graph.Variable(1.0, name="weight")
+            self.values = [weight * (0.1 * (i + 1)) for i in range(5)]
             am.summary.scalar("loss", self.values[0])
             init = am.graph.global_variables_initializer()
         self.raw = am.Session(graph=graph)

@@ -44,8 +44,8 @@ class Work:
         with tf.Graph().as_default() as self.graph:
             step = tf.train.get_or_create_global_step()
             self.train = tf.assign_add(step, 1)
-            number = tf.cast(self.train, tf.float32)
-            values = [number * (0.1 * (i + 1)) for i in range(5)]
+            weight = tf.Variable(1.0, name="weight")
+            values = [weight * (0.1 * (i + 1)) for i in range(5)]
             tf.summary.scalar("loss", values[0])
             init = tf.global_variables_initializer()
             self.monitored = self.open(kind, values)
