@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.runtime.coordinated import close_raw
+from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.services import (
     CheckpointService,
@@ -22,7 +23,15 @@ from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.supervisor_pieces import SupervisorPieces
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from contextlib import AbstractContextManager
 
     from asyncmon.runtime.protocol import Session
@@ -89,7 +98,8 @@ class Supervisor(SupervisorPieces):
 
         ``OutOfRangeError`` in the body is the end of the data: it ends the block without an error. What
         else the body raises, or a service, leaves it when all is closed; of several errors the first.
-        A cancelled body closes in order, a second cancellation in a hurry.
+        A body that does not look at :meth:`should_stop` is interrupted when the grace period after a
+        service's error is over. A cancelled body closes in order, a second cancellation in a hurry.
 
         Args:
             master: where the session runs; "" is here.
@@ -98,22 +108,60 @@ class Supervisor(SupervisorPieces):
             close_summary_writer: whether the end closes the event file.
         """
         sess: Session | None = None
+        cancelled: BaseException | None = None
         completed = False
         try:
             sess = await self.prepare_or_wait_for_session(
                 master, config, start_standard_services=start_standard_services
             )
-            yield sess
+            with self._interrupted_after_grace():
+                yield sess
             completed = True
         except Exception as error:
             self.request_stop(error)
             completed = sess is not None and self._coord.error is None  # the end of the data
+        except BaseException as error:
+            cancelled = error
+        try:
+            await self._stop((), False, close_summary_writer, sess if completed else None)
+        except Exception as error:
+            if cancelled is None:
+                raise
+            logger.error("A service failed before the session was cancelled.", exc_info=error)
+            cancelled.add_note(f"Before that: {type(error).__name__}: {error}")
         finally:
-            try:
-                await self._stop((), False, close_summary_writer, sess if completed else None)
-            finally:
-                if sess is not None:
-                    await shielded(close_raw, sess, name="closing the supervisor's session")
+            if sess is not None:
+                await shielded(close_raw, sess, name="closing the supervisor's session")
+        if cancelled is not None:
+            raise cancelled
+
+    @contextmanager
+    def _interrupted_after_grace(self) -> Iterator[None]:
+        """Raise the coordinator's error in a body that still waits when the grace period is over."""
+        body, task, loop = Interrupts(), asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None, "coroutines of a session run in tasks"
+        base = body.enter(task) or 0
+        timers: list[asyncio.TimerHandle] = []
+
+        def stopped() -> None:
+            if task in body and (error := self._coord.error) is not None:
+                timers.append(loop.call_later(max(self._stop_grace_secs, 0), body.interrupt, error))
+
+        self._coord.when_stopped(stopped)
+        reason: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            reason = body.leave(task, base, error)
+            if reason is None:
+                raise
+        else:
+            body.leave(task, base)
+        finally:
+            for timer in timers:
+                timer.cancel()
+        if reason is not None:
+            raise reason
 
     async def prepare_or_wait_for_session(
         self,

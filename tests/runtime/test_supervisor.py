@@ -508,32 +508,6 @@ async def test_sv_23_others_wait_until_the_chief_is_ready(model: Model) -> None:
         await sv.prepare_or_wait_for_session(max_wait_secs=5)
 
 
-async def test_a_cancelled_body_closes_in_order(model: Model, tmp_path: Path) -> None:
-    sv = Supervisor(logdir=tmp_path)
-    done = []
-
-    async def train() -> None:
-        async with sv.managed_session() as sess:
-            sv.loop(1, lambda: None)
-            try:
-                while True:
-                    await sess.run(model.train)
-                    await asyncio.sleep(1)
-            finally:
-                done.append(True)
-
-    async with assert_nothing_left_behind(tmp_path):
-        task = asyncio.create_task(train())
-        await asyncio.sleep(5)
-        task.cancel()
-        await wait_all_tasks_blocked()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert done
-    (written,) = await events(tmp_path)
-    assert describe(written[-1]) == ("STOP", 0)
-
-
 async def test_a_summary_that_takes_an_element_out_of_a_queue_is_run_in_its_turn(
     tmp_path: Path,
 ) -> None:

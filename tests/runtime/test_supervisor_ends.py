@@ -1,0 +1,91 @@
+"""How the body of a managed session ends when it is not by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon.graph.global_step import create_global_step
+from asyncmon.graph.graph import Graph
+from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.variables import Variable
+from asyncmon.runtime import Supervisor
+from asyncmon.summary import SessionLog, summary_iterator
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+@dataclass
+class Model:
+    train: Any
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with Graph().as_default():
+        Variable(np.float32(0), name="weight")
+        yield Model(assign_add(create_global_step(), 1))
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_sv_7_a_body_that_waits_on_is_interrupted_after_the_grace_period(
+    model: Model, cancelled: bool
+) -> None:
+    """AX-15, with grace: a service has failed while the body waits for what never comes."""
+    sv = Supervisor(stop_grace_secs=5)
+
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise OSError("the disk is gone")
+
+    async def train() -> None:
+        async with sv.managed_session():
+            sv.loop(60, fail)
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(train())
+    await asyncio.sleep(3)
+    assert sv.should_stop()
+    if cancelled:
+        task.cancel()
+    async with assert_nothing_left_behind():
+        with pytest.raises(asyncio.CancelledError if cancelled else OSError):
+            await task
+    assert asyncio.get_running_loop().time() == (3 if cancelled else 6)
+
+
+async def test_a_cancelled_body_closes_in_order(model: Model, tmp_path: Path) -> None:
+    sv = Supervisor(logdir=tmp_path)
+    done = []
+
+    async def train() -> None:
+        async with sv.managed_session() as sess:
+            sv.loop(1, lambda: None)
+            try:
+                while True:
+                    await sess.run(model.train)
+                    await asyncio.sleep(1)
+            finally:
+                done.append(True)
+
+    async with assert_nothing_left_behind(tmp_path):
+        task = asyncio.create_task(train())
+        await asyncio.sleep(5)
+        task.cancel()
+        await wait_all_tasks_blocked()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert done
+    (name,) = (name for name in os.listdir(tmp_path) if name.startswith("events."))
+    *_, last = [event async for event in summary_iterator(tmp_path / name)]
+    assert last.session_log.status == SessionLog.STOP
