@@ -21,8 +21,8 @@ __all__ = ["Call", "apply_all"]
 Call = tuple["tuple[Update, ...]", list[Any], list[Any]]
 """Updates of one kind, the arrays they write, and the other inputs of their function."""
 
-_BLOCK = 1 << 17  # elements: large enough that threads seldom meet at the interpreter's lock
-_SHARED = 1 << 18  # elements: with fewer, other cores are not worth waking
+_BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
+_SHARED = 1 << 19  # elements: with fewer, other cores are not worth waking
 _HELPERS = max(0, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
 
 

@@ -46,7 +46,8 @@ class Runner:
         self._config = config
         self.limit = config.inline_ms / 1000
         self._lock = FairLock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._stepper: ThreadPoolExecutor | None = None
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
         self._resources: dict[Any, Any] = {}
@@ -142,9 +143,10 @@ class Runner:
         if self._runs:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             cancelled = await outlast(self._idle)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-            self._executor = None
+        for executor in (self._pool, self._stepper):
+            if executor is not None:
+                executor.shutdown(wait=False)
+        self._pool = self._stepper = None
         for resource in self._resources.values():
             resource.session_closed()
         self._resources.clear()
@@ -217,7 +219,7 @@ class Runner:
                 if changes:
                     store.begin_apply()
                     try:
-                        commit(plan, store, registers, run, self._executor)
+                        commit(plan, store, registers, run, self._pool)
                     finally:
                         store.end_apply()
             finally:
@@ -233,7 +235,7 @@ class Runner:
             return work()
         self._busy += changes
         try:
-            return await self._in_worker(work, run.abort)
+            return await self._in_worker(work, run.abort, step=changes)
         finally:
             self._busy -= changes
 
@@ -253,13 +255,28 @@ class Runner:
             await self._in_worker(work, run.abort)
 
     async def _in_worker(
-        self, work: Callable[[], T], on_cancel: Callable[[asyncio.CancelledError], None]
+        self,
+        work: Callable[[], T],
+        on_cancel: Callable[[asyncio.CancelledError], None],
+        *,
+        step: bool = False,
     ) -> T:
-        """Call a function in a worker. A cancelled caller still sees it end, then is cancelled."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._config.workers, "asyncmon-session")
+        """Call a function in a worker. A cancelled caller still sees it end, then is cancelled.
+
+        Steps, one of which runs at a time, always have the same worker: the caches of its core know
+        what they need.
+        """
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max(1, self._config.workers - 1), "asyncmon-session")
+        if self._stepper is None:
+            self._stepper = (
+                self._pool
+                if self._config.workers == 1
+                else ThreadPoolExecutor(1, "asyncmon-session-steps")
+            )
+        executor = self._stepper if step else self._pool
         context = contextvars.copy_context()
-        future = asyncio.get_running_loop().run_in_executor(self._executor, context.run, work)
+        future = asyncio.get_running_loop().run_in_executor(executor, context.run, work)
         cancelled = await outlast(future, on_cancel)
         if cancelled is not None:
             future.exception()  # seen: the cancellation is what the caller gets
