@@ -140,22 +140,53 @@ def _conv_input(
     shape = tuple(sizes.tolist())
     geometry = _Geometry(shape, w.shape, strides, padding, dilations)
     result = np.empty(shape, g.dtype)
-    rows, columns, depth, _ = w.shape
+    reach = (w.shape[1] - 1) * dilations[1]
+    if geometry.plain:
+        np.dot(np.ascontiguousarray(g).reshape(-1, w.shape[3]), w[0, 0].T, result.reshape(-1, shape[3]))
+    elif strides == (1, 1) and max(geometry.around[1]) <= reach:
+        _input_by_rows(geometry, w, g, result)
+    else:
+        _input_by_elements(geometry, w, g, result)
+    return result.astype(grad.dtype, copy=False)
+
+
+def _input_by_rows(geometry: _Geometry, w: Array, g: Array, result: Array) -> None:
+    """Convolve the gradient with each row of the filter, turned round, and add up the rows."""
+    rows, columns, depth, channels = w.shape
+    (down, across), ((top, _), (left, right)) = geometry.dilations, geometry.around
+    reach = (columns - 1) * across
+    edge = ((0, 0), (reach - left, reach - right))
+    flat = _Geometry(g.shape, (1, columns, channels, depth), (1, 1), edge, (1, across))
+    turned = [np.ascontiguousarray(row[::-1].swapaxes(1, 2)).reshape(-1, depth) for row in w]
+    high, low = result.shape[1], g.shape[1]
+    for block in flat.blocks(columns * channels):
+        matrix, target = flat.windows(g[block]), result[block]
+        target[...] = 0
+        part = _workspace("part", (len(matrix), depth), g.dtype)
+        lines = part.reshape(len(target), low, -1, depth)
+        for row in range(rows):
+            shift = row * down - top
+            first, last = max(0, shift), min(high, low + shift)
+            if first >= last:
+                continue  # this row of the filter meets only padding
+            np.dot(matrix, turned[row], part)
+            target[:, first:last] += lines[:, first - shift : last - shift]
+
+
+def _input_by_elements(geometry: _Geometry, w: Array, g: Array, result: Array) -> None:
+    """Multiply the gradient by each element of the filter, and add that up where its windows lie."""
+    rows, columns, depth, channels = w.shape
     for block in geometry.blocks(depth):
-        flat = np.ascontiguousarray(g[block]).reshape(-1, w.shape[3])
+        flat = np.ascontiguousarray(g[block]).reshape(-1, channels)
         count = block.stop - block.start
-        if geometry.plain:
-            np.dot(flat, w[0, 0].T, result[block].reshape(-1, depth))
-            continue
         padded = _workspace("padded", (count, *geometry.padded), g.dtype)
         padded[...] = 0
-        part = _workspace("windows", (len(flat), depth), g.dtype)
+        part = _workspace("part", (len(flat), depth), g.dtype)
         for row in range(rows):
             for column in range(columns):
                 np.dot(flat, w[row, column].T, part)
                 padded[geometry.tap(row, column)] += part.reshape(count, *geometry.counts, depth)
         result[block] = padded[geometry.inside()]
-    return result.astype(grad.dtype, copy=False)
 
 
 # --- shape rules and gradients ----------------------------------------------------------------------

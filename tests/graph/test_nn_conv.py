@@ -44,6 +44,8 @@ CASES: list[Any] = [
     (1, [[0, 0], [1, 2], [0, 1], [0, 0]], 1, (3, 3)),
     (1, "SAME", 1, (1, 1)),
     (2, "SAME", 1, (1, 1)),
+    (1, "SAME", 7, (3, 3)),
+    (1, [[0, 0], [3, 3], [4, 4], [0, 0]], 1, (2, 2)),
 ]
 
 
@@ -76,17 +78,22 @@ def test_values_and_both_derivatives(
     window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.sampled_from(["SAME", "VALID"]),
+    dilations=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     depths=st.tuples(st.integers(1, 2), st.integers(1, 2)),
 )
 def test_any_geometry(
-    ops: Any, size: Any, window: Any, strides: Any, padding: str, depths: Any
+    ops: Any, size: Any, window: Any, strides: Any, padding: str, dilations: Any, depths: Any
 ) -> None:
+    if padding == "VALID":
+        window = tuple(
+            min(k, (n - 1) // d + 1) for k, n, d in zip(window, size, dilations, strict=True)
+        )
     x, w = RNG.normal(size=(2, *size, depths[0])), RNG.normal(size=(*window, *depths))
 
     def run(a: Any, b: Any) -> Any:
-        return nn.conv2d(a, b, strides, padding)
+        return nn.conv2d(a, b, strides, padding, dilations=dilations)
 
-    ops.agree(run, reference(x, w, strides, padding, (1, 1)), x, w, known=("all",), rtol=1e-10)
+    ops.agree(run, reference(x, w, strides, padding, dilations), x, w, known=("all",), rtol=1e-10)
     ops.differentiate(run, x, w, order=1, max_elements=3, known=False)
 
 
