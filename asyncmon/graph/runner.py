@@ -207,7 +207,6 @@ class Runner:
         if plan.stage is not None:
             await plan.stage.run(run, registers, self._compute)
 
-        @np.errstate(all="ignore")
         def work() -> list[Any]:
             start = perf_counter()
             arena = store.take_arena()
@@ -219,7 +218,8 @@ class Runner:
                 if changes:
                     store.begin_apply()
                     try:
-                        commit(plan, store, registers, run, self._pool)
+                        with np.errstate(all="ignore"):
+                            commit(plan, store, registers, run, self._pool)
                     finally:
                         store.end_apply()
             finally:
