@@ -55,7 +55,6 @@ class Optimizer(ABC):
         self._name = name
         self._slots: dict[str, dict[str, Variable]] = {}
         self._non_slots: dict[str, Variable] = {}
-        self._numbers: dict[Tensor, float] = {}
 
     def get_name(self) -> str:
         """Return the name the optimizer was given."""
@@ -251,24 +250,12 @@ class Optimizer(ABC):
         return value() if callable(value) else value
 
     def _hyper(self, value: Any, name: str) -> Tensor:
-        """Return a hyperparameter as a tensor; a number is float32 here, see :meth:`_for`."""
-        number = self._value(value)
-        if is_tensor_like(number):
-            return convert_to_tensor(number)
-        tensor = convert_to_tensor(number, float32, name=name)
-        self._numbers[tensor] = number
-        return tensor
+        """Return a hyperparameter as a tensor; a number is float32, as in the original."""
+        return convert_to_tensor(self._value(value), preferred_dtype=float32, name=name)
 
     def _for(self, var: Variable, *hypers: Tensor) -> list[Tensor]:
-        """Return hyperparameters in the dtype of a variable, numbers without a detour by float32."""
-        return [
-            hyper
-            if hyper.dtype is var.dtype
-            else cast(hyper, var.dtype)
-            if hyper not in self._numbers
-            else convert_to_tensor(self._numbers[hyper], var.dtype)
-            for hyper in hypers
-        ]
+        """Return hyperparameters in the dtype of a variable."""
+        return [cast(hyper, var.dtype) for hyper in hypers]
 
     def _check_dtypes(self, tensors: Iterable[Any]) -> None:
         for tensor in tensors:

@@ -25,6 +25,11 @@ class Steps:
 
     start, grads, rows, at = START, GRADS, ROWS, AT
 
+    @staticmethod
+    def number(value: float) -> float:
+        """Return a hyperparameter as the optimizers keep it, in float32."""
+        return float(np.float32(value))
+
     def dense_rows(self, step: int) -> Any:
         """The dense gradient that the rows of a step stand for."""
         dense = np.zeros_like(START)

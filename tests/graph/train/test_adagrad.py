@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_adagrad(steps: Any, sparse: bool) -> None:
+    rate = steps.number(0.1)
+
     def reference(w: Any, grads: Any) -> Iterator[Any]:
         accum = np.full_like(w, 0.5)
         for grad in grads:
             accum = accum + grad**2
-            w = w - 0.1 * grad / np.sqrt(accum)
+            w = w - rate * grad / np.sqrt(accum)
             yield w
 
     def make() -> Any:

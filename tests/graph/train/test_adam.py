@@ -15,34 +15,34 @@ if TYPE_CHECKING:
 train = tf.train
 
 
-def _reference(decay: float = 0.0, lr: float = 0.1, eps: float = 1e-3) -> Any:
-    def steps(w: Any, grads: Any) -> Iterator[Any]:
+def _reference(steps: Any, decay: float = 0.0) -> Any:
+    lr, b1, b2, eps, decay = map(steps.number, (0.1, 0.8, 0.9, 1e-3, decay))
+
+    def follow(w: Any, grads: Any) -> Iterator[Any]:
         m, v = np.zeros_like(w), np.zeros_like(w)
-        for t, grad in enumerate(grads, 1):
-            m = 0.8 * m + 0.2 * grad
-            v = 0.9 * v + 0.1 * grad**2
-            # the powers of beta are kept in float32, as in the original
-            powers = [np.float32(1)] * 2
-            for _ in range(t):
-                powers = [powers[0] * np.float32(0.8), powers[1] * np.float32(0.9)]
-            rate = lr * np.sqrt(1 - float(powers[1])) / (1 - float(powers[0]))
+        power1, power2 = np.float32(0.8), np.float32(0.9)
+        for grad in grads:
+            m = b1 * m + (1 - b1) * grad
+            v = b2 * v + (1 - b2) * grad**2
+            rate = lr * np.sqrt(1 - float(power2)) / (1 - float(power1))
             w = w - decay * w - rate * m / (np.sqrt(v) + eps)
+            power1, power2 = power1 * np.float32(0.8), power2 * np.float32(0.9)
             yield w
 
-    return steps
+    return follow
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_adam(steps: Any, sparse: bool) -> None:
-    steps.check(lambda: train.AdamOptimizer(0.1, 0.8, 0.9, 1e-3), _reference(), sparse)
+    steps.check(lambda: train.AdamOptimizer(0.1, 0.8, 0.9, 1e-3), _reference(steps), sparse)
 
 
 def test_hyperparameters_may_be_tensors(steps: Any) -> None:
     def make() -> Any:
-        values = [tf.constant(v, tf.float64) for v in (0.1, 0.8, 0.9, 1e-3)]
+        values = [tf.constant(steps.number(v), tf.float64) for v in (0.1, 0.8, 0.9, 1e-3)]
         return train.AdamOptimizer(values[0], lambda: 0.8, 0.9, values[3])
 
-    steps.check(make, _reference())
+    steps.check(make, _reference(steps))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -51,7 +51,7 @@ def test_adamw_shrinks_the_weights(steps: Any, sparse: bool) -> None:
     def make() -> Any:
         return train.AdamWOptimizer(0.05, 0.1, 0.8, 0.9, 1e-3)
 
-    steps.check(make, _reference(decay=0.05), sparse)
+    steps.check(make, _reference(steps, decay=0.05), sparse)
 
 
 def test_adamw_shrinks_only_those_it_should(ops: Any) -> None:
@@ -117,5 +117,5 @@ def test_large_variables_are_updated_whole(steps: Any, ops: Any) -> None:
     step = train.AdamOptimizer(0.1, 0.8, 0.9, 1e-3).minimize(tf.reduce_sum(w * w))
     with tf.control_dependencies([step]):
         after = w.read_value()
-    (expected,) = _reference()(start, [2 * start])
+    (expected,) = _reference(steps)(start, [2 * start])
     np.testing.assert_allclose(ops.evaluate(after), expected, rtol=1e-12, atol=1e-12)

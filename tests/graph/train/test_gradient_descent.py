@@ -17,23 +17,31 @@ train = tf.train
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_gradient_descent(steps: Any, sparse: bool) -> None:
+    rate = steps.number(0.1)
+
     def reference(w: Any, grads: Any) -> Iterator[Any]:
         for grad in grads:
-            w = w - 0.1 * grad
+            w = w - rate * grad
             yield w
 
     steps.check(lambda: train.GradientDescentOptimizer(0.1), reference, sparse)
-    steps.check(lambda: train.GradientDescentOptimizer(tf.constant(0.1, tf.float64)), reference, sparse)
+    steps.check(
+        lambda: train.GradientDescentOptimizer(tf.constant(rate, tf.float64)), reference, sparse
+    )
+        lambda: train.GradientDescentOptimizer(tf.constant(rate, tf.float64)), reference, sparse
+    )
     steps.check(lambda: train.GradientDescentOptimizer(lambda: 0.1), reference, sparse)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum(steps: Any, nesterov: bool) -> None:
+    rate, decay = steps.number(0.1), steps.number(0.8)
+
     def reference(w: Any, grads: Any) -> Iterator[Any]:
         accum = np.zeros_like(w)
         for grad in grads:
-            accum = 0.8 * accum + grad
-            w = w - 0.1 * (grad + 0.8 * accum if nesterov else accum)
+            accum = decay * accum + grad
+            w = w - rate * (grad + decay * accum if nesterov else accum)
             yield w
 
     steps.check(lambda: train.MomentumOptimizer(0.1, 0.8, use_nesterov=nesterov), reference)
@@ -41,13 +49,15 @@ def test_momentum(steps: Any, nesterov: bool) -> None:
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_momentum_moves_only_the_rows_of_a_sparse_gradient(steps: Any, nesterov: bool) -> None:
+    rate, decay = steps.number(0.1), steps.number(0.8)
+
     def reference(w: Any, grads: Any) -> Iterator[Any]:
         accum = np.zeros_like(w)
         rows = np.unique(steps.at)
         w = w.copy()
         for grad in grads:
-            accum[rows] = 0.8 * accum[rows] + grad[rows]
-            w[rows] -= 0.1 * (grad[rows] + 0.8 * accum[rows] if nesterov else accum[rows])
+            accum[rows] = decay * accum[rows] + grad[rows]
+            w[rows] -= rate * (grad[rows] + decay * accum[rows] if nesterov else accum[rows])
             yield w.copy()
 
     def make() -> Any:

@@ -14,16 +14,18 @@ if TYPE_CHECKING:
 
 
 def _reference(steps: Any, centered: bool, sparse: bool) -> Any:
+    rate, rho, factor, eps = map(steps.number, (0.1, 0.8, 0.5, 1e-2))
+
     def follow(w: Any, grads: Any) -> Iterator[Any]:
         w = w.copy()
         square, mean, momentum = np.ones_like(w), np.zeros_like(w), np.zeros_like(w)
         rows = np.unique(steps.at) if sparse else slice(None)
         for grad in grads:
             g = grad[rows]
-            square[rows] = 0.8 * square[rows] + 0.2 * g**2
-            mean[rows] = 0.8 * mean[rows] + 0.2 * g
+            square[rows] = rho * square[rows] + (1 - rho) * g**2
+            mean[rows] = rho * mean[rows] + (1 - rho) * g
             spread = square[rows] - mean[rows] ** 2 if centered else square[rows]
-            momentum[rows] = 0.5 * momentum[rows] + 0.1 * g / np.sqrt(spread + 1e-2)
+            momentum[rows] = factor * momentum[rows] + rate * g / np.sqrt(spread + eps)
             w[rows] -= momentum[rows]
             yield w.copy()
 
