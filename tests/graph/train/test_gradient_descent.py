@@ -28,8 +28,6 @@ def test_gradient_descent(steps: Any, sparse: bool) -> None:
     steps.check(
         lambda: train.GradientDescentOptimizer(tf.constant(rate, tf.float64)), reference, sparse
     )
-        lambda: train.GradientDescentOptimizer(tf.constant(rate, tf.float64)), reference, sparse
-    )
     steps.check(lambda: train.GradientDescentOptimizer(lambda: 0.1), reference, sparse)
 
 
