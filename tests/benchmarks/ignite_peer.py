@@ -1,11 +1,13 @@
 """What an iteration of pytorch-ignite's engine takes; run in its own interpreter, by `harness.Peer`.
 
-Answers ``{"steps": n}`` with the seconds of one iteration of a process function that returns a float.
+Answers ``{"turns": m, "steps": n}`` with the seconds of one iteration of a process function that
+returns a float, the median of some runs of the engine.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from typing import Any
@@ -17,14 +19,18 @@ def process(_engine: Any, _batch: Any) -> float:
     return 0.5
 
 
+def seconds(engine: Any, steps: int) -> float:
+    start = time.perf_counter()
+    engine.run(range(steps), max_epochs=1)
+    return (time.perf_counter() - start) / steps
+
+
 def main() -> None:
     engine = Engine(process)
     for line in sys.stdin:
-        steps = json.loads(line)["steps"]
-        data = range(steps)
-        start = time.perf_counter()
-        engine.run(data, max_epochs=1)
-        print(json.dumps({"seconds": (time.perf_counter() - start) / steps}), flush=True)
+        request = json.loads(line)
+        runs = [seconds(engine, request["steps"]) for _ in range(request["turns"])]
+        print(json.dumps({"seconds": statistics.median(runs)}), flush=True)
 
 
 main()

@@ -1,12 +1,13 @@
 """What TensorFlow's MonitoredSession adds to a step; run in its own interpreter, by `harness.Peer`.
 
-Answers ``{"above": name, "steps": n}`` with the seconds that a monitored run takes above the raw run of
-the same increment, the two taking turns.
+Answers ``{"above": name, "turns": m, "steps": n}`` with the seconds that a monitored run takes above
+the raw run of the same increment: the two take turns, some steps each, and the median counts.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -16,8 +17,6 @@ import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore
 
 tf.disable_v2_behavior()
 tf.logging.set_verbosity(tf.logging.ERROR)
-
-TURNS = 10
 
 
 class Silent(tf.train.SessionRunHook):
@@ -69,17 +68,17 @@ class Work:
             )
         return tf.train.MonitoredSession(hooks=hooks)
 
-    def above(self, steps: int) -> float:
-        chunk = max(1, steps // TURNS)
-        taken = {self.raw: 0.0, self.monitored: 0.0}
-        for _ in range(TURNS):
-            for session in taken:
-                run, train = session.run, self.train
-                start = time.perf_counter()
-                for _ in range(chunk):
-                    run(train)
-                taken[session] += time.perf_counter() - start
-        return (taken[self.monitored] - taken[self.raw]) / (TURNS * chunk)
+    def above(self, turns: int, steps: int) -> float:
+        return statistics.median(
+            [self.seconds(self.monitored, steps) - self.seconds(self.raw, steps) for _ in range(turns)]
+        )
+
+    def seconds(self, session: Any, steps: int) -> float:
+        run, train = session.run, self.train
+        start = time.perf_counter()
+        for _ in range(steps):
+            run(train)
+        return (time.perf_counter() - start) / steps
 
 
 def main() -> None:
@@ -89,7 +88,9 @@ def main() -> None:
         kind = request["above"]
         if kind not in works:
             works[kind] = Work(kind)
-        print(json.dumps({"seconds": works[kind].above(request["steps"])}), flush=True)
+        print(
+            json.dumps({"seconds": works[kind].above(request["turns"], request["steps"])}), flush=True
+        )
 
 
 main()
