@@ -55,6 +55,7 @@ def MonitoredTrainingSession(
     program: Any = None,
     signals: Literal["auto"] | None = "auto",
     recovery: Recovery | None = None,
+    interrupt: bool = True,
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -87,6 +88,7 @@ def MonitoredTrainingSession(
             graph.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, see :class:`MonitoredSession`.
         recovery: which errors to recover from, how often, after what pause.
+        interrupt: whether an error beside the steps ends a run at once, see :class:`MonitoredSession`.
 
     Raises:
         ValueError: seconds and steps are both given, for checkpoints or for summaries.
@@ -101,7 +103,12 @@ def MonitoredTrainingSession(
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
         return MonitoredSession(
-            creator, hooks, stop_grace_period_secs, recovery=recovery, signals=signals
+            creator,
+            hooks,
+            stop_grace_period_secs,
+            recovery=recovery,
+            signals=signals,
+            interrupt=interrupt,
         )
     scaffold = scaffold if scaffold is not None else Scaffold(program=program)
     summary_dir = summary_dir or checkpoint_dir
@@ -128,6 +135,7 @@ def MonitoredTrainingSession(
         stop_grace_period_secs,
         recovery=recovery,
         signals=signals,
+        interrupt=interrupt,
     )
 
 

@@ -30,6 +30,7 @@ class Coordinated:
         inner: the layer below.
         coord: an error reported to it ends a run that is waiting, and every one that comes after.
         preemption: the errors that mean "try again with a new session".
+        patience: seconds that a run has to finish after an error beside it, before it is ended.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Coordinated:
         inner: Hooked,
         coord: Coordinator,
         preemption: tuple[type[Exception], ...] = PREEMPTION,
+        patience: float = 0.0,
     ) -> None:
         self.raw = inner.raw
         self.coord = coord
+        coord.interrupts.patience = patience
         self.delivered = False
         """Whether a run has raised the coordinator's error to the caller."""
         self._inner = inner

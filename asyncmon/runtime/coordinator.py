@@ -126,7 +126,7 @@ class Coordinator:
             if not waiter.done():
                 waiter.set_result(True)
         if self.error is not None:
-            self.interrupts.interrupt(self.error)
+            self.interrupts.on_error(self.error)
         while self._callbacks:
             self._callbacks.pop()()
 

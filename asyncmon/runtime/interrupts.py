@@ -32,10 +32,13 @@ class Interrupts:
         raise reason  # out here, so that the cancellation does not become its context
     """
 
-    __slots__ = ("_inside",)
+    __slots__ = ("_inside", "_later", "patience")
 
     def __init__(self) -> None:
         self._inside: dict[asyncio.Task[Any], BaseException | None] = {}
+        self._later: asyncio.TimerHandle | None = None
+        self.patience = 0.0
+        """Seconds that :meth:`on_error` leaves the calls to end by themselves."""
 
     def __contains__(self, task: object) -> bool:
         return task in self._inside
@@ -56,6 +59,9 @@ class Interrupts:
     ) -> BaseException | None:
         """Mark a task as outside again. Return the error to raise instead of ``error``, or None."""
         reason = self._inside.pop(task)
+        if self._later is not None and not self._inside:
+            self._later.cancel()
+            self._later = None
         if reason is None:
             return None
         alone = task.uncancel() <= base
@@ -73,3 +79,11 @@ class Interrupts:
             if reason is None and task is not current and only in (None, task):
                 self._inside[task] = error
                 task.cancel(_MESSAGE)
+
+    def on_error(self, error: BaseException) -> None:
+        """Something failed beside the calls: interrupt them, now or when their time is up."""
+        if self.patience <= 0:
+            self.interrupt(error)
+        elif self._later is None and self._inside:
+            loop = asyncio.get_running_loop()
+            self._later = loop.call_later(self.patience, self.interrupt, error)

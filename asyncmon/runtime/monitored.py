@@ -56,6 +56,7 @@ class MonitoredBase:
         stop_grace_period_secs: float,
         recovery: Recovery,
         signals: Literal["auto"] | None,
+        interrupt: bool = True,
     ) -> None:
         if signals not in ("auto", None):
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
@@ -63,7 +64,7 @@ class MonitoredBase:
         self._hooks = HookSet(hooks)
         self._passengers = Passengers(None)
         self._undo = ExitStack()
-        self._grace = stop_grace_period_secs
+        self._grace, self._patience = stop_grace_period_secs, 0 if interrupt else stop_grace_period_secs
         self._signals = signals
         self._phase = Phase.NEW
         self._turn = Turn()
@@ -120,7 +121,7 @@ class MonitoredBase:
         raw = self._session.newest = await self._creator.create_session()
         coord = Coordinator(clean_stop_exception_types=())
         inner = Hooked(raw, self._hooks, coord, self._turn, self._request_stop_by_hook)
-        session = Coordinated(inner, coord, self._session.errors or PREEMPTION)
+        session = Coordinated(inner, coord, self._session.errors or PREEMPTION, self._patience)
         try:
             await tell_created(session, self._hooks)
         except BaseException:

@@ -36,6 +36,8 @@ class MonitoredSession(MonitoredBase, AsyncOnly):
         recovery: which errors to recover from, how often, after what pause.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
             nobody else handles them. A second signal does what it does by default.
+        interrupt: whether an error beside the steps ends the run that is being awaited at once. If not,
+            that run has the grace period to finish, and the next one raises the error.
 
     Example::
 
@@ -53,9 +55,11 @@ class MonitoredSession(MonitoredBase, AsyncOnly):
         *,
         recovery: Recovery | None = None,
         signals: Literal["auto"] | None = None,
+        interrupt: bool = True,
     ) -> None:
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
-        super().__init__(creator, hooks, stop_grace_period_secs, recovery or Recovery(), signals)
+        recovery = recovery or Recovery()
+        super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
 
 
 @final

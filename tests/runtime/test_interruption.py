@@ -98,6 +98,28 @@ async def test_ax_15_a_run_without_hooks_is_interrupted_too() -> None:
     assert now() == 3
 
 
+async def test_ax_15_finish_the_step_first_then_raise() -> None:
+    """AX-15, configured: the run that is under way keeps its result, the next one raises."""
+    async with scripted(taking(10, "done"), 2, interrupt=False) as sess:
+        sess.coord.create_task(fail_after, 3, ValueError("beside"))
+        assert await sess.run("a") == "done"
+        assert now() == 10
+        assert sess.should_stop()
+        with pytest.raises(ValueError, match="beside"):
+            await sess.run("a")
+
+
+async def test_ax_15_a_step_that_does_not_finish_is_interrupted_after_the_grace_period() -> None:
+    beside = FailingBeside(3, ValueError("beside"))
+    async with assert_nothing_left_behind():
+        with pytest.raises(ValueError, match="beside"):
+            async with scripted(
+                taking(1000), hooks=[beside], stop_grace_period_secs=20, interrupt=False
+            ) as sess:
+                await sess.run("a")
+    assert now() == 23
+
+
 async def test_a_plain_stop_interrupts_nothing() -> None:
     async with scripted(taking(10, "done")) as sess:
         asyncio.get_running_loop().call_later(3, sess.request_stop)
