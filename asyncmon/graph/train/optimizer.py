@@ -30,6 +30,7 @@ from asyncmon.graph.variables import Variable, trainable_variables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from asyncmon.graph.dtypes import DType
     from asyncmon.graph.tensor import Operation, Tensor
 
     GradsAndVars = Sequence[tuple[Any, Variable]]
@@ -55,6 +56,7 @@ class Optimizer(ABC):
         self._name = name
         self._slots: dict[str, dict[str, Variable]] = {}
         self._non_slots: dict[str, Variable] = {}
+        self._casts: dict[tuple[Tensor, DType], Tensor] = {}
 
     def get_name(self) -> str:
         """Return the name the optimizer was given."""
@@ -164,6 +166,7 @@ class Optimizer(ABC):
         if not variables:
             raise ValueError(f"No gradients provided for any variable: {[str(v) for _, v in pairs]}.")
         self._create_slots(variables)
+        self._casts.clear()
         with name_scope(name, self._name) as scope:
             self._prepare()
             updates = []
@@ -254,8 +257,11 @@ class Optimizer(ABC):
         return convert_to_tensor(self._value(value), preferred_dtype=float32, name=name)
 
     def _for(self, var: Variable, *hypers: Tensor) -> list[Tensor]:
-        """Return hyperparameters in the dtype of a variable."""
-        return [cast(hyper, var.dtype) for hyper in hypers]
+        """Return hyperparameters in the dtype of a variable; variables of one dtype share them."""
+        for hyper in hypers:
+            if (hyper, var.dtype) not in self._casts:
+                self._casts[hyper, var.dtype] = cast(hyper, var.dtype)
+        return [self._casts[hyper, var.dtype] for hyper in hypers]
 
     def _check_dtypes(self, tensors: Iterable[Any]) -> None:
         for tensor in tensors:
