@@ -71,7 +71,8 @@ class SessionConfig:
     Attributes:
         inline_ms: a plan that takes less, by its own measured average, runs on the loop's thread, which
             it holds for that long; 0 always uses a worker thread.
-        workers: how many threads compute beside the loop, started when they are needed.
+        workers: how many threads compute beside the loop, and beside the one that all steps have; they
+            are started when they are needed.
     """
 
     inline_ms: float = 1.0

@@ -18,6 +18,7 @@ from asyncmon.graph.plan import execute_checked
 from asyncmon.graph.prompt import run_promptly
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.waiting import outlast
+from asyncmon.graph.worker import Worker, suits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,7 +48,7 @@ class Runner:
         self.limit = config.inline_ms / 1000
         self._lock = FairLock()
         self._pool: ThreadPoolExecutor | None = None
-        self._stepper: ThreadPoolExecutor | None = None
+        self._stepper: Worker | None = None
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
         self._resources: dict[Any, Any] = {}
@@ -143,10 +144,12 @@ class Runner:
         if self._runs:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             cancelled = await outlast(self._idle)
-        for executor in (self._pool, self._stepper):
-            if executor is not None:
-                executor.shutdown(wait=False)
-        self._pool = self._stepper = None
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        if self._stepper is not None:
+            self._stepper.close()
+            self._stepper = None
         for resource in self._resources.values():
             resource.session_closed()
         self._resources.clear()
@@ -267,16 +270,12 @@ class Runner:
         what they need.
         """
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(max(1, self._config.workers - 1), "asyncmon-session")
-        if self._stepper is None:
-            self._stepper = (
-                self._pool
-                if self._config.workers == 1
-                else ThreadPoolExecutor(1, "asyncmon-session-steps")
-            )
-        executor = self._stepper if step else self._pool
-        context = contextvars.copy_context()
-        future = asyncio.get_running_loop().run_in_executor(executor, context.run, work)
+            self._pool = ThreadPoolExecutor(self._config.workers, "asyncmon-session")
+        loop = asyncio.get_running_loop()
+        if step and suits(loop):
+            self._stepper = self._stepper or Worker("asyncmon-session-steps")
+            return await self._stepper.start(work).outcome(on_cancel)
+        future = loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
         cancelled = await outlast(future, on_cancel)
         if cancelled is not None:
             future.exception()  # seen: the cancellation is what the caller gets
