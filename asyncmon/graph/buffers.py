@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Buffers", "plan_buffers"]
 
 _LAYOUTS = 16  # shapes of feeds whose layouts a plan remembers
-_INTO = {Kind.UNARY: Kind.UNARY_INTO, Kind.BINARY: Kind.BINARY_INTO}
+_INTO = {
+    Kind.UNARY: Kind.UNARY_INTO,
+    Kind.BINARY: Kind.BINARY_INTO,
+    Kind.NARY: Kind.NARY_INTO,
+}
 
 
 class _Value:
@@ -207,7 +211,9 @@ def _into(function: Any, op: Operation) -> Callable[..., Any]:
         return function  # type: ignore[no-any-return]
     if len(op.inputs) == 1:
         return lambda x, out: function(x, out=out)
-    return lambda x, y, out: function(x, y, out=out)
+    if len(op.inputs) == 2:
+        return lambda x, y, out: function(x, y, out=out)
+    return lambda *inputs: function(*inputs[:-1], out=inputs[-1])
 
 
 @cache

@@ -110,36 +110,65 @@ def _wide(*arrays: Array) -> list[Array]:
     return [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]
 
 
-def _conv(images: Array, filters: Array, *, strides: Pair, padding: Padding, dilations: Pair) -> Array:
+def _target(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return what to compute into: half precision is computed in single."""
+    return np.empty(shape, dtype) if out is None or out.dtype != dtype else out
+
+
+def _conv(
+    images: Array,
+    filters: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
+) -> Array:
     x, w = _wide(images, filters)
     geometry = _Geometry(x.shape, w.shape, strides, padding, dilations)
     matrix = np.ascontiguousarray(w).reshape(-1, w.shape[3])
-    result = np.empty(geometry.output, x.dtype)
+    result = _target(out, geometry.output, x.dtype)
     for block in geometry.blocks(len(matrix)):
         np.dot(geometry.windows(x[block]), matrix, result[block].reshape(-1, w.shape[3]))
     return result.astype(images.dtype, copy=False)
 
 
 def _conv_filter(
-    images: Array, sizes: Array, grad: Array, *, strides: Pair, padding: Padding, dilations: Pair
+    images: Array,
+    sizes: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
 ) -> Array:
     x, g = _wide(images, grad)
     shape = tuple(sizes.tolist())
     geometry = _Geometry(x.shape, shape, strides, padding, dilations)
-    result = np.zeros((prod(shape[:3]), shape[3]), x.dtype)
+    result = _target(out, shape, x.dtype)
+    matrix = result.reshape(-1, shape[3])
+    matrix[...] = 0
     for block in geometry.blocks(prod(shape[:3])):
         flat = np.ascontiguousarray(g[block]).reshape(-1, shape[3])
-        result += np.dot(geometry.windows(x[block]).T, flat)
-    return result.reshape(shape).astype(images.dtype, copy=False)
+        matrix += np.dot(geometry.windows(x[block]).T, flat)
+    return result.astype(images.dtype, copy=False)
 
 
 def _conv_input(
-    sizes: Array, filters: Array, grad: Array, *, strides: Pair, padding: Padding, dilations: Pair
+    sizes: Array,
+    filters: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
 ) -> Array:
     w, g = _wide(filters, grad)
     shape = tuple(sizes.tolist())
     geometry = _Geometry(shape, w.shape, strides, padding, dilations)
-    result = np.empty(shape, g.dtype)
+    result = _target(out, shape, g.dtype)
     reach = (w.shape[1] - 1) * dilations[1]
     if geometry.plain:
         np.dot(np.ascontiguousarray(g).reshape(-1, w.shape[3]), w[0, 0].T, result.reshape(-1, shape[3]))
@@ -258,9 +287,9 @@ def _conv_filter_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     ]
 
 
-register(OpDef("Conv2D", _conv, _conv_spec, _conv_gradient))
-register(OpDef("Conv2DBackpropInput", _conv_input, _sized(0), _conv_input_gradient))
-register(OpDef("Conv2DBackpropFilter", _conv_filter, _sized(1), _conv_filter_gradient))
+register(OpDef("Conv2D", _conv, _conv_spec, _conv_gradient, out=True))
+register(OpDef("Conv2DBackpropInput", _conv_input, _sized(0), _conv_input_gradient, out=True))
+register(OpDef("Conv2DBackpropFilter", _conv_filter, _sized(1), _conv_filter_gradient, out=True))
 
 
 # --- public functions -------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ class Kind(IntEnum):
     GENERAL = 5  # f(run, registers)
     UNARY_INTO = 6  # out = f(a, out): what out holds is written into, unless it is None
     BINARY_INTO = 7  # out = f(a, b, out)
+    NARY_INTO = 8  # out = f(*a, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +233,8 @@ def execute_bare(code: Iterable[Instruction], registers: list[Any], run: Run | N
                 registers[out] = function(registers[a])  # type: ignore[misc]
             elif kind == 3:
                 registers[out] = function(*[registers[i] for i in a])  # type: ignore[misc]
+            elif kind == 8:
+                registers[out] = function(*[registers[i] for i in a], registers[out])  # type: ignore[misc]
             elif kind == 0:
                 for i in a:
                     registers[i] = None
