@@ -59,7 +59,7 @@ class LoopBudget:
     _budgets: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, LoopBudget]] = WeakKeyDictionary()
     _latest: ClassVar[LoopBudget | None] = None
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0005) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float = 0.0006) -> None:
         self._loop = ref(loop)  # a strong one would keep the loop alive through _budgets
         self._slice = seconds  # for one that is alone
         self._seconds = seconds  # for each of those there are

@@ -78,10 +78,12 @@ async def measure(make: Any, count: int) -> dict[str, float]:
             await asyncio.sleep(0.001)
             lags.append(time.perf_counter() - before - 0.001)
 
+    cpu = time.process_time()
     bodies = [asyncio.create_task(train(number)) for number in range(count)]
     watcher = asyncio.create_task(watch())
     await asyncio.sleep(SECONDS)
     watcher.cancel()
+    cpu = (time.process_time() - cpu) / SECONDS
     done = list(steps)
     start = time.perf_counter()
     for sess, _ in sessions:
@@ -97,6 +99,7 @@ async def measure(make: Any, count: int) -> dict[str, float]:
         "most": max(done),
         "step": SECONDS / sum(done),
         "lag": sorted(lags)[int(len(lags) * 0.99)],
+        "cpu": cpu,
         "ticks": Ticks.seen / count,
         "close": closed,
     }
