@@ -158,6 +158,7 @@ class _Compiler:
     def _emit_kernel(self, op: Operation) -> None:
         op_def, registers = op.op_def, self.registers
         inputs = registers.all_of(op.inputs)
+        self.plan.foreign |= op_def.foreign
         if not (op_def.stateful or op_def.random) and self.given.isdisjoint(op.outputs):
             values = self._known(op, inputs)
             if values is not None:
@@ -280,6 +281,7 @@ class _Compiler:
         ]
         for plan in plans:
             self.plan.random |= plan.random
+            self.plan.foreign |= plan.foreign
             self.plan.changes += plan.changes
         inputs = registers.all_of(op.inputs)
         outputs = registers.outputs(op, self.given)

@@ -159,6 +159,7 @@ class Plan:
     versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan
     random: bool = False
     uses_run: bool = False
+    foreign: bool = False  # calls code of the user's
     changes: list[str] = field(default_factory=list)  # names of ops that change what the session holds
     weight: int = 0  # elements computed, as far as they are known
     average: float = 0.0  # seconds, 0 before the first run
@@ -206,10 +207,8 @@ class Plan:
 
     def took(self, seconds: float, limit: float) -> None:
         """Remember how long a run took. One that was held up by something else counts for little."""
-        if self.average:
-            self.average += (min(seconds, 4 * limit) - self.average) * 0.2
-        else:
-            self.average = seconds
+        seconds = min(seconds, 4 * limit)
+        self.average += (seconds - self.average) * 0.2 if self.average else seconds
 
 
 @np.errstate(all="ignore")

@@ -11,6 +11,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
+from asyncmon.graph import runner
 
 pytestmark = pytest.mark.asyncio
 
@@ -49,6 +50,34 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
         for _ in range(60):
             await sess.run(x)
         assert await sess.run(x) == here  # it learns
+
+
+async def test_what_a_worker_waits_for_the_interpreter_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "thread_time", lambda: 5.0)
+    x = tf.reduce_sum(tf.random_uniform([3]))
+    async with tf.Session() as sess:
+        await sess.run(x)
+        (plan,) = sess._plans.values()
+        plan.average = 1.0
+        await sess.run(x)
+        assert plan.average == pytest.approx(0.8)
+
+
+async def test_what_code_of_the_users_waits_for_in_a_worker_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "thread_time", lambda: 5.0)
+    x = tf.py_func(lambda: np.float32(1), [], tf.float32)
+    both = tf.cond(tf.random_uniform([]) < 2.0, lambda: x + 1.0, lambda: x)
+    async with tf.Session() as sess:
+        for fetch in (x, both):
+            await sess.run(fetch)
+            plan = list(sess._plans.values())[-1]
+            plan.average = 1.0
+            await sess.run(fetch)
+            assert plan.average > 0.8
 
 
 async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
