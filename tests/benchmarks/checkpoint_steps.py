@@ -1,7 +1,7 @@
 """What saving does to the steps beside it: ``python tests/benchmarks/checkpoint_steps.py [STEPS]``.
 
-A dense network, 1024-4096-4096-10 with Adam (250 MB of state), trained by a monitored session that saves
-every 10 steps, into the page cache where there is ``/dev/shm``. The peer is TensorFlow 1's own
+A dense network, 1024-4096-4096-10 with Adam (250 MB of state), trained by a monitored session that
+saves every 10 steps, into the page cache where there is ``/dev/shm``. The peer is TensorFlow 1's own
 ``CheckpointSaverHook``, in the interpreter that ``ASYNCMON_PEER_PYTHON`` names.
 """
 

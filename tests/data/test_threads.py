@@ -19,15 +19,17 @@ def test_a_thread_that_hangs_is_left_behind_and_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("asyncmon.data.sources.CLOSE_SECONDS", 0.01)
-    go_on = threading.Event()
+    inside, go_on = threading.Event(), threading.Event()
 
     def hangs() -> Iterator[int]:
         yield 1
+        inside.set()
         go_on.wait()
 
     async def main() -> None:
         async with from_iterable(hangs).prefetch(4) as data:
             assert await anext(aiter(data)) == 1
+            await asyncio.to_thread(inside.wait)
 
     asyncio.run(main())  # in real time, which a hanging thread does not hold still
     assert "still busy in its thread" in caplog.text
