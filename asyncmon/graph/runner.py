@@ -18,6 +18,7 @@ from asyncmon.graph.fair_lock import FairLock
 from asyncmon.graph.plan import execute_checked
 from asyncmon.graph.prompt import run_promptly
 from asyncmon.graph.run_state import Run
+from asyncmon.graph.sharing import lent
 from asyncmon.graph.waiting import outlast
 from asyncmon.graph.worker import Worker, suits
 
@@ -215,7 +216,8 @@ class Runner:
             start = clock()
             arena = store.take_arena()
             try:
-                execute_checked(plan.code_with(arena, registers), registers, run)
+                with lent(self._pool):
+                    execute_checked(plan.code_with(arena, registers), registers, run)
                 results = plan.results(registers)  # before an update in place changes what was read
                 if run.error is not None:
                     raise run.error

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from asyncmon import graph as tf
-from asyncmon.graph import nn_conv
-from asyncmon.graph.windows import paddings
+from asyncmon.graph import conv_kernels
+from asyncmon.graph.windows import paddings, spatial, window_padding
 
 RNG = np.random.default_rng(4)
 nn = tf.nn
@@ -62,9 +62,9 @@ def test_values_and_both_derivatives(
     expected = reference(
         x,
         w,
-        nn_conv.spatial(strides, "", layout),
-        nn_conv.window_padding(padding, layout),
-        nn_conv.spatial(dilations, "", layout),
+        spatial(strides, "", layout),
+        window_padding(padding, layout),
+        spatial(dilations, "", layout),
     )
     ops.agree(run, expected, x, w, rtol=1e-12)
     ops.agree(run, expected, x.astype("f"), w.astype("f"), rtol=1e-4)
@@ -108,7 +108,7 @@ def test_channels_may_come_second(ops: Any) -> None:
 
 
 def test_batches_that_take_several_blocks(ops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nn_conv, "_BLOCK", 200)
+    monkeypatch.setattr(conv_kernels, "_BLOCK", 200)
     x, w = RNG.normal(size=(5, 6, 5, 2)), RNG.normal(size=(3, 3, 2, 3))
 
     def run(a: Any, b: Any) -> Any:
