@@ -131,13 +131,11 @@ class Fetch:
     register: int
     fresh: bool
 
-    def of(self, registers: list[Any]) -> Any:
-        value = registers[self.register]
-        if isinstance(value, np.ndarray):
-            if value.ndim == 0:
-                return value[()]
-            return value if self.fresh else value.copy()
-        return value
+    def of(self, array: np.ndarray[Any, Any]) -> Any:
+        """Return what is handed out for what is in the register."""
+        if array.ndim == 0:
+            return array[()]
+        return array if self.fresh else array.copy()
 
 
 @dataclass(slots=True)
@@ -203,7 +201,13 @@ class Plan:
 
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""
-        return [None if fetch is None else fetch.of(registers) for fetch in self.fetches]
+        results: list[Any] = []
+        for fetch in self.fetches:
+            value = None if fetch is None else registers[fetch.register]
+            if fetch is not None and isinstance(value, np.ndarray):
+                value = fetch.of(value)
+            results.append(value)
+        return results
 
     def took(self, seconds: float, limit: float) -> None:
         """Remember how long a run took. One that was held up by something else counts for little."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -35,7 +36,7 @@ HERE = Path(__file__).parent
 TF1 = Peer(HERE / "tf1_monitored.py")
 IGNITE = Peer(HERE / "ignite_peer.py", "ASYNCMON_IGNITE_PYTHON")
 LOOP = asyncio.Runner()
-PLACE = tempfile.mkdtemp(prefix="asyncmon-benchmark-")
+PLACE = f"{tempfile.gettempdir()}/asyncmon-benchmark-{os.getpid()}"
 
 STEPS = 200  # in a row
 TURNS = 20
@@ -129,12 +130,17 @@ def added(kind: str, most: float, by_tf1: str) -> Row:
     work = Work(kind)
     contestants: dict[str, Callable[[], float]] = {"ours": work.above}
     if TF1.installed:
-        contestants["TF1"] = lambda: float(TF1.ask(above=kind, turns=TURNS, steps=50)["seconds"])
+        contestants["TF1"] = lambda: tf1(kind)
     found = take_turns(contestants)
     work.close()
     said = ", ".join(f"{name} {us(value)}" for name, value in found.items())
     met = found["ours"] <= most * 1e-6
     return Row(f"above the raw run, {NAMES[kind]}", said, f"<= {most:g} us, TF1 {by_tf1}", met)
+
+
+def tf1(kind: str) -> float:
+    """Return what TensorFlow's session adds."""
+    return float(TF1.ask(above=kind, turns=TURNS, steps=50, place=PLACE)["seconds"])
 
 
 NAMES = {
@@ -163,13 +169,9 @@ def silent() -> Row:
     def above_none() -> float:
         return LOOP.run(difference(other.monitored, one.monitored, other.train, one.train))
 
-    def above_none_tf1() -> float:
-        found = [TF1.ask(above=kind, turns=TURNS, steps=50)["seconds"] for kind in ("silent", "none")]
-        return float(found[0] - found[1])
-
     contestants: dict[str, Callable[[], float]] = {"ours": above_none}
     if TF1.installed:
-        contestants["TF1"] = above_none_tf1
+        contestants["TF1"] = lambda: tf1("silent") - tf1("none")
     found = take_turns(contestants)
     one.close()
     other.close()
@@ -327,7 +329,7 @@ def main(names: list[str]) -> int:
                 gc.collect()
                 print(f"{name}: {rows[-1].measured}", flush=True)
     finally:
-        shutil.rmtree(PLACE)
+        shutil.rmtree(PLACE, ignore_errors=True)
     return 0 if show("what monitoring adds to a step", rows) else 1
 
 

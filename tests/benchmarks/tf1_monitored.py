@@ -1,7 +1,7 @@
 """What TensorFlow's MonitoredSession adds to a step; run in its own interpreter, by `harness.Peer`.
 
-Answers ``{"above": name, "turns": m, "steps": n}`` with the seconds that a monitored run takes above
-the raw run of the same increment: the two take turns, some steps each, and the median counts.
+Answers ``{"above": name, "place": directory, "turns": m, "steps": n}`` with the seconds that a
+monitored run takes above the raw run of the same increment: the two take turns, and the median counts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import tempfile
 import time
 from typing import Any
 
@@ -39,7 +38,7 @@ class Fetching(tf.train.SessionRunHook):
 class Work:
     """A monitored session and the raw one of the same increment."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, place: str) -> None:
         with tf.Graph().as_default() as self.graph:
             step = tf.train.get_or_create_global_step()
             self.train = tf.assign_add(step, 1)
@@ -47,11 +46,11 @@ class Work:
             values = [weight * (0.1 * (i + 1)) for i in range(5)]
             tf.summary.scalar("loss", values[0])
             init = tf.global_variables_initializer()
-            self.monitored = self.open(kind, values)
+            self.monitored = self.open(kind, values, f"{place}/tf1")
             self.raw = tf.Session(graph=self.graph)
             self.raw.run(init)
 
-    def open(self, kind: str, values: list[Any]) -> Any:
+    def open(self, kind: str, values: list[Any], place: str) -> Any:
         hooks: list[Any] = []
         if kind == "silent":
             hooks = [Silent() for _ in range(20)]
@@ -63,9 +62,7 @@ class Work:
                 tf.train.LoggingTensorHook({"loss": values[0]}, every_n_iter=100),
                 tf.train.NanTensorHook(values[0]),
             ]
-            return tf.train.MonitoredTrainingSession(
-                checkpoint_dir=tempfile.mkdtemp(prefix="asyncmon-benchmark-"), hooks=hooks
-            )
+            return tf.train.MonitoredTrainingSession(checkpoint_dir=place, hooks=hooks)
         return tf.train.MonitoredSession(hooks=hooks)
 
     def above(self, turns: int, steps: int) -> float:
@@ -87,7 +84,7 @@ def main() -> None:
         request = json.loads(line)
         kind = request["above"]
         if kind not in works:
-            works[kind] = Work(kind)
+            works[kind] = Work(kind, request["place"])
         print(
             json.dumps({"seconds": works[kind].above(request["turns"], request["steps"])}), flush=True
         )
