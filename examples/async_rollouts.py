@@ -72,7 +72,7 @@ async def train(goal: float, curve: Path) -> None:
     loss = -g.reduce_mean(kept) + 0.5e-2 * g.reduce_mean(g.square(value - worth))
     train_op = g.train.AdamOptimizer(3e-3).minimize(loss, am.get_or_create_global_step())
 
-    lengths, averages, began = list[int](), [0.0], time.perf_counter()
+    lengths, averages, began = list[int](), [0.0], time.monotonic()
     async with am.MonitoredSession() as sess:
         policy = await sess.peek(g.trainable_variables())
         channel = sess.coord.channel(BATCH, max_staleness=2)
@@ -88,9 +88,7 @@ async def train(goal: float, curve: Path) -> None:
     (figure := Figure()).subplots().plot(averages)
     figure.suptitle("Cart-pole: mean length of the last 100 games, by updates of the policy")
     await asyncio.to_thread(figure.savefig, curve)
-    print(
-        f"{averages[-1]:.0f} pushes, {len(lengths)} games, {time.perf_counter() - began:.1f} s, {curve}"
-    )
+    print(f"{averages[-1]:.0f} pushes, {len(lengths)} games, {time.monotonic() - began:.1f} s, {curve}")
 
 
 if __name__ == "__main__":
