@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Arena", "Layout", "Space", "is_known", "numpy_dtype", "size_of"]
 
 _ALIGN = 64  # bytes: a cache line
+_MOST = 256  # layouts: of more, those in use are made anew
 
 
 class Arena:
@@ -32,27 +33,35 @@ class Arena:
         """Return registers with the arrays to put there."""
         views = self._views.get(layout)
         if views is None:
-            if layout.nbytes > self._memory.nbytes:
+            if layout.nbytes > self._memory.nbytes or len(self._views) >= _MOST:
                 self._views.clear()  # they keep the old memory alive
+            if layout.nbytes > self._memory.nbytes:
                 self._memory = _aligned(layout.nbytes)
             views = self._views[layout] = layout.views(self._memory)
         return views
 
 
 class Layout:
-    """Where the values of a plan lie, for feeds of certain shapes."""
+    """Where the values of a plan lie, for feeds of certain shapes.
 
-    __slots__ = ("_homes", "_places", "nbytes")
+    Attributes:
+        nbytes: of memory that it takes.
+        heavy: whether products are cut up, see :func:`asyncmon.graph.sharing.cut_up`.
+    """
+
+    __slots__ = ("_homes", "_places", "heavy", "nbytes")
 
     def __init__(
         self,
         places: Sequence[tuple[int, int, Spec]],
         homes: Sequence[tuple[Pack, int, int, Sequence[int | None]]],
         nbytes: int,
+        heavy: bool,
     ) -> None:
         self._places = places
         self._homes = homes
         self.nbytes = nbytes
+        self.heavy = heavy
 
     def views(self, memory: Any) -> list[tuple[int, Any]]:
         """Return registers with the arrays to put there."""

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.arena import Layout, Space, is_known, numpy_dtype, size_of
+from asyncmon.graph.blas import can_be_kept
 from asyncmon.graph.liveness import inputs_of, outputs_of
 from asyncmon.graph.op_def import Spec
 from asyncmon.graph.plan import Kind
+from asyncmon.graph.sharing import CORES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from asyncmon.graph.arena import Arena
     from asyncmon.graph.packs import Pack
     from asyncmon.graph.plan import Instruction, Plan
     from asyncmon.graph.registers import Registers
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffers", "plan_buffers"]
 
-_LAYOUTS = 16  # shapes of feeds whose layouts a plan remembers
+_LAYOUTS = 64  # shapes of feeds whose layouts a plan remembers
+_HEAVY = 1 << 25  # multiplications of a plan: about a millisecond of one core
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
     Kind.BINARY: Kind.BINARY_INTO,
@@ -71,29 +73,20 @@ class Buffers:
         self._values = values
         self._ops = ops
         self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
-        self._layouts: dict[tuple[Any, ...], Layout | None] = {}
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
 
-    def place(self, registers: list[Any], arena: Arena) -> bool:
-        """Put arrays where values are going to be; false where shapes are new, and nothing is put."""
+    def layout(self, registers: list[Any]) -> Layout:
+        """Return where values lie, for the shapes that are fed."""
         key = tuple([registers[i].shape for _, i in self._feeds])
-        layout = self._layouts.get(key)
-        if layout is None:
-            layout = self._look_at(key)
-            if layout is None:
-                return False
-        for register, array in arena.views(layout):
-            registers[register] = array
-        return True
+        return self._layouts.get(key) or self._lay_out(key)
 
-    def _look_at(self, key: tuple[Any, ...]) -> Layout | None:
-        """Lay out memory for shapes that come a second time."""
-        if key not in self._layouts:
-            while len(self._layouts) >= _LAYOUTS:
-                del self._layouts[next(iter(self._layouts))]
-            self._layouts[key] = None
-            return None
+    def _lay_out(self, key: tuple[Any, ...]) -> Layout:
+        while len(self._layouts) >= _LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
         given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
-        layout = self._layouts[key] = _laid_out(self._values, _specs(self._ops, given), self._packs)
+        specs = _specs(self._ops, given)
+        heavy = CORES > 1 and can_be_kept() and _multiplications(self._ops, specs) >= _HEAVY
+        layout = self._layouts[key] = _laid_out(self._values, specs, self._packs, heavy)
         return layout
 
 
@@ -249,6 +242,18 @@ def _specs(ops: Sequence[Operation], given: Mapping[Tensor, tuple[int, ...]]) ->
     return specs
 
 
+def _multiplications(ops: Iterable[Operation], specs: Mapping[Tensor, Spec]) -> int:
+    """Return how many there are in products whose shapes are known."""
+    total = 0
+    for op in ops:
+        count = op.op_def.multiplications
+        if count is not None:
+            known = [specs.get(x, x.spec) for x in (*op.inputs, *op.outputs)]
+            if all(map(is_known, known)):
+                total += count(*known, **op.attrs)
+    return total
+
+
 def _merged(found: Spec, static: Spec) -> Spec:
     if found.shape is None or static.shape is None or None not in found.shape:
         return found if found.shape is not None else static
@@ -257,7 +262,7 @@ def _merged(found: Spec, static: Spec) -> Spec:
 
 
 def _laid_out(
-    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack]
+    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack], heavy: bool
 ) -> Layout:
     """Give each value of a known shape a place that no value has that lives at the same time."""
     space, places = Space(), []
@@ -284,7 +289,7 @@ def _laid_out(
         at[register] = place, spec
         ending[value.end].append(register)
         places.append((register, place, spec))
-    return Layout(places, homes, space.size)
+    return Layout(places, homes, space.size, heavy)
 
 
 def _homes(

@@ -12,8 +12,6 @@ from asyncmon.graph.random_state import advanced
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from asyncmon.graph.packs import Pack
     from asyncmon.graph.plan import Plan, Update
     from asyncmon.graph.run_state import Run
@@ -22,17 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["commit"]
 
 
-def commit(
-    plan: Plan,
-    store: StateStore,
-    registers: list[Any],
-    run: Run | None = None,
-    helpers: Executor | None = None,
-) -> None:
+def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
     """Store what a run computed.
 
     First everything that can fail: copies are made, shapes checked; an error leaves the state as it
-    was. Then the writes, for which ``helpers`` may be asked to take a share.
+    was. Then the writes.
     """
     values = store.values
     new: list[tuple[int, Any]] = []
@@ -51,7 +43,7 @@ def commit(
     for slot, value in new:
         values[slot] = value
     try:
-        apply_all(calls, run, helpers)
+        apply_all(calls, run)
     except BaseException as error:
         store.broken = InternalError(
             f"An in-place update failed while it was being applied: {error!r}. "

@@ -13,6 +13,7 @@ from asyncmon.graph.arguments import static_ints
 from asyncmon.graph.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
+from asyncmon.graph.products import product
 
 if TYPE_CHECKING:
     from asyncmon.graph.arrays import Array
@@ -170,10 +171,10 @@ def _contract(a: Array, names_a: str, b: Array, names_b: str, later: set[str]) -
     free_b = [c for c in names_b if c not in shared and c in later]
     left = _matrix(a, names_a, (batch, free_a, inner))
     right = _matrix(b, names_b, (batch, inner, free_b))
-    product = np.dot(left[0], right[0])[None] if not batch else np.matmul(left, right)
+    result = product(left, right) if batch else product(left[0], right[0])[None]
     sizes = dict(zip(names_a, a.shape, strict=True)) | dict(zip(names_b, b.shape, strict=True))
     names = "".join(batch + free_a + free_b)
-    return product.reshape([sizes[c] for c in names]), names
+    return result.reshape([sizes[c] for c in names]), names
 
 
 def _matrix(x: Array, names: str, groups: tuple[list[str], list[str], list[str]]) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.build import convert_pair, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.products import product
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,9 +33,7 @@ def _matmul(
         a = a.swapaxes(-1, -2)
     if transpose_b:
         b = b.swapaxes(-1, -2)
-    if a.ndim == 2 and b.ndim == 2:
-        return np.dot(a, b, out)
-    return np.matmul(a, b, out=out)
+    return product(a, b, out)
 
 
 def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
@@ -46,11 +45,16 @@ def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
 
 
 _BLAS: dict[tuple[bool, bool], Callable[..., Any]] = {
-    (False, False): np.dot,
-    (False, True): lambda a, b, out=None: np.dot(a, b.T, out),
-    (True, False): lambda a, b, out=None: np.dot(a.T, b, out),
-    (True, True): lambda a, b, out=None: np.dot(a.T, b.T, out),
+    (False, False): product,
+    (False, True): lambda a, b, out=None: product(a, b.T, out),
+    (True, False): lambda a, b, out=None: product(a.T, b, out),
+    (True, True): lambda a, b, out=None: product(a.T, b.T, out),
 }
+
+
+def _multiplications(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
+    inner = (a.shape or ())[-2 if transpose_a else -1]
+    return (rules.num_elements(result.shape) or 0) * (inner or 0)
 
 
 def _matmul_shape(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
@@ -96,7 +100,17 @@ def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
     return result
 
 
-register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True, bind=_bound_matmul))
+register(
+    OpDef(
+        "MatMul",
+        _matmul,
+        _matmul_shape,
+        _matmul_gradient,
+        out=True,
+        bind=_bound_matmul,
+        multiplications=_multiplications,
+    )
+)
 
 
 def matmul(

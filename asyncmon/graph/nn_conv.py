@@ -19,6 +19,8 @@ from asyncmon.graph.windows import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.graph.tensor import Operation, Tensor
 
 __all__ = ["conv2d", "conv2d_backprop_filter", "conv2d_backprop_input"]
@@ -93,9 +95,46 @@ def _conv_filter_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     ]
 
 
-register(OpDef("Conv2D", convolve, _conv_spec, _conv_gradient, out=True))
-register(OpDef("Conv2DBackpropInput", input_gradient, _sized(0), _conv_input_gradient, out=True))
-register(OpDef("Conv2DBackpropFilter", filter_gradient, _sized(1), _conv_filter_gradient, out=True))
+def _multiplications(windows: int, filters: int) -> Callable[..., int]:
+    """Return what counts them: all of one shape times the first three dimensions of another."""
+
+    def count(*specs: Spec, **_attrs: object) -> int:
+        window = (specs[filters].shape or ())[:3]
+        return (rules.num_elements(specs[windows].shape) or 0) * (rules.num_elements(window) or 0)
+
+    return count
+
+
+register(
+    OpDef(
+        "Conv2D",
+        convolve,
+        _conv_spec,
+        _conv_gradient,
+        out=True,
+        multiplications=_multiplications(windows=2, filters=1),
+    )
+)
+register(
+    OpDef(
+        "Conv2DBackpropInput",
+        input_gradient,
+        _sized(0),
+        _conv_input_gradient,
+        out=True,
+        multiplications=_multiplications(windows=2, filters=1),
+    )
+)
+register(
+    OpDef(
+        "Conv2DBackpropFilter",
+        filter_gradient,
+        _sized(1),
+        _conv_filter_gradient,
+        out=True,
+        multiplications=_multiplications(windows=2, filters=3),
+    )
+)
 
 
 # --- public functions -------------------------------------------------------------------------------

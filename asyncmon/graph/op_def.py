@@ -147,6 +147,8 @@ class OpDef:
             without one: where it has not to wait, none is made.
         bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
             faster than the kernel: called with the same arrays, without attributes. None if not.
+        multiplications: ``multiplications(*specs, **attrs)``, of all inputs and outputs -> how many
+            there are in a product that the kernel cuts up where it is large.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 
@@ -170,6 +172,7 @@ class OpDef:
     prompt: bool = False
     foreign: bool = False
     bind: Callable[[Operation], Callable[..., Any] | None] | None = None
+    multiplications: Callable[..., int] | None = None
 
 
 table: dict[str, OpDef] = {}

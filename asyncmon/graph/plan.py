@@ -192,12 +192,17 @@ class Plan:
                 raise uninitialized(read.name)
             registers[read.register] = value
 
-    def code_with(self, arena: Arena | None, registers: list[Any]) -> list[Instruction]:
-        """Return the code, having put what lies in the arena into registers."""
+    def prepared(self, arena: Arena | None, registers: list[Any]) -> tuple[list[Instruction], bool]:
+        """Return the code, with what lies in the arena put into registers, and whether it is heavy."""
         buffers = self.buffers
-        if arena is None or buffers is None or not buffers.place(registers, arena):
-            return self.code
-        return buffers.code
+        if buffers is None:
+            return self.code, False
+        layout = buffers.layout(registers)
+        if arena is None:
+            return self.code, layout.heavy
+        for register, array in arena.views(layout):
+            registers[register] = array
+        return buffers.code, layout.heavy
 
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""

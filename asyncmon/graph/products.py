@@ -1,20 +1,29 @@
-"""Products of matrices of which one is long and thin, cut into small ones.
+"""Products of matrices, cut up where several threads of ours are to work on them.
 
-BLAS multiplies small matrices in the calling thread, without waking its own. So threads that work on
-parts of one product do not get into each other's way, nor into that of whatever else runs on the
-machine: threads of BLAS spin while they wait for each other, for long where a core is wanted elsewhere.
+BLAS multiplies small matrices in the calling thread, without waking its own; larger ones where it is
+kept to one thread (:mod:`asyncmon.graph.blas`). So threads that work on parts of one product do not
+get into each other's way, nor into that of whatever else runs on the machine: threads of BLAS spin
+while they wait for each other, for long where a core is wanted elsewhere.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asyncmon.graph.sharing import CORES, is_cut_up, share
+
 if TYPE_CHECKING:
     from asyncmon.graph.arrays import Array
 
-__all__ = ["tall_product", "thin_product"]
+__all__ = ["product", "tall_product", "thin_product"]
+
+_WORTH_IT = 1 << 23  # multiplications: fewer are done before a helper is awake
+_LONG = 1 << 28  # multiplications: of more there are more pieces, for a helper may be late
+_ROUND = 16  # rows or columns: pieces end where vectors do
 
 
 def _limit() -> int:
@@ -26,6 +35,37 @@ def _limit() -> int:
 
 _LIMIT = _limit()
 _FEWEST = 8  # rows: of fewer, small products are slow
+
+
+def product(a: Array, b: Array, out: Array | None = None) -> Array:
+    """Return ``a @ b``, of matrices or of batches of them, computed into ``out`` if that is given."""
+    if is_cut_up() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= _WORTH_IT:
+        return _cut_product(a, b, out)
+    if a.ndim == b.ndim == 2:
+        return np.dot(a, b, out)
+    return np.matmul(a, b, out=out)
+
+
+def _cut_product(a: Array, b: Array, out: Array | None) -> Array:
+    if out is None:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+    pieces = 2 * CORES if out.size * a.shape[-1] >= _LONG else CORES
+    if a.ndim == b.ndim > 2 and len(a) == len(b) >= pieces:
+        cuts = _slices(len(a), pieces, 1)
+        share(partial(np.matmul, a[cut], b[cut], out=out[cut]) for cut in cuts)
+    elif out.shape[-2] >= out.shape[-1]:
+        cuts = _slices(out.shape[-2], pieces, _ROUND)
+        share(partial(np.matmul, a[..., cut, :], b, out=out[..., cut, :]) for cut in cuts)
+    else:
+        cuts = _slices(out.shape[-1], pieces, _ROUND)
+        share(partial(np.matmul, a, b[..., cut], out=out[..., cut]) for cut in cuts)
+    return out
+
+
+def _slices(size: int, pieces: int, unit: int) -> list[slice]:
+    step = -(-size // (pieces * unit)) * unit
+    return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 
 def tall_product(a: Array, b: Array, out: Array) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from asyncmon.graph.commit import commit
 from asyncmon.graph.plan import execute_bare
 from asyncmon.graph.run_state import Run
+from asyncmon.graph.sharing import cut_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,12 @@ def run_promptly(
 def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None) -> list[Any]:
     arena = store.take_arena()
     try:
-        execute_bare(plan.code_with(arena, registers), registers, run)
+        code, heavy = plan.prepared(arena, registers)
+        if heavy:
+            with cut_up():
+                execute_bare(code, registers, run)
+        else:
+            execute_bare(code, registers, run)
         results = plan.results(registers)  # before an update in place changes what was read
         if plan.locks:
             commit(plan, store, registers)

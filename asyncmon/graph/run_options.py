@@ -73,13 +73,21 @@ class SessionConfig:
             it holds for that long; 0 always uses a worker thread.
         workers: how many threads compute beside the loop, and beside the one that all steps have; they
             are started when they are needed.
+        intra_op_parallelism_threads: how many threads work together on what is large in a run; 0 is one
+            for each core.
     """
 
     inline_ms: float = 1.0
     workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
+    intra_op_parallelism_threads: int = 0
 
     def __post_init__(self) -> None:
         if self.inline_ms < 0:
             raise ValueError(f"inline_ms must be 0 or more, got {self.inline_ms!r}.")
         if self.workers < 1:
             raise ValueError(f"workers must be 1 or more, got {self.workers!r}.")
+        if self.intra_op_parallelism_threads < 0:
+            raise ValueError(
+                "intra_op_parallelism_threads must be 0 or more, "
+                f"got {self.intra_op_parallelism_threads!r}."
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,11 +15,12 @@ import numpy as np
 from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.commit import commit
+from asyncmon.graph.crew import Crew
 from asyncmon.graph.fair_lock import FairLock
 from asyncmon.graph.plan import execute_checked
 from asyncmon.graph.prompt import run_promptly
 from asyncmon.graph.run_state import Run
-from asyncmon.graph.sharing import lent
+from asyncmon.graph.sharing import CORES, cut_up, helped, lent
 from asyncmon.graph.waiting import outlast
 from asyncmon.graph.worker import Worker, suits
 
@@ -51,6 +53,7 @@ class Runner:
         self._lock = FairLock()
         self._pool: ThreadPoolExecutor | None = None
         self._stepper: Worker | None = None
+        self._crew = Crew((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
         self._resources: dict[Any, Any] = {}
@@ -152,6 +155,7 @@ class Runner:
         if self._stepper is not None:
             self._stepper.close()
             self._stepper = None
+        self._crew.close()
         for resource in self._resources.values():
             resource.session_closed()
         self._resources.clear()
@@ -216,8 +220,9 @@ class Runner:
             start = clock()
             arena = store.take_arena()
             try:
-                with lent(self._pool):
-                    execute_checked(plan.code_with(arena, registers), registers, run)
+                code, heavy = plan.prepared(arena, registers)
+                with cut_up() if heavy else nullcontext():
+                    execute_checked(code, registers, run)
                 results = plan.results(registers)  # before an update in place changes what was read
                 if run.error is not None:
                     raise run.error
@@ -225,13 +230,13 @@ class Runner:
                     store.begin_apply()
                     try:
                         with np.errstate(all="ignore"):
-                            commit(plan, store, registers, run, self._pool)
+                            commit(plan, store, registers, run)
                     finally:
                         store.end_apply()
             finally:
                 store.give_arena(arena)
             run.committed = True
-            plan.took(clock() - start, self.limit)
+            plan.took(clock() - start + helped(), self.limit)
             return results
 
         if run.deadline is None and self.is_short(plan.average, plan.weight):
@@ -241,9 +246,14 @@ class Runner:
             return work()
         # Of this thread alone: the loop's would not wait for others to let go of the interpreter.
         in_worker = work if plan.foreign else partial(work, thread_time)
+
+        def crewed() -> list[Any]:
+            with lent(self._crew):
+                return in_worker()
+
         self._busy += changes
         try:
-            return await self._in_worker(in_worker, run.abort, step=changes)
+            return await self._in_worker(crewed, run.abort, step=changes)
         finally:
             self._busy -= changes
 

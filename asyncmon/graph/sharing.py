@@ -8,54 +8,67 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import numpy as np
+from asyncmon.graph.blas import kept_to_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor
 
-__all__ = ["lent", "share"]
+    from asyncmon.graph.crew import Crew
 
-_HELPERS = max(0, len(os.sched_getaffinity(0)) - 1) if hasattr(os, "sched_getaffinity") else 1
+__all__ = ["CORES", "cut_up", "helped", "is_cut_up", "lent", "share"]
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""How many cores this process may use."""
 
 _local = threading.local()
 
 
 @contextmanager
-def lent(helpers: Executor | None) -> Iterator[None]:
-    """Let kernels that this thread runs inside ``with`` share their work with these threads."""
-    before = getattr(_local, "helpers", None)
-    _local.helpers = helpers
+def lent(crew: Crew | None) -> Iterator[None]:
+    """Let kernels that this thread runs inside ``with`` share their work with a crew."""
+    before = getattr(_local, "crew", None)
+    _local.crew, _local.helped = crew, 0.0
     try:
         yield
     finally:
-        _local.helpers = before
+        _local.crew, _local.helped = before, 0.0
 
 
-def share(calls: Iterable[Callable[[], None]]) -> None:
+def helped() -> float:
+    """Return the seconds that the crew has worked for this thread inside the present ``lent``."""
+    return getattr(_local, "helped", 0.0)
+
+
+@contextmanager
+def cut_up() -> Iterator[None]:
+    """Let kernels that this thread runs inside ``with`` cut up products, with BLAS kept to one thread.
+
+    Whether a run does so depends on its plan and the shapes it is fed, not on where it runs and who is
+    free to help: products that are cut up may differ from others in the last bit.
+    """
+    before = is_cut_up()
+    _local.cut_up = True
+    try:
+        with kept_to_one_thread():
+            yield
+    finally:
+        _local.cut_up = before
+
+
+def is_cut_up() -> bool:
+    """Return whether a kernel is to cut up large products."""
+    return getattr(_local, "cut_up", False)
+
+
+def share(calls: Iterable[Callable[[], object]]) -> None:
     """Call functions, each once, here and in helpers: whoever is free takes the next one.
 
     Returns when all have returned. They must not care about order, and release the interpreter's lock
     for most of their time. A helper that is busy elsewhere is not waited for.
     """
-    left = deque(calls)
-    helpers: Executor | None = getattr(_local, "helpers", None)
-    count = 0 if helpers is None else min(_HELPERS, len(left) - 1)
-    shares = [helpers.submit(_drain, left) for _ in range(count)] if helpers is not None else []
-    try:
-        _drain(left)
-    finally:
-        left.clear()
-        for one in shares:
-            if not one.cancel():  # one that has not begun is not needed
-                one.result()
-
-
-@np.errstate(all="ignore")
-def _drain(left: deque[Callable[[], None]]) -> None:
-    while True:
-        try:
-            call = left.popleft()
-        except IndexError:
-            return
-        call()
+    crew: Crew | None = getattr(_local, "crew", None)
+    if crew is None:
+        for call in calls:
+            call()
+    else:
+        _local.helped += crew.share(deque(calls))

@@ -1,11 +1,20 @@
-"""The training step of :func:`models.mlp` by hand: numpy, in place, nothing large allocated."""
+"""The training step of :func:`models.mlp` by hand: numpy, in place, nothing large allocated.
+
+Run as a script it is a peer, see :class:`harness.Peer`. It has a process of its own, for threads of
+BLAS spin for some time after each product, in the way of whatever else their process does.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import models
 import numpy as np
+from harness import seconds
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -95,3 +104,21 @@ class HandMade:
             scratch *= rate
             variable -= scratch
         self.powers *= self.betas
+
+
+def main() -> None:
+    """Answer ``{"open": "mlp", "sizes": ..., "shape": ...}`` and ``{"steps": n}``."""
+    step: Any = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer: dict[str, float] = {}
+        if "open" in request:
+            sizes, shape = request["sizes"], request["shape"]
+            step = partial(HandMade(sizes, shape[0]).step, *models.batch(shape))
+        else:
+            answer["seconds"] = seconds(step, request["steps"])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,6 @@ from typing import Any
 
 import models
 import psutil
-from by_hand import HandMade
 from harness import Peer, Row, quiet_environment, seconds, show, take_turns
 
 from asyncmon import graph as am
@@ -28,6 +27,7 @@ from asyncmon.clock import LoopBudget
 
 HERE = Path(__file__).parent
 PEER = Peer(HERE / "tf1_peer.py")
+NUMPY = Peer(HERE / "by_hand.py", python=sys.executable)
 LOOP = asyncio.Runner()
 
 Contestant = Callable[[int], float]
@@ -61,10 +61,10 @@ class Ours:
         LOOP.run(self.session.close())
 
 
-def tf1(**work: Any) -> Contestant:
-    """Open a model in the peer."""
-    PEER.ask(**work)
-    return lambda steps: float(PEER.ask(steps=steps)["seconds"])
+def opened(peer: Peer, **work: Any) -> Contestant:
+    """Open a model in a peer."""
+    peer.ask(**work)
+    return lambda steps: float(peer.ask(steps=steps)["seconds"])
 
 
 def race(contestants: Mapping[str, Contestant], rounds: int = 15) -> dict[str, float]:
@@ -104,19 +104,18 @@ def _time(value: float) -> str:
 def scalar() -> Row:
     contestants: dict[str, Contestant] = {"ours": Ours(lambda: models.counter(am))}
     if PEER.installed:
-        contestants["TF1"] = tf1(open="counter")
+        contestants["TF1"] = opened(PEER, open="counter")
     return verdict("scalar", race(contestants), {"TF1": 1 / 7}, "10 us, 7x faster than TF1", us=10)
 
 
 def mlp(work: str, sizes: list[int], size: int, by_hand: float, by_tf1: float, target: str) -> Row:
     shape = [size, sizes[0]]
-    hand, feeds = HandMade(sizes, size), models.batch(shape)
     contestants: dict[str, Contestant] = {
         "ours": Ours(lambda: models.mlp(am, sizes), shape),
-        "numpy": lambda steps: seconds(lambda: hand.step(*feeds), steps),
+        "numpy": opened(NUMPY, open="mlp", sizes=sizes, shape=shape),
     }
     if PEER.installed:
-        contestants["TF1"] = tf1(open="mlp", sizes=sizes, shape=shape)
+        contestants["TF1"] = opened(PEER, open="mlp", sizes=sizes, shape=shape)
     return verdict(work, race(contestants), {"numpy": by_hand, "TF1": by_tf1}, target)
 
 
@@ -140,7 +139,7 @@ def conv() -> Row:
     shape = [64, 28, 28, 1]
     contestants: dict[str, Contestant] = {"ours": Ours(lambda: models.conv_net(am), shape)}
     if PEER.installed:
-        contestants["TF1"] = tf1(open="conv", shape=shape)
+        contestants["TF1"] = opened(PEER, open="conv", shape=shape)
     return verdict("conv", race(contestants), {"TF1": 2}, "2x TF1")
 
 
@@ -317,7 +316,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
         return 2
-    with PEER, LOOP:
+    with PEER, NUMPY, LOOP:
         rows = []
         for name in names or ROWS:
             rows.append(ROWS[name]())

@@ -86,8 +86,10 @@ class Peer:
     ``with``; leaving it ends the process.
     """
 
-    def __init__(self, script: Path, variable: str = "ASYNCMON_PEER_PYTHON") -> None:
-        self.python = os.environ.get(variable, "")
+    def __init__(
+        self, script: Path, variable: str = "ASYNCMON_PEER_PYTHON", *, python: str | None = None
+    ) -> None:
+        self.python = os.environ.get(variable, "") if python is None else python
         self._script = script
         self._process: subprocess.Popen[str] | None = None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,18 @@ import pytest
 from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph import applying
+from asyncmon.graph.crew import Crew
 from asyncmon.graph.op_def import OpDef, Spec, register, table
+from asyncmon.graph.sharing import lent
 
 SIZE = 1000
-THREADED = tf.SessionConfig(inline_ms=0)
+THREADED = tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=4)
 
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applying, "_BLOCK", 64)
     monkeypatch.setattr(applying, "_SHARED", 128)
-    monkeypatch.setattr(applying, "_HELPERS", 3)
 
 
 OPTIMIZERS = [
@@ -55,7 +54,6 @@ async def test_blocks_give_the_same_bits(make: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(applying, "_BLOCK", 64)
     np.testing.assert_array_equal(await trained(make, None), whole)
     monkeypatch.setattr(applying, "_SHARED", 128)
-    monkeypatch.setattr(applying, "_HELPERS", 3)
     np.testing.assert_array_equal(await trained(make, THREADED), whole)
 
 
@@ -81,56 +79,21 @@ class Update:
         self.op = None
 
 
-def call(function: Any, *arrays: Any) -> Any:
-    return (Update(function),), list(arrays), [2.0]
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_every_element_is_written_once_whoever_helps() -> None:
-    threads = set()
-
     def add(array: Any, value: Any) -> None:
-        threads.add(threading.current_thread().name)
         array += value
 
-    arrays = [np.zeros(n) for n in (SIZE, 63, 64, 65, 1)]
-    with ThreadPoolExecutor(3) as helpers:
-        for _ in range(50):
-            applying.apply_all([call(add, array) for array in arrays], None, helpers)
+    arrays = [np.zeros(n) for n in (SIZE, 63, 64, 65, 31, 1)]
+    calls: Any = [((Update(add),), [array], [2.0]) for array in arrays]
+    crew = Crew(3, "help")
+    for helpers in (None, crew):
+        with lent(helpers):
+            for _ in range(25):
+                applying.apply_all(calls, None)
     for array in arrays:
         np.testing.assert_array_equal(array, np.full(array.shape, 100.0))
-    assert threading.current_thread().name in threads
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_helpers_that_are_busy_are_not_waited_for() -> None:
-    go_on = threading.Event()
-
-    def add(array: Any, value: Any) -> None:
-        array += value
-
-    array = np.zeros(SIZE)
-    with ThreadPoolExecutor(1) as helpers:
-        helpers.submit(go_on.wait, 10)
-        applying.apply_all([call(add, array)], None, helpers)
-        np.testing.assert_array_equal(array, np.full(SIZE, 2.0))
-        go_on.set()
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("failing", ["MainThread", "helper_0"])
-def test_an_error_ends_all_shares_and_is_raised(failing: str) -> None:
-    both = threading.Barrier(2, timeout=10)  # so that each of them takes a block
-    met = threading.local()
-
-    def fail(array: Any, value: Any) -> None:
-        if not hasattr(met, "once"):
-            met.once = both.wait()
-        if threading.current_thread().name == failing:
-            raise ValueError(failing)
-
-    with ThreadPoolExecutor(1, "helper") as helpers, pytest.raises(ValueError, match=failing):
-        applying.apply_all([call(fail, np.zeros(SIZE))], None, helpers)
+    crew.close()
 
 
 @pytest.mark.asyncio

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asyncmon.graph.products import tall_product, thin_product
+from asyncmon.graph import products
+from asyncmon.graph.crew import Crew
+from asyncmon.graph.products import product, tall_product, thin_product
+from asyncmon.graph.sharing import cut_up, lent
 
 RNG = np.random.default_rng(0)
 
@@ -39,3 +42,45 @@ def test_large_ones(inner: int, columns: int) -> None:
     np.testing.assert_allclose(out, a @ b)
     other = RNG.normal(size=(1003, columns))
     np.testing.assert_allclose(thin_product(a, other), a.T @ other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.complex64])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((130, 40), (40, 70)),
+        ((30, 40), (40, 170)),
+        ((5, 30, 20), (5, 20, 30)),
+        ((6, 3, 20, 8), (8, 40)),
+    ],
+)
+def test_cut_up_or_not_and_with_whose_help(
+    a: Any, b: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_WORTH_IT", 1000)
+    monkeypatch.setattr(products, "CORES", 4)
+    x, y = (RNG.normal(size=shape, scale=9).astype(dtype) for shape in (a, b))
+    crew = Crew(3, "products")
+    whole = product(x, y)
+    with cut_up():
+        pieces = product(x, y)
+        into = np.full(pieces.shape, 7, dtype)
+        with lent(crew):
+            assert product(x, y, into) is into
+    crew.close()
+    assert pieces.dtype == whole.dtype == dtype
+    np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(pieces, into)  # to the bit, whoever helped
+
+
+def test_transposed_operands_are_cut_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_WORTH_IT", 1000)
+    x, y = RNG.normal(size=(50, 90)), RNG.normal(size=(60, 50))
+    with cut_up():
+        np.testing.assert_allclose(product(x.T, y.T), x.T @ y.T)
+
+
+def test_small_ones_are_left_whole() -> None:
+    x = RNG.normal(size=(50, 50))
+    with cut_up():
+        np.testing.assert_array_equal(product(x, x), np.dot(x, x))
