@@ -33,7 +33,7 @@ def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exc
         else "[" + ",".join("?" if d is None else str(d) for d in s.shape) + "]"
         for s in specs
     )
-    text = f"{error} for {name!r} (op: {type!r}) with input shapes: {shapes}."
+    text = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 

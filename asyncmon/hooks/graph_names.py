@@ -48,8 +48,9 @@ def named_tensor(fetch: Any) -> Any:
         return fetch
     if ":" in fetch:
         return graph.as_graph_element(fetch)
-    if len(graph.get_operation_by_name(fetch).outputs) > 1:
+    tensor = graph.as_graph_element(f"{fetch}:0")
+    if len(tensor.op.outputs) > 1:
         raise ValueError(
             f"Name {fetch} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
         )
-    return graph.as_graph_element(f"{fetch}:0")
+    return tensor

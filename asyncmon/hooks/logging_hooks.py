@@ -10,7 +10,7 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.hooks.graph_names import current_graph, named_tensor
-from asyncmon.hooks.moments import leave_out, next_sample, whole_number
+from asyncmon.hooks.moments import leave_out, samples_every, whole_number
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
@@ -74,26 +74,30 @@ class LoggingTensorHook(SessionRunHook):
         self._every_n_secs = every_n_secs
         self._at_end = at_end
         self._formatter = formatter
-        self._runs = 0
-        self._due = self._keeps = False
-        self._kept: Mapping[str, Any] | None = None
-        self._logged_at: float | None = None
-        self._logged_run: tuple[int | None, int] | None = None
-        self._args = SessionRunArgs(self._tensors)
+        self._forget()
         if self._every_n_iter is None and not at_end:
             leave_out(self, LoggingTensorHook, "before_run", "after_run")
         if self._every_n_secs is None:
             leave_out(self, LoggingTensorHook, "background")
 
+    def _forget(self) -> None:
+        self._args = SessionRunArgs(self._tensors)
+        self._runs = 0
+        self._due = self._keeps = False
+        self._kept: Mapping[str, Any] | None = None
+        self._logged_at: float | None = None
+        self._logged_run: tuple[int | None, int] | None = None
+        self._logged_step: int | None = None  # by seconds
+
     async def begin(self) -> None:
-        """Find out which tensors the names of a graph stand for.
+        """Find out which tensors the names of a graph stand for; count anew.
 
         Raises:
             KeyError: a name that is not in the graph.
             ValueError: a name of several tensors, or a tensor of another graph.
         """
-        self._tensors = {tag: named_tensor(fetch) for tag, fetch in self._tensors.items()}
-        self._args = SessionRunArgs(self._tensors)
+        self._forget()
+        self._args = SessionRunArgs({tag: named_tensor(fetch) for tag, fetch in self._tensors.items()})
         self._keeps = self._at_end and current_graph() is None
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
@@ -112,21 +116,20 @@ class LoggingTensorHook(SessionRunHook):
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Every so many seconds, log the values of the next run."""
-        await self._log_next(coord)
-        async for _ in coord.every(self._every_n_secs):
-            await self._log_next(coord)
+        assert self._every_n_secs is not None, "left out otherwise"
+        async for values, step in samples_every(coord, self._every_n_secs, self._args.fetches):
+            self._log(values)
+            self._logged_step = step
 
     async def end(self, session: Session) -> None:
         """With ``at_end``, log the last values."""
-        if not self._at_end or self._logged_run == (session.global_step, self._runs):
+        step = session.global_step
+        logged = self._logged_run == (step, self._runs) or self._logged_step == step is not None
+        if not self._at_end or logged:
             return
-        values = self._kept if self._keeps else await session.run(self._tensors)
+        values = self._kept if self._keeps else await session.run(self._args.fetches)
         if values is not None:
             self._log(values)
-
-    async def _log_next(self, coord: Coordinator) -> None:
-        values, _ = await next_sample(coord, self._tensors)
-        self._log(values)
 
     def _log(self, values: Mapping[str, Any]) -> None:
         now, before = clock.monotonic(), self._logged_at

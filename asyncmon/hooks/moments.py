@@ -6,14 +6,24 @@ import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
+from asyncmon import clock
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.program import current_program
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
 
-__all__ = ["global_step_of", "leave_out", "next_sample", "require_global_step", "whole_number"]
+__all__ = [
+    "global_step_of",
+    "leave_out",
+    "next_sample",
+    "require_global_step",
+    "samples_every",
+    "whole_number",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +71,27 @@ async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None
             return await coord.sample_step(fetches)
         except Exception as error:
             logger.debug("Asking the next run instead of one that failed: %r", error)
+
+
+async def samples_every(
+    coord: Coordinator, secs: float, fetches: Any
+) -> AsyncGenerator[tuple[Any, int | None]]:
+    """Yield what :func:`next_sample` returns: of the first run, then every ``secs`` until a stop.
+
+    The moments do not drift. Only values that were waited for a whole period, for want of a run or in a
+    long one, begin a new row of moments: nothing is reported twice within a moment.
+    """
+    yield await next_sample(coord, fetches)
+    came_late = True
+    while came_late:
+        came_late = False
+        async for _ in coord.every(secs):
+            asked = clock.monotonic()
+            sample = await next_sample(coord, fetches)
+            came_late = clock.monotonic() - asked >= secs
+            yield sample
+            if came_late:
+                break
 
 
 def whole_number(name: str, value: Any, *, least: int | None = None) -> int:

@@ -52,6 +52,10 @@ class FinalOpsHook(SessionRunHook):
         """The values, in the shape of ``final_ops``; None before the end and after other ends."""
         return self._values
 
+    async def begin(self) -> None:
+        """Forget the values of an earlier session."""
+        self._values = None
+
     async def end(self, session: Session) -> None:
         """Run the operations."""
         if self._final_ops is None:
@@ -99,4 +103,9 @@ class FeedFnHook(SessionRunHook):
         except (StopIteration, StopAsyncIteration) as error:
             # the first of them cannot leave a coroutine as itself
             raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).") from error
+        except RuntimeError as error:
+            # which is what they become where an `async def` feed_fn raises one, as by `next(batches)`
+            if isinstance(error.__cause__, StopIteration | StopAsyncIteration):
+                raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error}).") from error
+            raise
         return SessionRunArgs(fetches=None, feed_dict=feed)

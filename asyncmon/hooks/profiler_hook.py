@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -71,7 +72,6 @@ class ProfilerHook(SessionRunHook):
         self._show_memory = show_memory
         self._output = HookWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
-        self._tagged: set[int] = set()
         self._due: float | None = None  # a step or a time; None before the first run
         self._traces = False
         self._began = 0.0
@@ -109,9 +109,9 @@ class ProfilerHook(SessionRunHook):
         else:
             self._due = clock.monotonic() + (self._save_secs or 0.0)
         metadata = run_values.run_metadata
-        if self._output.file_writer is not None and step not in self._tagged and metadata.nodes:
-            self._tagged.add(step)
-            self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
+        if self._output.file_writer is not None and metadata.nodes:
+            with contextlib.suppress(ValueError):  # traced before a recovery: the first trace stays
+                self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
         took = time.perf_counter() - self._began
         nodes = metadata.nodes or [_whole(step, took)]
         inputs = _inputs(run_context.session) if self._show_dataflow else None

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from asyncmon.hooks.moments import (
     global_step_of,
     leave_out,
-    next_sample,
     require_global_step,
+    samples_every,
     whole_number,
 )
 from asyncmon.hooks.writers import HookWriter
@@ -123,7 +123,7 @@ class SummarySaverHook(SessionRunHook):
         if self._due is None or step == before:
             return
         self._stride = max(1, step - before)
-        if self._asked:
+        if self._asked and step >= self._due:  # the stride was a guess
             self._due = step + self._save_steps
             if self.on_error == "log":
                 await self._write_apart(run_context.session, run_context.original_args.feed_dict)
@@ -134,21 +134,18 @@ class SummarySaverHook(SessionRunHook):
         """Every so many seconds, write the summary of the next run."""
         if not self._fetches:
             return
-        await self._write_next(session, coord)
-        async for _ in coord.every(self._save_secs):
-            await self._write_next(session, coord)
+        assert self._save_secs is not None, "left out otherwise"
+        apart = self.on_error == "log"
+        fetches = [] if apart else self._fetches
+        async for results, step in samples_every(coord, self._save_secs, fetches):
+            if apart:
+                await self._write_apart(session, None)
+            else:
+                self._write(results, step)
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Flush, and let go of the writer, whatever the end."""
         await self._output.close()
-
-    async def _write_next(self, session: Session, coord: Coordinator) -> None:
-        if self.on_error == "log":
-            await next_sample(coord, [])
-            await self._write_apart(session, None)
-        else:
-            results, step = await next_sample(coord, self._fetches)
-            self._write(results, step)
 
     async def _write_apart(self, session: Session, feed_dict: Mapping[Any, Any] | None) -> None:
         step = session.global_step

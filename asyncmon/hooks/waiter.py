@@ -39,12 +39,13 @@ class GlobalStepWaiterHook(SessionRunHook):
 
     def __init__(self, wait_until_step: int) -> None:
         self._wait_until_step = whole_number("wait_until_step", wait_until_step)
-        self._passed = self._wait_until_step <= 0
+        self._passed = False
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Refuse a program without global step."""
+        """Refuse a program without global step. A recovery does not wait again, a new session does."""
         require_global_step(self)
+        self._passed = self._wait_until_step <= 0
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Keep the coordinator: its stop ends the wait."""

@@ -12,11 +12,28 @@ Usage::
 From the wire up: ``wire`` and ``message`` (protobuf without protobuf), ``events`` (what a file holds),
 ``records`` (how it is framed), ``entries`` and ``backlog`` (what waits), ``event_file`` (the disk),
 ``pump`` (the task between them), ``writer``, ``writer_cache``, ``reader``. ``values`` makes summaries
-of numbers, arrays, images and text; ``ops`` puts them into a graph.
+of numbers, arrays, images, sound and text, ``late`` what waits for the writer's thread; ``ops`` puts
+them into a graph.
 """
 
-from asyncmon.summary.events import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
-from asyncmon.summary.ops import histogram, image, merge, merge_all, scalar, text
+from asyncmon.summary.events import (
+    Event,
+    HistogramProto,
+    SessionLog,
+    Summary,
+    SummaryMetadata,
+    TaggedRunMetadata,
+)
+from asyncmon.summary.ops import (
+    audio,
+    histogram,
+    image,
+    merge,
+    merge_all,
+    scalar,
+    tensor_summary,
+    text,
+)
 from asyncmon.summary.reader import follow, summary_iterator
 from asyncmon.summary.writer import FileWriter
 from asyncmon.summary.writer_cache import FileWriterCache
@@ -29,6 +46,8 @@ __all__ = [
     "SessionLog",
     "Summary",
     "SummaryMetadata",
+    "TaggedRunMetadata",
+    "audio",
     "follow",
     "histogram",
     "image",
@@ -36,5 +55,6 @@ __all__ = [
     "merge_all",
     "scalar",
     "summary_iterator",
+    "tensor_summary",
     "text",
 ]

@@ -64,7 +64,7 @@ class Image(Message):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audio(Message):
-    """Encoded sound. ``tf.Summary.Audio``; read back, not written by asyncmon."""
+    """Encoded sound. ``tf.Summary.Audio``."""
 
     sample_rate: float = proto(1, Kind.FLOAT)
     num_channels: int = proto(2, Kind.INT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from asyncmon.summary.tensors import DTYPES
 from asyncmon.summary.wire import boolean, delimited, floating, integer, string
 
 if TYPE_CHECKING:
@@ -39,24 +40,6 @@ class GraphLike(Protocol):
         """Return the nodes."""
 
 
-_DTYPES = {
-    "float32": 1,
-    "float64": 2,
-    "int32": 3,
-    "uint8": 4,
-    "int16": 5,
-    "int8": 6,
-    "string": 7,
-    "complex64": 8,
-    "int64": 9,
-    "bool": 10,
-    "uint16": 17,
-    "complex128": 18,
-    "float16": 19,
-    "variant": 21,
-    "uint32": 22,
-    "uint64": 23,
-}
 _LARGEST = 1024  # bytes of an attribute; TensorBoard does not show larger ones
 _PRODUCER = 27  # the GraphDef version in which all that is used here exists
 
@@ -119,7 +102,7 @@ def _attribute(value: Any) -> bytes:
             return _text(value)
         case bytes() if len(value) <= _LARGEST:
             return delimited(2, value)
-        case np.ndarray() if value.dtype.name in _DTYPES:
+        case np.ndarray() if value.dtype.name in DTYPES:
             return delimited(8, _tensor(value))
         case list() | tuple() if value and all(type(item) is int for item in value):
             return delimited(1, b"".join([integer(3, item) for item in value]))
@@ -133,13 +116,13 @@ def _text(text: str) -> bytes:
 
 
 def _tensor(array: np.ndarray[Any, Any]) -> bytes:
-    data = integer(1, _DTYPES[array.dtype.name]) + delimited(2, _shape(array.shape))
+    data = integer(1, DTYPES[array.dtype.name]) + delimited(2, _shape(array.shape))
     return data + delimited(4, array.tobytes()) if array.nbytes <= _LARGEST else data
 
 
 def _dtype(dtype: Any) -> int:
     name = getattr(dtype, "name", None)
-    return _DTYPES.get(name, 0) if isinstance(name, str) else 0
+    return DTYPES.get(name, 0) if isinstance(name, str) else 0
 
 
 def _shape(shape: Any) -> bytes:

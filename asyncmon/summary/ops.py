@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +15,33 @@ from asyncmon.graph.build import convert_to_tensor, create_op, get_collection, n
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.summary.entries import summary_tags
+from asyncmon.summary.events import SummaryMetadata
 from asyncmon.summary.values import (
+    TEXT,
+    audio_summary,
     check_images,
+    check_sound,
     histogram_summary,
     image_summary,
     scalar_summary,
-    text_summary,
 )
+from asyncmon.summary.values import tensor_summary as tensor_summary_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from asyncmon.graph.tensor import Tensor
 
-__all__ = ["histogram", "image", "merge", "merge_all", "scalar", "text"]
+__all__ = [
+    "audio",
+    "histogram",
+    "image",
+    "merge",
+    "merge_all",
+    "scalar",
+    "tensor_summary",
+    "text",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +115,7 @@ def image(
     Returns:
         A scalar string tensor; its value is a serialized ``Summary``.
     """
-    if max_outputs < 1:
-        raise ValueError(f"max_outputs={max_outputs!r} was passed; expected 1 or more.")
+    _check_count(max_outputs)
     with _summary_scope(name, family, [tensor]) as (tag, scope):
         attrs = {"tag": tag, "max_images": max_outputs}
         return _collect(create_op("ImageSummary", (tensor,), attrs, scope), collections)
@@ -127,8 +140,71 @@ def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Te
     tensor = convert_to_tensor(tensor)
     if tensor.dtype != dtypes.string:
         raise ValueError(f"Expected tensor {tensor.name} to have dtype string, got {tensor.dtype}")
-    with _summary_scope(name, None, [tensor]) as (tag, scope):
-        return _collect(create_op("TensorSummaryV2", (tensor,), {"tag": tag}, scope), collections)
+    return tensor_summary(name, tensor, collections=collections, summary_metadata=TEXT)
+
+
+def audio(
+    name: str,
+    tensor: Any,
+    sample_rate: Any,
+    max_outputs: int = 3,
+    collections: Sequence[str] | None = None,
+    family: str | None = None,
+) -> Tensor:
+    """Return an op that summarises the first sounds of a batch as WAV. TF1: ``tf.summary.audio``.
+
+    The tags are ``name/audio`` if ``max_outputs`` is 1, else ``name/audio/0`` and so on.
+
+    Args:
+        name: see :func:`scalar`.
+        tensor: float32 from -1.0 to 1.0, of shape ``[batch, frames, channels]`` or
+            ``[batch, frames]``.
+        sample_rate: frames a second; a number or a scalar tensor.
+        max_outputs: how many sounds at most; 1 or more.
+        collections: see :func:`scalar`.
+        family: see :func:`scalar`.
+
+    Returns:
+        A scalar string tensor; its value is a serialized ``Summary``.
+    """
+    _check_count(max_outputs)
+    with _summary_scope(name, family, [tensor]) as (tag, scope):
+        rate = convert_to_tensor(sample_rate, dtypes.float32, "sample_rate")
+        attrs = {"tag": tag, "max_outputs": max_outputs}
+        return _collect(create_op("AudioSummaryV2", (tensor, rate), attrs, scope), collections)
+
+
+def tensor_summary(
+    name: str,
+    tensor: Any,
+    summary_description: str | None = None,
+    collections: Sequence[str] | None = None,
+    summary_metadata: SummaryMetadata | None = None,
+    family: str | None = None,
+    display_name: str | None = None,
+) -> Tensor:
+    """Return an op that summarises a tensor as it is, for a plugin. TF1: ``tf.summary.tensor_summary``.
+
+    Args:
+        name: see :func:`scalar`.
+        tensor: numbers or strings of any shape.
+        summary_description: Markdown that says what it is.
+        collections: see :func:`scalar`.
+        summary_metadata: names the plugin of TensorBoard that shows it.
+        family: see :func:`scalar`.
+        display_name: shown instead of the tag.
+
+    Returns:
+        A scalar string tensor; its value is a serialized ``Summary``.
+    """
+    metadata = summary_metadata or SummaryMetadata()
+    if summary_description is not None:
+        metadata = replace(metadata, summary_description=summary_description)
+    if display_name is not None:
+        metadata = replace(metadata, display_name=display_name)
+    with _summary_scope(name, family, [tensor]) as (tag, scope):
+        attrs = {"tag": tag, "metadata": metadata}
+        return _collect(create_op("TensorSummaryV2", (tensor,), attrs, scope), collections)
 
 
 def merge(
@@ -187,6 +263,8 @@ def _summary_scope(
 ) -> Iterator[tuple[str, str]]:
     """Enter the scope of a summary op; yield its tag and its name."""
     legal, family = _legal(name), _legal(family)
+    if not legal and default_name is None:
+        raise ValueError(f"name={name!r} was passed; a summary needs a name, which is its tag.")
     with name_scope(legal if family is None else f"{family}/{legal}", default_name, values) as scope:
         tag = scope.rstrip("/")
         # The family comes first once more: TensorBoard groups by what is before the first slash.
@@ -207,7 +285,9 @@ def _scalar_spec(value: Spec, *, tag: str) -> Spec:
 
 
 def _not_scalar(shape: Sequence[int | None], tag: str) -> str:
-    return f"tags and values are not the same shape: [] != {list(shape)} (tag {tag!r}). Reduce it first"
+    return (
+        f"tags and values are not the same shape: [] != {list(shape)} (tag {tag!r}); reduce the value"
+    )
 
 
 def _histogram_spec(values: Spec, *, tag: str) -> Spec:
@@ -220,13 +300,27 @@ def _image_spec(images: Spec, *, tag: str, max_images: int) -> Spec:
     return _SUMMARY
 
 
+def _audio_spec(sounds: Spec, sample_rate: Spec, *, tag: str, max_outputs: int) -> Spec:
+    check_sound(tag, (None,) * 3 if sounds.shape is None else sounds.shape, sounds.dtype.name)
+    return _SUMMARY
+
+
+def _tensor_spec(tensor: Spec, *, tag: str, metadata: SummaryMetadata) -> Spec:
+    return _SUMMARY
+
+
+def _check_count(max_outputs: int) -> None:
+    if max_outputs < 1:
+        raise ValueError(f"max_outputs={max_outputs!r} was passed; expected 1 or more.")
+
+
 def _check_real(values: Spec, tag: str) -> None:
     dtype = values.dtype
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
         raise TypeError(f"The summary {tag!r} was given {dtype.name} values; expected real numbers")
 
 
-def _strings_spec(*strings: Spec, **_attrs: Any) -> Spec:
+def _merge_spec(*strings: Spec) -> Spec:
     for string in strings:
         if string.dtype != dtypes.string:
             raise TypeError(f"Expected summaries, which are strings, got {string.dtype.name}")
@@ -248,8 +342,13 @@ def _image(images: Any, *, tag: str, max_images: int) -> bytes:
     return image_summary(tag, images, max_images)
 
 
-def _text(strings: Any, *, tag: str) -> bytes:
-    return text_summary(tag, strings)
+def _audio(sounds: Any, sample_rate: Any, *, tag: str, max_outputs: int) -> bytes:
+    check_sound(tag, sounds.shape, sounds.dtype)
+    return audio_summary(tag, sounds, sample_rate, max_outputs)
+
+
+def _tensor(array: Any, *, tag: str, metadata: SummaryMetadata) -> bytes:
+    return tensor_summary_bytes(tag, np.asarray(array), metadata)
 
 
 def _merge(*summaries: Any) -> bytes:
@@ -269,5 +368,6 @@ _SUMMARY = Spec(dtypes.string, ())
 register(OpDef("ScalarSummary", _scalar, _scalar_spec))
 register(OpDef("HistogramSummary", _histogram, _histogram_spec))
 register(OpDef("ImageSummary", _image, _image_spec))
-register(OpDef("TensorSummaryV2", _text, _strings_spec))
-register(OpDef("MergeSummary", _merge, _strings_spec))
+register(OpDef("AudioSummaryV2", _audio, _audio_spec))
+register(OpDef("TensorSummaryV2", _tensor, _tensor_spec))
+register(OpDef("MergeSummary", _merge, _merge_spec))

@@ -50,11 +50,11 @@ class RunTimes(Protocol):
         """The nodes, in the order in which they ran."""
 
 
-def encode_run_metadata(times: RunTimes) -> bytes:
-    """Return a serialized ``RunMetadata`` with the step's ``StepStats``."""
+def encode_run_metadata(times: Iterable[NodeTimes]) -> bytes:
+    """Return a serialized ``RunMetadata`` with the ``StepStats`` of these nodes."""
     threads: dict[str, int] = {}
     nodes = []
-    for node in times.nodes:
+    for node in times:
         thread = threads.setdefault(node.thread, len(threads))
         nodes.append(delimited(2, _node_stats(node, thread)))
     device = string(1, _DEVICE) + b"".join(nodes)

@@ -11,17 +11,10 @@ import numpy as np
 
 from asyncmon.summary.buckets import encode_histogram
 from asyncmon.summary.entries import scalar_summary_bytes
-from asyncmon.summary.events import (
-    Image,
-    PluginData,
-    Summary,
-    SummaryMetadata,
-    TensorProto,
-    TensorShapeDim,
-    TensorShapeProto,
-    Value,
-)
+from asyncmon.summary.events import Audio, Image, PluginData, Summary, SummaryMetadata, Value
 from asyncmon.summary.png import encode_png, to_pixels
+from asyncmon.summary.tensors import tensor_proto
+from asyncmon.summary.wav import encode_wav
 from asyncmon.summary.wire import boolean, delimited, double, string
 
 if TYPE_CHECKING:
@@ -30,9 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "TEXT",
     "HParam",
+    "audio_summary",
     "batch_of_images",
     "check_images",
+    "check_sound",
     "frozen_array",
     "histogram_summary",
     "hparams_summary",
@@ -40,6 +36,7 @@ __all__ = [
     "scalar_number",
     "scalar_summary",
     "summary_bytes",
+    "tensor_summary",
     "text_summary",
 ]
 
@@ -47,7 +44,6 @@ logger = logging.getLogger(__name__)
 
 HParam = bool | int | float | str
 
-_DT_FLOAT, _DT_STRING = 1, 7
 _warned: set[str] = set()  # histograms that were left out once; said once, not at each step
 
 
@@ -103,12 +99,10 @@ def check_images(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
     if len(shape) != 4 or shape[3] not in (1, 3, 4, None):
         raise ValueError(
             f"Tensor must be 4-D with last dim 1, 3, or 4, not {list(shape)}, "
-            f"for the image summary {tag!r}."
+            f"for the image summary {tag!r}"
         )
     if str(dtype) not in ("uint8", "float16", "float32", "float64"):
-        raise TypeError(
-            f"The image summary {tag!r} was given {dtype} values; expected uint8 or floats."
-        )
+        raise TypeError(f"The image summary {tag!r} was given {dtype} values; expected uint8 or floats")
 
 
 def image_summary(tag: str, images: NDArray[Any], max_outputs: int) -> bytes:
@@ -138,21 +132,61 @@ def _image_value(tag: str, image: NDArray[Any]) -> Value:
     return Value(tag=tag, image=Image(height, width, channels, png))
 
 
+def check_sound(tag: str, shape: tuple[int | None, ...], dtype: Any) -> None:
+    """Check that sound can be made of an array.
+
+    Raises:
+        ValueError: the shape does not allow it.
+        TypeError: the dtype does not.
+    """
+    if len(shape) not in (2, 3):
+        raise ValueError(f"Tensor must be 3-D or 2-D, got: {list(shape)}, for the summary {tag!r}")
+    if str(dtype) != "float32":
+        raise TypeError(f"The audio summary {tag!r} was given {dtype} values; expected float32")
+
+
+def audio_summary(tag: str, sounds: NDArray[Any], sample_rate: Any, max_outputs: int) -> bytes:
+    """Return a summary of the first sounds of a batch ``[batch, frames]`` or with channels behind.
+
+    The tags are TF1's: ``tag/audio`` if there may be one, else ``tag/audio/0`` and so on.
+
+    Raises:
+        ValueError: the rate is not a positive number.
+    """
+    rate = scalar_number(tag, sample_rate)
+    if not rate > 0:
+        raise ValueError(f"sample_rate must be > 0, got {rate:g} for the audio summary {tag!r}")
+    batch = sounds[..., np.newaxis] if sounds.ndim == 2 else sounds
+    tags = [f"{tag}/audio"] if max_outputs < 2 else [f"{tag}/audio/{i}" for i in range(max_outputs)]
+    frames, channels = batch.shape[1:]
+    values = []
+    for name, sound in zip(tags, batch, strict=False):
+        wav = encode_wav(sound, round(rate))
+        values.append(Value(tag=name, audio=Audio(rate, channels, frames, wav, "audio/wav")))
+    return Summary(value=values).SerializeToString()
+
+
+def tensor_summary(tag: str, array: NDArray[Any], metadata: SummaryMetadata) -> bytes:
+    """Return a summary of an array as it is, and what TensorBoard is to do with it.
+
+    Raises:
+        TypeError: its elements are no numbers and no strings.
+    """
+    value = Value(tag=tag, tensor=tensor_proto(tag, array), metadata=metadata)
+    return Summary(value=(value,)).SerializeToString()
+
+
+TEXT = SummaryMetadata(plugin_data=PluginData(plugin_name="text"))
+"""What makes TensorBoard show strings as text."""
+
+
 def text_summary(tag: str, text: Any) -> bytes:
     """Return a summary of a string, or of an array of strings, which TensorBoard shows as a table.
 
     Raises:
         TypeError: there is something else than strings.
     """
-    array = np.asarray(text, dtype=object)
-    strings = []
-    for item in array.ravel().tolist():
-        if not isinstance(item, str | bytes):
-            raise TypeError(f"The text summary {tag!r} was given {item!r}; expected strings.")
-        strings.append(item.encode() if isinstance(item, str) else item)
-    shape = TensorShapeProto(dim=[TensorShapeDim(size=size) for size in array.shape])
-    tensor = TensorProto(dtype=_DT_STRING, tensor_shape=shape, string_val=strings)
-    return _plugin_summary(tag, "text", b"", tensor)
+    return tensor_summary(tag, np.asarray(text, dtype=object), TEXT)
 
 
 def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
@@ -169,10 +203,10 @@ def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
         delimited(1, string(1, name) + delimited(2, _any(value))) for name, value in plain.items()
     ]
     session_start = b"".join(entries) + string(4, group) + double(5, start_time)
-    nothing = TensorProto(dtype=_DT_FLOAT, tensor_shape=TensorShapeProto(dim=[TensorShapeDim(size=0)]))
-    return _plugin_summary(
-        "_hparams_/session_start_info", "hparams", delimited(3, session_start), nothing
+    metadata = SummaryMetadata(
+        plugin_data=PluginData(plugin_name="hparams", content=delimited(3, session_start))
     )
+    return tensor_summary("_hparams_/session_start_info", np.zeros(0, np.float32), metadata)
 
 
 def _plain(name: object, value: Any) -> HParam:
@@ -202,11 +236,6 @@ def summary_bytes(summary: Any) -> bytes:
         f"A Summary, or the bytes that a summary op returned, was expected, not "
         f"{type(summary).__name__}: {summary!r}."
     )
-
-
-def _plugin_summary(tag: str, plugin: str, content: bytes, tensor: TensorProto) -> bytes:
-    metadata = SummaryMetadata(plugin_data=PluginData(plugin_name=plugin, content=content))
-    return Summary(value=(Value(tag=tag, tensor=tensor, metadata=metadata),)).SerializeToString()
 
 
 def frozen_array(values: Any) -> NDArray[Any]:

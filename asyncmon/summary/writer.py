@@ -13,17 +13,23 @@ from asyncmon.summary.backlog import Backlog, Policy
 from asyncmon.summary.buckets import check_numbers
 from asyncmon.summary.entries import SUMMARY_FIELD, as_is, scalar_fields, summary_tags
 from asyncmon.summary.event_file import EventFile
-from asyncmon.summary.events import Event, SessionLog, Summary, TaggedRunMetadata
-from asyncmon.summary.graph_def import GraphLike, encode_graph
+from asyncmon.summary.events import Event, SessionLog, Summary
+from asyncmon.summary.late import (
+    GRAPH,
+    META_GRAPH,
+    graph_field,
+    histogram_field,
+    images_field,
+    meta_graph_field,
+    operations_of,
+    run_field,
+)
 from asyncmon.summary.pump import Pump, State
-from asyncmon.summary.step_stats import encode_run_metadata
 from asyncmon.summary.values import (
     batch_of_images,
     check_images,
     frozen_array,
-    histogram_summary,
     hparams_summary,
-    image_summary,
     scalar_number,
     summary_bytes,
     text_summary,
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FileWriter"]
 
-_GRAPH, _SESSION_LOG, _RUN_METADATA, _META_GRAPH = 4, 7, 8, 9  # field numbers of Event
+_SESSION_LOG = 7  # a field number of Event
 _CALLS = FileCalls()
 
 
@@ -152,7 +158,7 @@ class FileWriter:
         """
         array = frozen_array(values)
         check_numbers(array.dtype)
-        self._put(tag, array, global_step, _encode_histogram)
+        self._put(tag, array, global_step, histogram_field)
 
     def add_image(
         self, tag: str, image: Any, global_step: int | None = None, max_outputs: int = 3
@@ -174,7 +180,7 @@ class FileWriter:
         images = batch_of_images(array)
         check_images(tag, images.shape, images.dtype)
         limit = max_outputs if array.ndim == 4 else 0
-        self._put(tag, (images, limit), global_step, _encode_images)
+        self._put(tag, (images, limit), global_step, images_field)
 
     def add_text(self, tag: str, text: Any, global_step: int | None = None) -> None:
         """Add a string, which TensorBoard renders as Markdown, or nested lists of strings, a table."""
@@ -252,9 +258,12 @@ class FileWriter:
             self._pump.put(entry)
             self._graph = graph_as_it_is
 
-    def add_meta_graph(self, meta_graph_def: bytes, global_step: int | None = None) -> None:
-        """Add a serialized ``MetaGraphDef``. TF1: same name."""
-        self._put(None, delimited(_META_GRAPH, meta_graph_def), global_step)
+    def add_meta_graph(self, meta_graph_def: Any, global_step: int | None = None) -> None:
+        """Add a serialized ``MetaGraphDef``, or a graph, which becomes one. TF1: same name."""
+        if isinstance(meta_graph_def, bytes):
+            self._put(None, delimited(META_GRAPH, meta_graph_def), global_step)
+        else:
+            self._put(None, operations_of(meta_graph_def), global_step, meta_graph_field)
 
     def add_run_metadata(
         self, run_metadata: RunTimes | bytes, tag: str, global_step: int | None = None
@@ -271,10 +280,9 @@ class FileWriter:
         """
         if tag in self._run_tags:
             raise ValueError("The provided tag was already used for this event type")
-        if not isinstance(run_metadata, bytes):
-            run_metadata = encode_run_metadata(run_metadata)
-        event = TaggedRunMetadata(tag=tag, run_metadata=run_metadata)
-        self._put(None, delimited(_RUN_METADATA, event.SerializeToString()), global_step)
+        # a caller may pass the same object to the next run, which fills it anew
+        nodes = run_metadata if isinstance(run_metadata, bytes) else tuple(run_metadata.nodes)
+        self._put(None, (tag, nodes), global_step, run_field)
         self._run_tags.add(tag)
 
     async def open(self) -> None:
@@ -352,30 +360,12 @@ class FileWriter:
         """Return the entry of a graph, and what it is known by."""
         now, step = clock.wall(), self._step(global_step)
         if isinstance(graph, bytes):
-            return (now, step, None, delimited(_GRAPH, graph), as_is), None
-        if not isinstance(graph, GraphLike):
-            raise TypeError(
-                "The passed graph must be an instance of `Graph` or the deprecated `GraphDef` (bytes), "
-                f"not {type(graph).__name__}."
-            )
-        operations = list(graph.get_operations())  # those added later are not of this event
-        return (now, step, None, operations, _encode_graph), (_reference(graph), len(operations))
+            return (now, step, None, delimited(GRAPH, graph), as_is), None
+        operations = operations_of(graph)  # those added later are not of this event
+        return (now, step, None, operations, graph_field), (_reference(graph), len(operations))
 
     def __repr__(self) -> str:
         return f"<FileWriter {self._logdir!r}, {self._pump.state.value}>"
-
-
-def _encode_graph(tags: object, operations: list[Any]) -> bytes:
-    return delimited(_GRAPH, encode_graph(operations))
-
-
-def _encode_histogram(tag: str, values: Any) -> bytes | None:
-    summary = histogram_summary(tag, values)
-    return None if summary is None else delimited(SUMMARY_FIELD, summary)
-
-
-def _encode_images(tag: str, images: tuple[Any, int]) -> bytes:
-    return delimited(SUMMARY_FIELD, image_summary(tag, *images))
 
 
 def _reference(graph: Any) -> Any:

@@ -93,6 +93,25 @@ async def test_hk_log_3_nothing_is_logged_while_nothing_runs(lines: Lines) -> No
     assert logged(lines("logging_hooks")) == [1, 2]
 
 
+async def test_hk_log_3_values_that_came_late_put_off_the_next(lines: Lines) -> None:
+    """Asked for at 10 and there at 29: the next are due at 39, not at 30."""
+    hook = LoggingTensorHook(["n"], every_n_secs=10)
+    async with MonitoredSession(ScriptedCreator(Counting()), [hook]) as sess:
+        await sess.run("train")
+        await asyncio.sleep(29)
+        for _ in range(30):
+            await sess.run("train")
+            await asyncio.sleep(1)
+    assert logged(lines("logging_hooks")) == [1, 2, 12, 22]
+
+
+async def test_a_new_session_counts_anew(train: Train, lines: Lines) -> None:
+    hook = LoggingTensorHook(["b"], every_n_iter=3)
+    for _ in range(2):
+        await train(hook, runs=2, session=Counting())
+    assert lines("logging_hooks") == ["b = 2.0", "b = 2.0"]
+
+
 async def test_by_seconds_runs_that_fail_are_their_callers_business(lines: Lines) -> None:
     session = Counting([KeyError("x"), KeyError("x"), KeyError("x"), None])
     hook = LoggingTensorHook(["n"], every_n_secs=10)
@@ -139,6 +158,14 @@ async def test_hk_log_7_at_end_computes_once_more(train: Train, lines: Lines) ->
 async def test_hk_log_7_at_end_does_not_log_the_same_step_twice(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["n"], every_n_iter=2, at_end=True), runs=3, session=Counting())
     assert logged(lines("logging_hooks")) == [1, 3]
+
+
+async def test_hk_log_7_at_end_does_not_log_a_step_twice_by_seconds_too(
+    train: Train, lines: Lines, lasting: Lasting
+) -> None:
+    hook = LoggingTensorHook(["b"], every_n_secs=10, at_end=True)
+    await train(hook, runs=1, session=Counting(lasting(1, [None, None])))
+    assert lines("logging_hooks") == ["b = 2.0"]
 
 
 async def test_hk_log_7_nothing_is_logged_at_the_end_without_it(train: Train, lines: Lines) -> None:

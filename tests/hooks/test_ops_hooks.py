@@ -42,6 +42,15 @@ async def test_hk_final_1_nothing_is_run_at_an_error(train: Train) -> None:
     assert hook.final_ops_values is None
 
 
+async def test_hk_final_1_the_values_of_an_earlier_session_are_forgotten(train: Train) -> None:
+    hook = FinalOpsHook("loss")
+    await train(hook, runs=1, session=ScriptedSession(values={"loss": 0.5}))
+    assert hook.final_ops_values == 0.5
+    with pytest.raises(KeyError):
+        await train(hook, session=ScriptedSession([KeyError("x")]))
+    assert hook.final_ops_values is None
+
+
 async def test_hk_final_2_the_end_of_the_data_is_warned_of_and_raised(
     train: Train, lines: Callable[[str], list[str]]
 ) -> None:
@@ -86,14 +95,20 @@ async def test_hk_feed_1_the_end_of_the_data_ends_training_cleanly(
         return left.pop()
 
     async def async_feed() -> Any:
-        if not left and isinstance(end, StopIteration):
-            raise StopAsyncIteration  # Python makes a RuntimeError of the other one
-        return feed()
+        return feed()  # Python makes a RuntimeError of a StopIteration here
 
     recorder = RecordingHook()
     session = await train(FeedFnHook(async_feed if is_async else feed), recorder)
     assert session.global_step == 2
     assert "end" in recorder.moments()
+
+
+async def test_other_errors_of_an_async_feed_function_stay(train: Train) -> None:
+    async def feed() -> Any:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        await train(FeedFnHook(feed))
 
 
 async def test_hk_feed_1_a_key_that_the_caller_feeds_too_is_refused() -> None:

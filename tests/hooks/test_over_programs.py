@@ -235,7 +235,7 @@ async def test_hk_step_3_the_tag_has_the_name_of_the_global_step(tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("no", KeyError, "refers to an Operation not in the graph"),
+        ("no", KeyError, "The operation, 'no', does not exist in the graph"),
         ("no:0", KeyError, "refers to a Tensor which does not exist"),
         ("two", ValueError, "Name two is ambiguous, as this `Operation` has multiple outputs"),
         ("foreign", ValueError, "should have graph attribute that is equal to current graph"),
@@ -262,6 +262,19 @@ async def test_hk_log_9_names_are_those_of_tensors(lines: Callable[[str], list[s
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]) as sess:
         await sess.run(model.train)
     assert lines("logging_hooks") == ["loss = 64.0, loss:0 = 64.0, w:0 = 8.0"]
+
+
+async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
+    lines: Callable[[str], list[str]],
+) -> None:
+    hook = h.LoggingTensorHook(["x"], every_n_iter=2)
+    for number in (1.0, 2.0):
+        with g.Graph().as_default() as graph:
+            g.constant(number, name="x")
+            train = g.assign_add(g.create_global_step(), 1)
+        async with MonitoredSession(ChiefSessionCreator(Scaffold(program=graph)), [hook]) as sess:
+            await sess.run(train)
+    assert lines("logging_hooks") == ["x = 1.0", "x = 2.0"]
 
 
 async def test_hk_log_7_at_end_the_values_of_the_end(

@@ -89,6 +89,17 @@ async def test_hk_prof_1_the_event_of_a_trace(train: Train, tmp_path: Path) -> N
     assert tags == [(2, "step_2"), (4, "step_4")]
 
 
+async def test_a_second_session_traces_into_its_own_file(train: Train, tmp_path: Path) -> None:
+    hook = ProfilerHook(save_steps=2, output_dir=tmp_path)
+    for _ in range(2):
+        await train(hook, runs=3, session=Traced())
+    files = [name for name in os.listdir(tmp_path) if "tfevents" in name]
+    for name in files:
+        tags = [event.tagged_run_metadata.tag for event in summary_iterator(tmp_path / name)]
+        assert "step_2" in tags
+    assert len(files) == 2
+
+
 async def test_a_step_that_is_repeated_is_traced_again(tmp_path: Path) -> None:
     sessions = Traced([None, None, AbortedError("gone")]), Traced()
     hook = ProfilerHook(save_steps=2, output_dir=tmp_path)

@@ -101,6 +101,15 @@ async def test_hk_sum_2_steps_that_jump(train: Train, tmp_path: Path) -> None:
     assert await steps(tmp_path) == [7, 21, 35]
 
 
+async def test_hk_sum_2_a_run_that_was_expected_to_jump_further_is_not_written(
+    train: Train, tmp_path: Path
+) -> None:
+    """After 7 steps at once the run from 7 on might reach 12, and does not."""
+    script = [{"global_step": step, "summary": {"step": step}} for step in (7, 8, 9, 10, 11, 12, 13)]
+    await train(hook_for(tmp_path, save_steps=5), runs=7, session=Summarised(script))
+    assert await steps(tmp_path) == [7, 12]
+
+
 async def test_hk_sum_2_start_comes_first_with_the_step_the_session_begins_at(
     train: Train, tmp_path: Path
 ) -> None:

@@ -51,6 +51,17 @@ async def test_hk_wait_1_it_says_what_it_waits_for(lines: Callable[[str], list[s
     assert said[1:] == [f"{said[0]} Current step is {step}." for step in (1049, 2099)]
 
 
+async def test_a_new_session_waits_anew() -> None:
+    hook = GlobalStepWaiterHook(2)
+    for _ in range(2):
+        session = ScriptedSession()
+        async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+            others = asyncio.create_task(advance(session, 2, 1.2))
+            await sess.run("train")
+            assert session.global_step == 3
+            await others
+
+
 @pytest.mark.parametrize("step", [0, -3])
 async def test_hk_wait_1_no_step_is_not_waited_for(train: Train, step: int) -> None:
     session = await train(GlobalStepWaiterHook(step), runs=1)

@@ -17,6 +17,7 @@ from asyncmon.graph.build import get_collection, name_scope
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.session import Session
+from asyncmon.summary.events import PluginData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,6 +155,52 @@ async def test_su_7_text_is_of_strings() -> None:
     assert value.metadata.plugin_data.plugin_name == "text"
     with pytest.raises(ValueError, match=r"Expected tensor .* to have dtype string, got .*float32"):
         summary.text("t", 1.0)
+
+
+async def test_su_10_sound_is_wav_with_tf1s_tags() -> None:
+    """SU-10."""
+    batch = np.zeros((2, 5, 2), np.float32)
+    values = (await run(summary.audio("a", batch, 8000))).value
+    assert [value.tag for value in values] == ["a/audio/0", "a/audio/1"]
+    sound = values[0].audio
+    assert (sound.sample_rate, sound.num_channels, sound.length_frames) == (8000.0, 2, 5)
+    assert (sound.content_type, sound.encoded_audio_string[:4]) == ("audio/wav", b"RIFF")
+    (value,) = (await run(summary.audio("one", batch[..., 0], 8000, max_outputs=1))).value
+    assert (value.tag, value.audio.num_channels) == ("one/audio", 1)
+
+
+async def test_su_10_what_is_no_sound_is_refused() -> None:
+    """SU-10."""
+    with pytest.raises(ValueError, match=r"Tensor must be 3-D or 2-D, got: \[5\]"):
+        summary.audio("a", np.zeros(5, np.float32), 8000)
+    with pytest.raises(TypeError, match="int32 values; expected float32"):
+        summary.audio("a", np.zeros((1, 5), np.int32), 8000)
+    with pytest.raises(ValueError, match="max_outputs=0"):
+        summary.audio("a", np.zeros((1, 5), np.float32), 8000, max_outputs=0)
+    rate = placeholder(dtypes.float32, [])
+    op = summary.audio("a", np.zeros((1, 5), np.float32), rate)
+    with pytest.raises(InvalidArgumentError, match="sample_rate must be > 0, got 0"):
+        await run(op, {rate: 0.0})
+
+
+async def test_su_10_a_tensor_is_kept_as_it_is_with_its_metadata() -> None:
+    """SU-10."""
+    plugin = summary.SummaryMetadata(plugin_data=PluginData("mine", b"content"))
+    op = summary.tensor_summary(
+        "t", [1.0, 2.0], "what it is", summary_metadata=plugin, family="fam", display_name="T"
+    )
+    (value,) = (await run(op)).value
+    assert (tag(op), value.tag) == ("fam/fam/t", "fam/fam/t")
+    assert np.frombuffer(value.tensor.tensor_content, "<f4").tolist() == [1.0, 2.0]
+    assert value.metadata.plugin_data == PluginData("mine", b"content")
+    assert (value.metadata.summary_description, value.metadata.display_name) == ("what it is", "T")
+    assert op in get_collection(GraphKeys.SUMMARIES)
+
+
+@pytest.mark.parametrize("name", [None, ""])
+async def test_a_summary_needs_a_name(name: Any) -> None:
+    with pytest.raises(ValueError, match="a summary needs a name, which is its tag"):
+        summary.scalar(name, 1.0)
 
 
 async def test_su_8_merge_puts_values_together_and_is_in_no_collection() -> None:

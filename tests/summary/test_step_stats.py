@@ -16,7 +16,7 @@ def test_each_node_has_its_times_thread_and_bytes() -> None:
             NodeStats("add", "Add", 0.003, 0.001, "main", 0),
         ]
     )
-    (device,) = RunMetadataProto.FromString(encode_run_metadata(run)).step_stats.dev_stats
+    (device,) = RunMetadataProto.FromString(encode_run_metadata(run.nodes)).step_stats.dev_stats
     assert device.device.endswith("device:CPU:0")
     assert dict(device.thread_names) == {0: "main", 1: "worker"}
     first, second, third = device.node_stats

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from asyncmon.graph import Graph
 from asyncmon.summary import Event, FileWriter, SessionLog, Summary, summary_iterator
+from asyncmon.summary.graph_def import encode_graph, encode_meta_graph
 from asyncmon.testing import assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -237,6 +239,14 @@ async def test_fw_5_a_tag_of_run_metadata_is_used_once(
             writer.add_run_metadata(b"n", "step_1", 2)
     (event,) = events()
     assert (event.tagged_run_metadata.tag, event.tagged_run_metadata.run_metadata) == ("step_1", b"m")
+
+
+async def test_a_graph_becomes_a_meta_graph(tmp_path: Path, events: Callable[[], list[Event]]) -> None:
+    async with FileWriter(tmp_path) as writer:
+        writer.add_meta_graph(graph := Graph())
+        with pytest.raises(TypeError, match="must be an instance of `Graph`"):
+            writer.add_meta_graph("graph")
+    assert events()[0].meta_graph_def == encode_meta_graph(encode_graph(graph.get_operations()))
 
 
 async def test_a_meta_graph_is_written_as_it_is(
