@@ -1,10 +1,11 @@
 """Checkpoints in an object store: ``s3://``, ``gs://``, ``az://``, ``memory://`` and what else obstore
 knows.
 
-An object is there whole or not at all, so the commit is the manifest, put last. A journal object
-(``.asyncmon-...``) goes before the data and names it, so that the next start finds what an incomplete
-save left. There are no locks: a prefix is for one saving process; a second one that starts there takes
-the first one's unfinished save away, and the first is told so.
+An object is there whole or not at all, so the commit is the manifest, put after the data; the state
+file follows. A journal object (``.asyncmon-...``) goes before the data and names it (as ``files``), and
+has the state file's text (as ``program``): the next start takes away what a save left before its
+commit, and completes what it left after it. There are no locks: a prefix is for one saving process; a
+second one that starts there takes the first one's unfinished save away, and the first is told so.
 
 Credentials come from the environment, as obstore finds them; a store with others is mounted::
 
@@ -38,7 +39,7 @@ from asyncmon.checkpoint import layout
 from asyncmon.checkpoint.dtypes import byte_chunks
 from asyncmon.checkpoint.failures import op_errors
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
-from asyncmon.checkpoint.store import BESIDE, Draft, Piece
+from asyncmon.checkpoint.store import BESIDE, Draft, Piece, StateFile
 from asyncmon.errors import DataLossError, FailedPreconditionError
 from asyncmon.files import in_thread
 
@@ -108,7 +109,7 @@ class ObjectStore:
             try:
                 parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
                 names = layout.file_names(draft.basename, len(parts), await self.names())
-                await self._put(journal, _journal(names))
+                await self._put(journal, _journal(names, draft.state))
                 checksums = [
                     await self._put_part(name, part) for name, part in zip(names, parts, strict=True)
                 ]
@@ -133,7 +134,7 @@ class ObjectStore:
         if any(_open[self._url(name)] for name in names):
             return False
         journal = f"{BESIDE}{secrets.token_hex(4)}-{basename}.json"
-        await self._put(journal, _journal(names))
+        await self._put(journal, _journal(names, None))
         for name in (f"{basename}.json", *names, journal):
             await self.delete(name)
         return True
@@ -188,17 +189,30 @@ class ObjectStore:
                 f"Another process began to save into {self.directory!r}, and took this save away: save"
                 " into another place, or stop that process."
             ) from error
-        await self._put(name, encoded)
+        try:
+            await self._put(name, encoded)
+            if draft.state is not None:
+                await self._put(draft.state.name, draft.state.data)
+        except BaseException:
+            await self._take_back(name, old)
+            raise
         with contextlib.suppress(OSError):  # committed: what stays behind goes at the next start
             for left in (*manifest.replaces, journal):
                 if not _open[self._url(left)]:
                     await self.delete(left)
         return manifest
 
+    async def _take_back(self, name: str, old: Manifest | None) -> None:
+        with anyio.CancelScope(shield=True), contextlib.suppress(OSError):
+            if old is None:
+                await self.delete(name)
+            else:
+                await self._put(name, old.encode())
+
     async def _manifest(self, name: str) -> Manifest | None:
         try:
             return await in_thread(Manifest.decode, await self.read(name), self._url(name))
-        except (OSError, DataLossError):
+        except (FileNotFoundError, DataLossError):  # where the network fails it may well be there
             return None
 
     async def _clean_up(self) -> None:
@@ -212,11 +226,22 @@ class ObjectStore:
             manifest = await self._manifest(name)
             in_use |= {file.name for file in manifest.files} if manifest is not None else set()
         for name in journals:
-            manifest = await self._manifest(name)
-            for file in manifest.files if manifest is not None else ():
-                if file.name not in in_use:
-                    await self.delete(file.name)
+            journal = await self._manifest(name)
+            files = {file.name for file in journal.files} if journal is not None else set()
+            for file in files - in_use:
+                await self.delete(file)
+            committed = name.removeprefix(BESIDE).partition("-")[2] in manifests and files <= in_use
+            if journal is not None and journal.program is not None and committed:
+                state = StateFile(journal.program["name"], journal.program["text"].encode())
+                await self._complete_commit(name, state)
             await self.delete(name)
+
+    async def _complete_commit(self, journal: str, state: StateFile) -> None:
+        """Put the state file that a save died before, unless somebody changed it since."""
+        with contextlib.suppress(FileNotFoundError):
+            if await self.mtime(journal) < await self.mtime(state.name):
+                return
+        await self._put(state.name, state.data)
 
 
 class ObjectFile:
@@ -271,8 +296,10 @@ def _piece(data: Any) -> Piece:
     return Piece(array, f"{google_crc32c.value(array):08x}")
 
 
-def _journal(names: Sequence[str]) -> bytes:
-    return Manifest(files=tuple(TensorFile(name, 0, "") for name in names)).encode()
+def _journal(names: Sequence[str], state: StateFile | None) -> bytes:
+    files = tuple(TensorFile(name, 0, "") for name in names)
+    text = None if state is None else {"name": state.name, "text": state.data.decode()}
+    return Manifest(files=files, program=text).encode()
 
 
 def _resolve(url: str) -> tuple[Any, str]:

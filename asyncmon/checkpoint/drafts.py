@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon import clock
+from asyncmon.checkpoint import places
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, TextEntry
 from asyncmon.checkpoint.selection import name_of
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.moment import Moment
 
-__all__ = ["Request", "checkpoint_path", "make_draft"]
+__all__ = ["Request", "check_names", "checkpoint_path", "make_draft"]
 
 _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
@@ -84,6 +86,25 @@ def checkpoint_path(prefix: str, step: int | None, pad: bool) -> str:
     if step is None:
         return prefix
     return f"{prefix}-{step:08d}" if pad else f"{prefix}-{step}"
+
+
+def check_names(prefix: str, global_step: Any, latest_filename: str) -> None:
+    """Refuse names that a checkpoint and its state file cannot have.
+
+    Raises:
+        ValueError: the prefix is a directory, the state file's name is a path, or both are the same.
+    """
+    basename = places.split(prefix)[1]
+    if os.path.split(latest_filename)[0]:
+        raise ValueError(f"'latest_filename' must not contain path components, got {latest_filename!r}")
+    if not basename:
+        raise ValueError(
+            f"save_path is a prefix such as 'dir/model.ckpt', not the directory {prefix!r}."
+        )
+    if global_step is None and basename == latest_filename:
+        raise ValueError(
+            f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{prefix}'"
+        )
 
 
 def make_draft(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asyncmon.checkpoint import places
 from asyncmon.checkpoint.manifest import Manifest
-from asyncmon.checkpoint.retention import Kept, Retention
-from asyncmon.checkpoint.state import CheckpointState, read_state, write_state
+from asyncmon.checkpoint.retention import Decision, Kept, Retention
+from asyncmon.checkpoint.state import CheckpointState, encode_state, load_state
+from asyncmon.checkpoint.store import StateFile
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.files import FileCalls, in_thread
 
@@ -17,9 +19,17 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.store import Store
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Plan"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to become of a saver's list once a checkpoint is committed."""
+
+    decision: Decision
+    state: StateFile
 
 
 class Ledger:
@@ -34,39 +44,46 @@ class Ledger:
     async def continue_list(self, store: Store, latest_filename: str) -> None:
         """Take over what the state file lists, at the first save into a directory.
 
-        So ``max_to_keep`` goes on where an earlier run, or an earlier saver, stopped.
+        So ``max_to_keep`` goes on where an earlier run, or an earlier saver, stopped. What that one was
+        about to delete comes first again, and goes unless it is to be kept now.
+
+        Raises:
+            OSError: what is there cannot be read. A list begun anew would forget what is there.
         """
         if store.directory in self._continued:
             return
         if not self.kept:
-            state = await read_state(store, latest_filename)
+            state = await load_state(store, latest_filename)
             if state is not None:
-                await self.recover(state.all_model_checkpoint_paths)
+                listed = state.all_model_checkpoint_paths
+                excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
+                await self.recover([*excess, *listed])
                 if state.last_preserved_timestamp is not None:
                     self._retention = self._retention.marked(state.last_preserved_timestamp)
         self._continued.add(store.directory)
 
     async def recover(self, paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist."""
-        self.kept = []
+        found: list[Kept] = []
         for path in paths:
             directory, basename = places.split(path)
             store = places.open_store(directory, self._calls)
-            self._continued.add(directory)
             try:
                 data = await store.read(f"{basename}.json")
                 manifest = await in_thread(Manifest.decode, data, path)
-                self.kept.append(Kept(path, manifest.wall_time, manifest.metrics))
+                found.append(Kept(path, manifest.wall_time, manifest.metrics))
             except DataLossError:
-                self.kept.append(Kept(path, await store.mtime(f"{basename}.json")))
-            except OSError:
+                found.append(Kept(path, await store.mtime(f"{basename}.json")))
+            except FileNotFoundError:
                 continue
+        self.kept = found
+        self._continued.update(places.split(path)[0] for path in paths)
 
-    async def record(self, store: Store, path: str, manifest: Manifest, latest_filename: str) -> None:
-        """Add a committed checkpoint: first the state file says so, then old ones are deleted.
+    def plan(self, store: Store, path: str, manifest: Manifest, latest_filename: str) -> Plan:
+        """Return what becomes of the list, and of the state file, when a checkpoint is committed.
 
-        Where the state file cannot be written the checkpoint is deleted again, unless it took the
-        place of an earlier one of its name.
+        Raises:
+            RuntimeError: the checkpoint has the path of the state file itself.
         """
         key = places.split(path)
         kept = [one for one in self.kept if places.split(one.path) != key]
@@ -77,16 +94,16 @@ class Ledger:
             all_model_checkpoint_paths=tuple(one.path for one in decision.listed),
             all_model_checkpoint_timestamps=tuple(one.time for one in decision.listed),
             last_preserved_timestamp=decision.after.last_preserved,
+            excess_model_checkpoint_paths=tuple(one.path for one in decision.excess),
         )
-        try:
-            await write_state(store, state, latest_filename)
-        except BaseException:
-            if not manifest.replaces:
-                await self._delete(path)
-            raise
-        self._retention = decision.after
-        left = [one for one in decision.excess if not await self._delete(one.path)]
-        self.kept = left + decision.listed  # those that could not be deleted are tried again
+        data = encode_state(store.directory, state, latest_filename)
+        return Plan(decision, StateFile(latest_filename, data))
+
+    async def settle(self, plan: Plan) -> None:
+        """The checkpoint is committed, and the state file says so: delete what is too many."""
+        self._retention = plan.decision.after
+        left = [one for one in plan.decision.excess if not await self._delete(one.path)]
+        self.kept = left + plan.decision.listed  # those that could not be deleted are tried again
 
     async def _delete(self, path: str) -> bool:
         directory, basename = places.split(path)

@@ -1,11 +1,12 @@
 """Checkpoints in a local directory: how they get there whole, and leave it whole.
 
 A save writes every file beside its place, under a name that begins with ``.asyncmon-`` and a token, and
-flushes it to the disk; then the manifest likewise; only then are the tensor files renamed into their
-places, and last the manifest, which is the commit. Then the directory is flushed. The manifest beside
-its place is thus also the journal of a commit: whoever finds one knows which tensor files were on their
-way and deletes those that no committed manifest names. A deletion goes the same way back: the manifest
-is renamed to such a journal first.
+flushes it to the disk; then the manifest and the new state file likewise; only then are the tensor
+files renamed into their places, after them the manifest, which is the commit, and last the state file.
+Then the directory is flushed. The manifest beside its place is thus also the journal of a commit:
+whoever finds one knows which tensor files were on their way and deletes those that no committed
+manifest names; whoever finds only the state file of a save puts it into its place. A deletion goes the
+same way back: the manifest is renamed to such a journal first.
 
 What is relied on: a rename within a directory is atomic, and what was flushed (file and directory) is
 there after a crash of the machine. POSIX local file systems promise both.
@@ -36,11 +37,13 @@ from asyncmon.errors import DataLossError
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["LocalStore"]
 
 _CHUNK = 1 << 20
+_NEXT = ".next"
+"""How the name of a state file ends that waits for the commit of its checkpoint."""
 
 logger = logging.getLogger(__name__)
 
@@ -174,41 +177,59 @@ class LocalStore:
             old = self._manifest(name)
             names = layout.file_names(draft.basename, len(parts), self._calls.listdir(self._path))
             manifest = draft.complete(parts, checksums, names, old)
-            with self._new_file(self._beside(token, name)) as descriptor:
-                self._write_all(descriptor, manifest.encode())
+            moves = [(str(number), file) for number, file in enumerate(names)]
+            moves.append((name, name))
+            before: dict[str, bytes | None] = {name: None if old is None else old.encode()}
+            self._write_beside(token, name, manifest.encode())
+            if draft.state is not None:  # half of it is never taken for all: its journal is there
+                self._write_beside(token, draft.state.name + _NEXT, draft.state.data)
+                moves.append((draft.state.name + _NEXT, draft.state.name))
+                before[draft.state.name] = self._content(draft.state.name)
             placed: list[str] = []
             try:
-                for number, file in enumerate(names):
-                    self._calls.replace(self._beside(token, str(number)), self._path / file)
+                for beside, file in moves:
+                    if file == name:
+                        self._sync_directory()  # the manifest is there only where its tensors are
+                    self._calls.replace(self._beside(token, beside), self._path / file)
                     placed.append(file)
                 self._sync_directory()
-                self._calls.replace(self._beside(token, name), self._path / name)
-                placed.insert(0, name)
-                self._sync_directory()
             except BaseException:
-                self._take_back(placed, name, old)
+                self._take_back(token, placed, before)
                 raise
             self._unlink_unread(manifest.replaces)
             return manifest
 
+    def _write_beside(self, token: str, name: str, data: bytes) -> None:
+        with self._new_file(self._beside(token, name)) as descriptor:
+            self._write_all(descriptor, data)
+
     def _turn(self) -> contextlib.AbstractContextManager[Any]:
         return DirectoryLock.of(self._path, self._calls).turn
 
-    def _take_back(self, placed: list[str], name: str, old: Manifest | None) -> None:
-        """Undo what a commit did before it failed: first the manifest, then the files it names."""
+    def _take_back(self, token: str, placed: Sequence[str], before: Mapping[str, bytes | None]) -> None:
+        """Undo what a commit did before it failed, backwards: no file goes before what names it.
+
+        Args:
+            token: the save's.
+            placed: the files that are in their places, in order.
+            before: what those of them that took the place of others were.
+        """
         with contextlib.suppress(OSError):
-            if old is not None and placed[:1] == [name]:
-                self._put(name, old.encode())
-                del placed[0]
-            for file in placed:
-                self._calls.unlink(self._path / file)
+            self._discard(token)
+            for file in reversed(placed):
+                content = before.get(file)
+                if content is None:
+                    self._calls.unlink(self._path / file)
+                else:
+                    self._put(file, content)
 
     def _discard(self, token: str) -> None:
+        """Delete what a save has beside; the state file first, which counts where it is alone."""
         with contextlib.suppress(OSError):
-            for name in self._calls.listdir(self._path):
-                if name.startswith(f"{BESIDE}{token}-"):
-                    with contextlib.suppress(OSError):
-                        self._calls.unlink(self._path / name)
+            found = [name for name in self._calls.listdir(self._path) if _token(name) == token]
+            for name in sorted(found, key=lambda name: not name.endswith(_NEXT)):
+                with contextlib.suppress(OSError):
+                    self._calls.unlink(self._path / name)
 
     def _replace(self, name: str, data: bytes) -> None:
         with op_errors(f"{str(self._path / name)!r} was not written", self._describe):
@@ -225,15 +246,14 @@ class LocalStore:
                 raise
 
     def _put(self, name: str, data: bytes) -> None:
-        beside = self._beside(secrets.token_hex(4), name)
+        token = secrets.token_hex(4)
         try:
-            with self._new_file(beside) as descriptor:
-                self._write_all(descriptor, data)
-            self._calls.replace(beside, self._path / name)
+            self._write_beside(token, name, data)
+            self._calls.replace(self._beside(token, name), self._path / name)
             self._sync_directory()
         except BaseException:
             with contextlib.suppress(OSError):
-                self._calls.unlink(beside)
+                self._calls.unlink(self._beside(token, name))
             raise
 
     def _content(self, name: str) -> bytes | None:
@@ -308,6 +328,7 @@ class LocalStore:
     def _clean_up(self) -> None:
         """Delete what saves and deletions left that did not come to their end."""
         names = self._calls.listdir(self._path)
+        self._complete_commits(names)
         journals = [name for name in names if name.startswith(BESIDE) and name.endswith(".json")]
         manifests = [name for name in names if name.endswith(".json") and name not in journals]
         committed = [manifest for name in manifests if (manifest := self._manifest(name)) is not None]
@@ -320,9 +341,29 @@ class LocalStore:
                 names.remove(journal)  # a reader still has one of its files: the next start sees to it
         self._unlink_unread([name for name in names if name.startswith(BESIDE) and name != LOCK_NAME])
 
+    def _complete_commits(self, names: Sequence[str]) -> None:
+        """Put state files into their places where nothing else is missing of a save."""
+        unfinished = {_token(name) for name in names if name.endswith(".json")}
+        for name in names:
+            token = _token(name)
+            if token is None or token in unfinished or not name.endswith(_NEXT):
+                continue
+            state = self._path / name.removeprefix(f"{BESIDE}{token}-").removesuffix(_NEXT)
+            with contextlib.suppress(FileNotFoundError):
+                if os.stat(self._path / name).st_mtime_ns < os.stat(state).st_mtime_ns:
+                    continue  # somebody has changed the state file since: that counts
+            self._calls.replace(self._path / name, state)
+            self._sync_directory()
+
     def _fingerprint(self, names: Sequence[str]) -> Any:
         try:
             found = [os.stat(self._path / name) for name in names]
         except OSError:
             return None
         return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in found)
+
+
+def _token(name: str) -> str | None:
+    """Return the token of the save that a file beside its place is of; None of another file."""
+    rest = name.removeprefix(BESIDE)
+    return rest.partition("-")[0] if rest != name else None

@@ -6,11 +6,13 @@ import asyncio
 import os
 import time
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncmon import clock
 from asyncmon.checkpoint import places
-from asyncmon.checkpoint.drafts import Request, checkpoint_path, make_draft
+from asyncmon.checkpoint.drafts import Request, check_names, checkpoint_path, make_draft
+from asyncmon.checkpoint.failures import op_errors
 from asyncmon.checkpoint.handle import SaveHandle
 from asyncmon.checkpoint.ledger import Ledger
 from asyncmon.checkpoint.moment import Moment
@@ -335,16 +337,8 @@ class Saver:
         metrics: Mapping[str, float] | None,
     ) -> Job:
         prefix = os.fspath(save_path)
-        basename = places.split(prefix)[1]
         latest = latest_filename or STATE_NAME
-        if os.path.split(latest)[0]:
-            raise ValueError(f"'latest_filename' must not contain path components, got {latest!r}")
-        if not basename:
-            raise ValueError(
-                f"save_path is a prefix such as 'dir/model.ckpt', not the directory {prefix!r}."
-            )
-        if global_step is None and basename == latest:
-            raise ValueError(f"'latest_filename' collides with 'save_path': '{latest}' and '{prefix}'")
+        check_names(prefix, global_step, latest)
         raw = raw_session(sess)
         request = Request(
             prefix=prefix,
@@ -376,14 +370,19 @@ class Saver:
         directory, basename = places.split(path)
         store = self._store(directory)
         await store.claim()
-        await self._ledger.continue_list(store, request.latest_filename)
+        with op_errors(f"Checkpoint {path!r} was not saved", lambda: f"{directory!r} is its place"):
+            await self._ledger.continue_list(store, request.latest_filename)
         draft = await in_thread(
             make_draft, request, snapshot, state, basename, self._shard_bytes, self._sharded
         )
+        plan = None
+        if request.write_state:
+            plan = self._ledger.plan(store, path, draft.manifest, request.latest_filename)
+            draft = replace(draft, state=plan.state)
         manifest = await store.write(draft)
         request.moment.discard()  # all is on the disk: the session may write in place again
-        if request.write_state:
-            await self._ledger.record(store, path, manifest, request.latest_filename)
+        if plan is not None:
+            await self._ledger.settle(plan)
         handle.step = manifest.step
         handle.nbytes = manifest.nbytes
         handle.seconds = time.perf_counter() - request.began

@@ -3,6 +3,9 @@
 It is a JSON object with the members of :class:`CheckpointState`; paths are relative to the directory,
 so that it can be moved, and the newest checkpoint is the last of ``all_model_checkpoint_paths``. A
 state file that TensorFlow wrote (a text protocol buffer with the same members) is read too.
+
+A checkpoint leaves the list before it is deleted. ``excess_model_checkpoint_paths`` names those that
+are on their way out, so that a start after a crash in between finds and deletes them.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ if TYPE_CHECKING:
 __all__ = [
     "STATE_NAME",
     "CheckpointState",
+    "encode_state",
     "get_checkpoint_state",
+    "load_state",
     "read_state",
     "update_checkpoint_state",
-    "write_state",
 ]
 
 STATE_NAME = "checkpoint"
@@ -44,13 +48,15 @@ class CheckpointState:
     """What a state file says. TF1: ``tf.train.CheckpointState``.
 
     Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
-    ``keep_checkpoint_every_n_hours``.
+    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths`` (not in TF1) are those that
+    retention was about to delete.
     """
 
     model_checkpoint_path: str
     all_model_checkpoint_paths: tuple[str, ...] = ()
     all_model_checkpoint_timestamps: tuple[float, ...] = ()
     last_preserved_timestamp: float | None = None
+    excess_model_checkpoint_paths: tuple[str, ...] = ()
 
 
 async def get_checkpoint_state(
@@ -97,41 +103,51 @@ async def update_checkpoint_state(
             f" {paths} and timestamps {list(times)})."
         )
     state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
-    await write_state(places.open_store(os.fspath(save_dir)), state, latest_filename or STATE_NAME)
+    store, name = places.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
+    await store.replace(name, encode_state(store.directory, state, name))
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Return what a state file says, or None where there is none or it cannot be understood."""
-    path = places.join(store.directory, name)
+    """Return what a state file says, or None where there is none or it cannot be read."""
     try:
-        data = await store.read(name)
-    except FileNotFoundError:
-        return None
+        return await load_state(store, name)
     except OSError as error:
         logger.warning("%s: Checkpoint ignored", error)
         return None
+
+
+async def load_state(store: Store, name: str) -> CheckpointState | None:
+    """Return what a state file says, or None where there is none or it cannot be understood.
+
+    Raises:
+        OSError: it cannot be read, and may well be there.
+    """
     try:
-        state = _parse(data)
+        state = _parse(await store.read(name))
+    except FileNotFoundError:
+        return None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        logger.warning("%s: %r: Checkpoint ignored", path, error)
+        logger.warning("%s: %r: Checkpoint ignored", places.join(store.directory, name), error)
         return None
     newest = state.model_checkpoint_path
+
+    def joined(paths: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(places.join(store.directory, path) for path in paths)
+
     return replace(
         state,
         model_checkpoint_path=places.join(store.directory, newest) if newest else "",
-        all_model_checkpoint_paths=tuple(
-            places.join(store.directory, path) for path in state.all_model_checkpoint_paths
-        ),
+        all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
+        excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
     )
 
 
-async def write_state(store: Store, state: CheckpointState, name: str) -> None:
-    """Replace a state file, with paths made relative to its directory.
+def encode_state(directory: str, state: CheckpointState, name: str) -> bytes:
+    """Return the bytes of a directory's state file, with paths made relative to it.
 
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
     """
-    directory = store.directory
     newest = places.relative(directory, state.model_checkpoint_path)
     if newest == name:
         raise RuntimeError(
@@ -144,10 +160,13 @@ async def write_state(store: Store, state: CheckpointState, name: str) -> None:
         "all_model_checkpoint_paths": [
             places.relative(directory, path) for path in state.all_model_checkpoint_paths
         ],
+        "excess_model_checkpoint_paths": [
+            places.relative(directory, path) for path in state.excess_model_checkpoint_paths
+        ],
         "all_model_checkpoint_timestamps": times,
         "last_preserved_timestamp": state.last_preserved_timestamp,
     }
-    await store.replace(name, json.dumps(members, indent=1).encode() + b"\n")
+    return json.dumps(members, indent=1).encode() + b"\n"
 
 
 def _parse(data: bytes) -> CheckpointState:
@@ -162,6 +181,9 @@ def _parse(data: bytes) -> CheckpointState:
             math.inf if time is None else float(time) for time in times
         ),
         last_preserved_timestamp=None if preserved is None else float(preserved),
+        excess_model_checkpoint_paths=tuple(
+            map(_text, members.get("excess_model_checkpoint_paths", ()))
+        ),
     )
 
 

@@ -14,21 +14,33 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.layout import Part
     from asyncmon.checkpoint.manifest import Manifest, TensorEntry
 
-__all__ = ["BESIDE", "DataFile", "Draft", "Piece", "Store"]
+__all__ = ["BESIDE", "DataFile", "Draft", "Piece", "StateFile", "Store"]
 
 BESIDE = ".asyncmon-"
 """How the names of files begin that are not in their place yet."""
 
 
 @dataclass(frozen=True, slots=True)
+class StateFile:
+    """What the state file of the directory, of this name, says once a checkpoint is committed."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
-    """A checkpoint to be written: its arrays, and the manifest in which they are still missing."""
+    """A checkpoint to be written: its arrays, and the manifest in which they are still missing.
+
+    ``state`` is written with it, as part of its commit; None leaves the state file as it is.
+    """
 
     basename: str
     arrays: Mapping[str, Array]
     manifest: Manifest
     shard_bytes: int
     control: Control = field(default_factory=Control)
+    state: StateFile | None = None
 
     def complete(
         self,
@@ -99,10 +111,11 @@ class Store(Protocol):
         """Replace a small file, whole or not at all, durably."""
 
     async def write(self, draft: Draft) -> Manifest:
-        """Write a checkpoint; when this returns it is committed and durable.
+        """Write a checkpoint; when this returns it is committed and durable, and so is ``draft.state``.
 
-        Whatever goes wrong (an error, ``draft.control``, a cancellation), nothing of it is left and an
-        earlier checkpoint of the same name is as it was.
+        Whatever goes wrong (an error, ``draft.control``, a cancellation), nothing of it is left, and an
+        earlier checkpoint of the same name and the state file are as they were. Where the process dies
+        between the two, the next :meth:`claim` puts the state file in its place.
         """
 
     async def open(self, name: str) -> DataFile:

@@ -141,9 +141,12 @@ async def test_a_failure_at_each_call_leaves_the_old_one(
     await saver.save(make_session(a=1.0), f"{url}/m", 1)
     failing.count = 0
     await saver.save(make_session(a=1.0), f"{url}/m", 2)
+    await saver.close()
     for nth in range(1, failing.count + 1):
-        failing.count, failing.nth, failing.for_good = 0, nth, for_good
         failed = None
+        saver = Saver()
+        await saver.claim(url)
+        failing.count, failing.nth, failing.for_good = 0, nth, for_good
         try:
             await saver.save(make_session(a=2.0), f"{url}/m", 2 + nth)
         except UnknownError as error:
@@ -154,9 +157,15 @@ async def test_a_failure_at_each_call_leaves_the_old_one(
         assert newest is not None
         assert failed is not None or newest == f"{url}/m-{2 + nth}"
         await saver.close()
+        saver = Saver()
         await saver.claim(url)  # the next start
         kept = {file for one in await verify(url) if one.facts for file in one.facts.file_names}
         assert set(await names(url)) == kept | {"checkpoint"}
+        state = await get_checkpoint_state(url)
+        assert state is not None
+        listed = state.all_model_checkpoint_paths + state.excess_model_checkpoint_paths
+        assert {one.path for one in await verify(url)} <= set(listed)
+        await saver.close()
 
 
 async def test_permission(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, latest_checkpoint
+from asyncmon.checkpoint import (
+    Saver,
+    get_checkpoint_state,
+    latest_checkpoint,
+    update_checkpoint_state,
+    verify,
+)
 from asyncmon.errors import (
     FailedPreconditionError,
     NotFoundError,
@@ -142,8 +149,7 @@ async def test_an_error_at_each_call_of_a_save_leaves_everything_as_it_was(
             assert isinstance(error.__cause__, OSError), where
             assert saver.last_checkpoints == [first], where
             path = first
-            # A checkpoint of the same name is replaced by its commit; the state file comes after it.
-            assert content(directory) == before or (step == 1 and nth > log.index("unlink")), where
+            assert content(directory) == before, where
         assert await latest_checkpoint(directory) == path, where
         calls.arm(-1)
         assert await saver.save(session, directory / "model.ckpt", 3)
@@ -151,6 +157,67 @@ async def test_an_error_at_each_call_of_a_save_leaves_everything_as_it_was(
         await saver.restore(session, str(directory / "model.ckpt-3"))
         await saver.close()
         shutil.rmtree(directory)
+
+
+class DyingCalls(FailingCalls):
+    """The system's calls; from the ``nth`` on nothing is done any more, as after a kill."""
+
+    def _tick(self, what: str) -> None:
+        self.log.append(what)
+        self.count += 1
+        if 0 < self.nth <= self.count:
+            raise OSError(errno.EIO, "dead")
+
+
+@pytest.mark.parametrize("step", [2, 1], ids=["new step", "same step again"])
+async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
+    tmp_path: Path, make_session: Callable[..., Any], step: int
+) -> None:
+    """SA-6: each checkpoint there is either listed or about to be deleted, and then is."""
+    log = await calls_of_a_save(tmp_path / "count", make_session, step)
+    newest = set()
+    for nth in range(1, len(log) + 1):
+        directory = tmp_path / str(nth)
+        calls = DyingCalls()
+        saver = Saver(max_to_keep=1, shard_bytes=64, calls=calls)
+        session = make_session(a=np.arange(20.0), b=np.arange(20.0))
+        await saver.save(session, directory / "model.ckpt", 1)
+        calls.arm(nth)
+        with contextlib.suppress(OpError):
+            await saver.save(session, directory / "model.ckpt", step)
+        await saver.close()  # all that the death of a process does by itself: its lock is gone
+        calls.arm(-1)
+        again = Saver(max_to_keep=1)
+        await again.claim(directory)
+        state = await get_checkpoint_state(directory)
+        assert state is not None
+        newest.add(state.model_checkpoint_path.rpartition("-")[2])
+        listed = {*state.all_model_checkpoint_paths, *state.excess_model_checkpoint_paths}
+        found = await verify(directory)
+        assert {one.path for one in found if one.facts} <= listed, f"call {nth} of {log}"
+        await again.save(session, directory / "model.ckpt", 3)
+        (found_now,) = await verify(directory)
+        assert found_now.facts is not None
+        assert content(directory).keys() == {"checkpoint", *found_now.facts.file_names}
+        await again.close()
+    assert newest == {"1", str(step)}
+
+
+async def test_a_state_file_that_was_changed_after_a_death_stays(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    saver = Saver()
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    late = tmp_path / ".asyncmon-0123abcd-checkpoint.next"
+    shutil.copy(tmp_path / "checkpoint", late)
+    os.utime(late, (1, 1))
+    await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"))  # back to an earlier one, by hand
+    await saver.claim(tmp_path)
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
+    assert not late.exists()
+    await saver.close()
 
 
 class ShortWrites(FileCalls):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from conftest import MemorySession
 
-from asyncmon.checkpoint import Saver, verify
+from asyncmon.checkpoint import Saver, load_checkpoint, verify
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
@@ -76,9 +76,13 @@ async def look(directory: str, size: int, tell: int) -> None:
     step = int(session.state["global_step"])
     values = {float(x) for name in ("a", "b") for x in np.unique(session.state[name])}
     await saver.claim(directory)
-    names = set(await in_thread(os.listdir, directory)) - {".asyncmon.lock", "checkpoint"}
     found = await verify(directory)
-    kept = {file for one in found if one.facts is not None for file in one.facts.file_names}
+    await saver.save(state(step + 1, size), f"{directory}/model.ckpt", step + 1)
+    names = set(await in_thread(os.listdir, directory)) - {".asyncmon.lock", "checkpoint"}
+    kept = set()
+    for listed in saver.last_checkpoints:
+        async with await load_checkpoint(listed) as reader:
+            kept |= {*reader.facts.file_names}
     answer = {
         "step": step,
         "same": values == {float(step)} and (path is None or path.endswith(f"-{step}")),
