@@ -78,7 +78,8 @@ def MonitoredTrainingSession(
         save_summaries_steps: steps between summaries. Default: 100.
         save_summaries_secs: seconds between summaries.
         config: for the raw session.
-        stop_grace_period_secs: how long tasks and runs have to end by themselves.
+        stop_grace_period_secs: how long tasks and runs have to end by themselves after a stop, before
+            they are cancelled and interrupted; see :class:`MonitoredSession`.
         log_step_count_steps: steps between measurements of their rate; None, 0 or less for none.
         max_wait_secs: how long a worker waits for the chief.
         save_checkpoint_steps: steps between checkpoints.

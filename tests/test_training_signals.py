@@ -28,20 +28,27 @@ program = am.programs.FunctionProgram(state={"weight": 0.0})
 async def train(state):
     await asyncio.sleep(0.001)
     state["weight"] += 1
+    if sys.argv[2] == "stuck" and state["weight"] > 5:
+        await ask_a_dead_server()
+
+async def ask_a_dead_server():
+    print("ready", flush=True)
+    await asyncio.Event().wait()
 
 async def main(directory, how):
     saves = am.CheckpointSaverHook(directory, save_secs=3600, saver=am.Saver(), save_on_cancel=True)
     async with am.MonitoredTrainingSession(
-        checkpoint_dir=directory, program=program, hooks=[saves], stop_grace_period_secs=5,
+        checkpoint_dir=directory, program=program, hooks=[saves],
+        stop_grace_period_secs=0.3 if how == "stuck" else 5,
         save_checkpoint_secs=None, save_checkpoint_steps=None,
-        signals="auto" if how in ("stop", "hang") else None,
+        signals="auto" if how in ("stop", "hang", "stuck") else None,
     ) as sess:
         if how == "cancel":
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
             loop.add_signal_handler(15, task.cancel)
         while not sess.should_stop():
             await sess.run("train")
-            if sess.global_step == 5:
+            if sess.global_step == 5 and how != "stuck":
                 print("ready", flush=True)
         if how == "hang":
             print("stopping", flush=True)
@@ -131,3 +138,15 @@ async def test_a_second_signal_does_what_it_does_by_default(tmp_path: Path) -> N
         status, _, _ = await child.end()
     assert status == -signal.SIGTERM
     assert await last_step(tmp_path) == 0
+
+
+async def test_kc_1_a_signal_ends_a_step_that_waits_for_ever(tmp_path: Path) -> None:
+    """The process ends by itself, in order, with an error that says what it waited for."""
+    async with training(tmp_path, "stuck") as child:
+        child.process.send_signal(signal.SIGTERM)
+        status, _, err = await child.end()
+    assert status == 1
+    assert "DeadlineExceededError: The run" in err
+    assert "after a stop (signal SIGTERM): it waits in Event.wait" in err
+    assert "called from ask_a_dead_server (<string>:" in err
+    assert await last_step(tmp_path) == 5

@@ -82,7 +82,7 @@ class Coordinated:
         else:
             interrupts.leave(task, base)
             return result
-        self.delivered = True
+        self.delivered = self.delivered or reason is coord.error
         raise reason
 
     def _root_cause(self, error: Exception) -> BaseException | None:

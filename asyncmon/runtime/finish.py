@@ -65,7 +65,8 @@ async def finish(
             at_end = await _phase("the hooks' end", hooks.end(session.raw)) or []
             step = step_of(session)
         if session is not None:
-            session.coord.body_error = body
+            # What was given up counts as cancelled, for hooks that save what is there at such an end.
+            session.coord.body_error = asyncio.CancelledError() if stops.gave_up(body) else body
             _interrupt(session.coord, "this run was under way")
             await _phase("closing the session", session.close(grace, caller))
             session.coord.samples.close("The session ended before another run was complete.")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Interrupts"]
 
@@ -32,10 +36,13 @@ class Interrupts:
         raise reason  # out here, so that the cancellation does not become its context
     """
 
-    __slots__ = ("_inside", "_later", "patience")
+    __slots__ = ("_again", "_inside", "_later", "patience")
 
     def __init__(self) -> None:
-        self._inside: dict[asyncio.Task[Any], BaseException | None] = {}
+        # None, or the time from which on a call is timed (inf: it is not), or what interrupted it.
+        # It is kept here since it ends with the call, and a call that nobody looks at pays nothing.
+        self._inside: dict[asyncio.Task[Any], BaseException | float | None] = {}
+        self._again: dict[asyncio.Task[Any], int] = {}
         self._later: asyncio.TimerHandle | None = None
         self.patience = 0.0
         """Seconds that :meth:`on_error` leaves the calls to end by themselves."""
@@ -62,8 +69,10 @@ class Interrupts:
         if self._later is not None and not self._inside:
             self._later.cancel()
             self._later = None
-        if reason is None:
+        if reason is None or isinstance(reason, float):
             return None
+        for _ in range(self._again.pop(task, 0)):
+            task.uncancel()
         alone = task.uncancel() <= base
         return reason if alone and isinstance(error, asyncio.CancelledError) else None
 
@@ -76,9 +85,18 @@ class Interrupts:
         """
         current = asyncio.current_task()
         for task, reason in self._inside.items():
-            if reason is None and task is not current and only in (None, task):
-                self._inside[task] = error
-                task.cancel(_MESSAGE)
+            if isinstance(reason, BaseException) or task is current or only not in (None, task):
+                continue
+            self._inside[task] = error
+            task.cancel(_MESSAGE)
+
+    def insist(self, task: asyncio.Task[Any], error: BaseException) -> bool:
+        """Interrupt a call once more that goes on in spite of this interruption; else return False."""
+        if self._inside.get(task) is not error:
+            return False
+        self._again[task] = self._again.get(task, 0) + 1
+        task.cancel(_MESSAGE)
+        return True
 
     def on_error(self, error: BaseException) -> None:
         """Something failed beside the calls: interrupt them, now or when their time is up."""
@@ -87,3 +105,27 @@ class Interrupts:
         elif self._later is None and self._inside:
             loop = asyncio.get_running_loop()
             self._later = loop.call_later(self.patience, self.interrupt, error)
+
+    # -- how long calls take, for who asks -----------------------------------------------------------
+
+    def timed(self, now: float) -> Iterator[tuple[asyncio.Task[Any], float]]:
+        """Give the calls that are not interrupted, and since when each is timed: else from now on."""
+        for task, state in list(self._inside.items()):
+            if not isinstance(state, BaseException):
+                if state is None:
+                    state = self._inside[task] = now
+                yield task, state
+
+    def time_all(self, now: float) -> None:
+        """Time all calls from now on that are not timed yet, those that were excused as well."""
+        for task, state in self._inside.items():
+            if state is None or state == math.inf:
+                self._inside[task] = now
+
+    def excuse(self, task: asyncio.Task[Any]) -> bool:
+        """Let the call of a task take its time, unless it is timed; return whether it has one."""
+        if task not in self._inside:
+            return False
+        if self._inside[task] is None:
+            self._inside[task] = math.inf
+        return True

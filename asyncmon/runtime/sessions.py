@@ -32,7 +32,11 @@ class MonitoredSession(MonitoredBase, AsyncOnly):
         session_creator: makes the raw session, again after each preemption. Default: a
             ``ChiefSessionCreator``.
         hooks: copied and checked.
-        stop_grace_period_secs: how long tasks and runs have to end by themselves.
+        stop_grace_period_secs: how long, from a stop on, tasks and runs have to end by themselves.
+            Tasks are then cancelled. A run that is still under way, in a hook that hangs or a step that
+            waits for a server that is gone, is interrupted: it raises ``DeadlineExceededError``, which
+            says what it waited for; its step is done or not, never in part. A run from inside of which
+            the stop was asked for takes the time it needs. ``math.inf``: so do all.
         recovery: which errors to recover from, how often, after what pause.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
             nobody else handles them. A second signal does what it does by default.
@@ -74,7 +78,8 @@ class SingularMonitoredSession(MonitoredBase, AsyncOnly):
         master: where the session runs; "" is here.
         config: for the session.
         checkpoint_dir: whose newest valid checkpoint is restored.
-        stop_grace_period_secs: how long tasks and runs have to end by themselves.
+        stop_grace_period_secs: how long tasks and runs have to end by themselves after a stop, see
+            :class:`MonitoredSession`.
         checkpoint_filename_with_path: the one checkpoint to restore instead.
         program: what to run. Default: the scaffold's program, or the default graph.
 

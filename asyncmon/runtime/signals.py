@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 import signal
 import threading
@@ -40,10 +41,11 @@ class SignalStops:
         if threading.current_thread() is not threading.main_thread():
             return _nothing
         loop, key = asyncio.get_running_loop(), object()
+        context = contextvars.copy_context()  # a handler has that of the code it comes in the middle of
 
         def tell(name: str) -> None:
             with contextlib.suppress(RuntimeError):  # that loop is closed by now
-                loop.call_soon_threadsafe(on_signal, name)
+                loop.call_soon_threadsafe(on_signal, name, context=context)
 
         self._wanted[key] = tell
         self._install()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from types import FrameType
 
 __all__ = ["stop_tasks", "time_out", "where_it_waits"]
 
@@ -20,6 +21,8 @@ PATIENCE_SECS = 1.0
 
 CANCEL_ROUNDS = 5
 """How often, a second apart, a task is cancelled before it is given up."""
+
+_NOT_THEIRS = ("asyncmon", "asyncio", "anyio")
 
 
 async def stop_tasks(
@@ -59,16 +62,29 @@ def _names(tasks: Tasks) -> list[str]:
 
 
 def where_it_waits(task: asyncio.Task[Any]) -> str:
-    """Say at which line a task is suspended, the innermost one."""
-    frames = task.get_stack()
-    frame = frames[-1] if frames else None
+    """Say at which line a task is suspended, the innermost one, and which one of its user led there."""
+    frames = task.get_stack()[-1:]
     inner: Any = task.get_coro()
     while inner is not None:  # the last one awaited is a future, which has no frame
-        frame = getattr(inner, "cr_frame", None) or frame
+        frame = getattr(inner, "cr_frame", None)
+        if frame is not None:
+            frames.append(frame)
         inner = getattr(inner, "cr_await", None)
-    if frame is None:
+    if not frames:
         return "it has no Python frame"
-    return f"it waits in {frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
+    last = frames[-1]
+    theirs = [frame for frame in frames if _package(frame) not in _NOT_THEIRS]
+    led_there = f", called from {_place(theirs[-1])}" if theirs and theirs[-1] is not last else ""
+    return f"it waits in {_place(last)}{led_there}"
+
+
+def _package(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
 
 
 def time_out(waiter: asyncio.Future[bool]) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
 
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.patience import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.recoverable import Recoverable
     from asyncmon.runtime.turn import Turn
 
 __all__ = ["Stops"]
@@ -22,29 +23,38 @@ class Stops:
 
     Args:
         preemption: errors of tasks that mean a recovery and not a stop.
-        is_open: whether the session is.
     """
 
-    def __init__(self, preemption: tuple[type[Exception], ...], is_open: Callable[[], bool]) -> None:
+    def __init__(self, preemption: tuple[type[Exception], ...]) -> None:
         self.whole = Coordinator(())
         """The stop of the session itself; a coordinator without tasks."""
         self.current: Coordinator | None = None
         """The coordinator of the tasks beside the steps."""
         self.waits = Interrupts()
         """Those who wait for data, which a stop ends."""
+        self.patience: Patience | None = None
+        """What ends runs that do not end; there from the beginning of the session on."""
         self._preemption = preemption
-        self._is_open = is_open
-        self._patience: Patience | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = False
 
-    def begin(self, grace: float, hooks: HookSet, turn: Turn) -> None:
+    def begin(self, grace: float, hooks: HookSet, turn: Turn, sessions: Recoverable) -> None:
         """Act on stops from now on."""
-        self._patience = Patience(grace, hooks, turn)
-        self.whole.when_stopped(self.spread)
+        self._loop = asyncio.get_running_loop()
+        self.patience = Patience(grace, hooks, turn, sessions, lambda: self.reason)
+        if self.whole.should_stop():
+            self._spread(False)
 
     def end(self) -> None:
-        """Nothing is left to stop."""
-        if self._patience is not None:
-            self._patience.forget()
+        """No run is to be stopped any more, nor is anybody to wait for data."""
+        self._ended = True
+        if self.patience is not None:
+            self.patience.forget()
+        self.waits.interrupt(StopAsyncIteration())
+
+    def gave_up(self, error: BaseException | None) -> bool:
+        """Return whether an error is that of a run which did not end in time after a stop."""
+        return error is not None and self.patience is not None and error is self.patience.error
 
     def adopt(self, coord: Coordinator) -> None:
         """Go on with a new coordinator, which inherits what the one before was asked for."""
@@ -55,31 +65,45 @@ class Stops:
                 coord.request_stop(reason=before.stop_reason)
         if self.whole.should_stop():
             coord.request_stop(reason=self.whole.stop_reason)
-        coord.when_stopped(self.spread)
+        coord.when_stopped(self._act)
 
     def request(self, reason: str) -> None:
         """Ask the session to stop. Safe in any thread and signal handler."""
         self.whole.request_stop(reason=reason)
+        if self._loop is not None:
+            excused = self.patience is not None and self.patience.excuse_caller()
+            with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
+                self._loop.call_soon_threadsafe(self._spread, excused)
 
-    def spread(self) -> None:
-        """Pass a stop on to the tasks, and wake who waits for data. For the loop's thread."""
-        if self.whole.should_stop() and self.current is not None:
-            self.current.request_stop(reason=self.whole.stop_reason)
-        if self._is_open() and self.is_requested():
-            self.waits.interrupt(StopAsyncIteration())
-            if self._patience is not None:
-                self._patience.watch(self.reason, self._interrupt)
-
-    def _interrupt(self, error: BaseException, task: Any) -> None:
+    def _spread(self, excused: bool) -> None:
         if self.current is not None:
-            self.current.interrupts.interrupt(error, task)
+            self.current.request_stop(reason=self.whole.stop_reason)
+        self._act(excused)
+
+    def _act(self, excused: bool | None = None) -> None:
+        """Wake who waits for data, and begin to lose patience.
+
+        Args:
+            excused: whether a run itself asked for the stop. None: a coordinator was asked.
+        """
+        if excused is None and self.whole.should_stop():
+            return  # the coordinator was only told of it
+        if self.patience is not None and not self._ended and self.is_requested():
+            self.waits.interrupt(StopAsyncIteration())
+            self.patience.watch(bool(excused))
 
     def is_requested(self) -> bool:
-        """Return whether there is a stop; an error that the next run recovers from is none."""
+        """Return whether there is a stop.
+
+        An error that the next run recovers from is none, nor is the end of a session that a recovery
+        replaces.
+        """
         if self.whole.should_stop():
             return True
         coord = self.current
-        return coord is not None and coord.should_stop() and not self._recovers(coord)
+        if coord is None or self._recovers(coord):
+            return False
+        return coord.stopped_by_request or coord.error is not None
 
     def raise_pending(self) -> None:
         """Raise what failed beside the steps, unless the next run recovers from it."""

@@ -1,15 +1,34 @@
-"""AX-24: what becomes, after a stop, of a hook that does not come to an end."""
+"""AX-24, KC-1: what becomes, after a stop, of a hook or a step that does not come to an end."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from asyncmon.errors import DeadlineExceededError
-from asyncmon.runtime import MonitoredSession, SessionRunHook
-from asyncmon.testing import ScriptedCreator, ScriptedSession, assert_nothing_left_behind
+from asyncmon.errors import CancelledError, DeadlineExceededError
+from asyncmon.graph.dtypes import float32
+from asyncmon.graph.graph import Graph
+from asyncmon.graph.queues import FIFOQueue
+from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.variables import Variable
+from asyncmon.programs import FunctionProgram
+from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedSession,
+    assert_nothing_left_behind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from asyncmon.runtime import StepContext
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -67,7 +86,7 @@ async def test_a_stop_of_the_coordinator_counts_as_well() -> None:
     assert now() == 10
 
 
-async def test_a_hook_that_begins_after_the_stop_has_the_whole_period() -> None:
+async def test_the_period_is_that_of_the_whole_run() -> None:
     async def slow_step() -> int:
         await asyncio.sleep(9)
         return 1
@@ -76,18 +95,18 @@ async def test_a_hook_that_begins_after_the_stop_has_the_whole_period() -> None:
     asyncio.get_running_loop().call_later(0, sess.request_stop)
     with pytest.raises(DeadlineExceededError, match="SlowAfter"):
         await one_run(sess)
-    assert now() == 20
+    assert now() == 10
 
 
-async def test_ra_16_the_step_and_a_hook_in_time_complete() -> None:
+async def test_ra_16_a_run_in_time_completes_with_its_hooks() -> None:
     async def slow_step() -> int:
-        await asyncio.sleep(50)
+        await asyncio.sleep(5)
         return 7
 
     async with scripted(SlowAfter(5), slow_step) as sess:
         asyncio.get_running_loop().call_later(1, sess.request_stop)
         assert await sess.run("x") == 7
-    assert now() == 55
+    assert now() == 10
 
 
 async def test_ra_16_a_run_whose_hook_asked_for_the_stop_takes_its_time() -> None:
@@ -102,3 +121,248 @@ async def test_what_waits_outside_of_runs_is_left_alone() -> None:
         sess.request_stop()
         await asyncio.sleep(100)
         assert await sess.run("x") == 1  # still allowed
+
+
+class Hanging:
+    """A program whose step ``hang`` waits for a server, or a queue, that is gone."""
+
+    def __init__(self, kind: str) -> None:
+        if kind == "graph":
+            with Graph().as_default() as graph:
+                self.weight: Any = Variable(np.float32(0), name="weight")
+                item = FIFOQueue(1, [float32], [[]], name="nobody_fills").dequeue(name="take")
+                self.train = assign_add(self.weight, 1.0)
+                self.hang: Any = assign_add(self.weight, item)
+            self.program: Any = graph
+            self.waits_for = "it waits for 'take'"
+        else:
+            self.program = functions = FunctionProgram(state={"weight": np.float32(0)})
+
+            @functions.step
+            async def train(state: dict[str, Any]) -> None:
+                state["weight"] += 1
+
+            @functions.step
+            async def hang(state: dict[str, Any]) -> None:
+                state["weight"] += 100
+                await ask_a_dead_server()
+
+            self.weight, self.train, self.hang = "weight", "train", "hang"
+            self.waits_for = (
+                r"it waits in Event.wait .*, called from ask_a_dead_server \(.*test_patience"
+            )
+
+    def session(self, *hooks: Any, grace: float = 10) -> MonitoredSession:
+        return MonitoredSession(ChiefSessionCreator(program=self.program), hooks, grace)
+
+
+async def ask_a_dead_server() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(params=["graph", "functions"])
+def hanging(request: pytest.FixtureRequest) -> Hanging:
+    return Hanging(request.param)
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+async def test_kc_1_a_step_that_waits_for_ever_ends_with_the_grace_period(
+    hanging: Hanging, hooked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The state is whole, the session ends in order, and one learns what to look for."""
+    hook = RecordingHook()
+    sess = hanging.session(*[hook] * hooked)
+    asyncio.get_running_loop().call_later(5, sess.request_stop, "signal X")
+
+    async def body() -> None:
+        async with sess:
+            await sess.run(hanging.train)
+            with pytest.raises(DeadlineExceededError, match=hanging.waits_for) as caught:
+                await sess.run(hanging.hang)
+            assert now() == 15
+            assert await sess.run(hanging.weight) == 1
+            raise caught.value
+
+    async with assert_nothing_left_behind():
+        with pytest.raises(
+            DeadlineExceededError, match=r"10 s after a stop \(signal X\).*a timeout, or"
+        ):
+            await body()
+    assert ": DeadlineExceededError: The run" in caplog.messages[-1]
+    if hooked:
+        assert hook.moments()[-3:] == ["before_run", "after_run", "cleanup"]
+        assert isinstance(hook.error, DeadlineExceededError)
+
+
+async def test_a_run_that_begins_after_the_stop_has_a_period_of_its_own(hanging: Hanging) -> None:
+    async with hanging.session() as sess:
+        sess.request_stop()
+        await asyncio.sleep(50)
+        with pytest.raises(DeadlineExceededError, match=hanging.waits_for):
+            await sess.run(hanging.hang)
+        assert 60 <= now() <= 61
+
+
+async def test_short_runs_after_a_stop_go_on_for_ever(hanging: Hanging) -> None:
+    async with hanging.session(grace=2) as sess:
+        sess.request_stop()
+        for _ in range(100):
+            await sess.run(hanging.train)
+            await asyncio.sleep(0.1)
+
+
+async def test_a_step_function_is_one_step(hanging: Hanging) -> None:
+    async def epoch(context: StepContext) -> None:
+        while True:
+            await context.run_with_hooks(hanging.train)
+            await asyncio.sleep(1)
+
+    async with hanging.session(RecordingHook()) as sess:
+        sess.request_stop()
+        with pytest.raises(
+            DeadlineExceededError, match=r"The step function did not .* called from .*epoch"
+        ):
+            await sess.run_step_fn(epoch)
+        assert now() == 10
+
+
+async def test_a_run_without_hooks_is_ended_too(hanging: Hanging) -> None:
+    async with hanging.session() as sess:
+        asyncio.get_running_loop().call_later(5, sess.request_stop)
+        with pytest.raises(DeadlineExceededError, match="A run without hooks did not"):
+            await sess.run(hanging.hang, hooks=False)
+        assert now() == 15
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize("hooks", [[], [RecordingHook()]])
+async def test_a_step_that_itself_asks_for_the_stop_takes_its_time(
+    in_thread: bool, hooks: list[Any]
+) -> None:
+    async def last_step() -> int:
+        if in_thread and hooks:  # without hooks nobody knows whose thread it is
+            await asyncio.to_thread(sess.request_stop, "converged")
+        else:
+            sess.request_stop("converged")
+        await asyncio.sleep(500)
+        return 7
+
+    session = ScriptedSession([last_step])
+    async with MonitoredSession(ScriptedCreator(session), hooks, 10) as sess:
+        assert await sess.run("x") == 7
+    assert now() == 500
+    assert sess.stop_reason == "converged"
+
+
+async def test_a_stop_from_outside_holds_for_the_run_that_asked_for_one_before() -> None:
+    sess = scripted(SlowAfter(math.inf, stop=True))
+    asyncio.get_running_loop().call_later(300, sess.request_stop, "signal X")
+    with pytest.raises(DeadlineExceededError, match=r"SlowAfter .* a stop \(enough\)"):
+        await one_run(sess)
+    assert now() == 310
+
+
+async def test_the_stop_of_one_run_excuses_no_other() -> None:
+    async with scripted(SlowAfter(1, stop=True), 1, taking_for_ever) as sess:
+        assert await sess.run("x") == 1
+        with pytest.raises(DeadlineExceededError, match="A run without hooks"):
+            await sess.run("x", hooks=False)
+
+
+async def taking_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_grace_period_without_end_is_one() -> None:
+    async def slow_step() -> int:
+        await asyncio.sleep(1e6)
+        return 7
+
+    async with scripted(SlowAfter(0), slow_step, grace=math.inf) as sess:
+        sess.request_stop()
+        assert await sess.run("x") == 7
+
+
+@pytest.mark.parametrize("moment", ["begin", "after_create_session"])
+async def test_an_opening_that_hangs_ends_after_a_stop(moment: str) -> None:
+    hook = RecordingHook()
+
+    async def hang(*args: Any) -> None:
+        await asyncio.Event().wait()
+
+    class Hanger(SessionRunHook):
+        begin = hang if moment == "begin" else SessionRunHook.begin
+        after_create_session = hang if moment != "begin" else SessionRunHook.after_create_session
+
+    sess = MonitoredSession(ScriptedCreator(ScriptedSession()), [hook, Hanger()], 10)
+    asyncio.get_running_loop().call_later(5, sess.request_stop, "signal X")
+    async with assert_nothing_left_behind():
+        with pytest.raises((DeadlineExceededError, CancelledError), match="signal X"):
+            await sess.start()
+    assert now() == (15 if moment == "begin" else 5)
+    assert hook.moments()[-1] == "cleanup"
+
+
+async def test_a_step_that_swallows_its_cancellation_is_cancelled_again() -> None:
+    async def stubborn() -> None:
+        for _ in range(3):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async with scripted(SlowAfter(0), stubborn) as sess:
+        sess.request_stop()
+        with pytest.raises(DeadlineExceededError):
+            await sess.run("x")
+        assert now() == 13
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_step_that_ignores_it_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def stubborn() -> int:
+        for _ in range(50):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+        return 7
+
+    async with scripted(SlowAfter(0), stubborn) as sess:
+        sess.request_stop()
+        assert await sess.run("x") == 7
+    assert "A run ignores its interruption: it waits in sleep (" in caplog.text
+
+
+async def test_what_failed_beside_explains_more_than_the_grace_period() -> None:
+    async def fail() -> None:
+        await asyncio.sleep(8)
+        raise LookupError("beside")
+
+    sess = MonitoredSession(
+        ScriptedCreator(ScriptedSession([taking_for_ever])), None, 10, interrupt=False
+    )
+    await sess.start()
+    assert sess.coord is not None
+    sess.coord.create_task(fail)
+    sess.request_stop()
+    async with assert_nothing_left_behind():
+        with pytest.raises(LookupError, match="beside"):
+            await sess.run("x")
+        assert now() == 10
+        await sess.close()
+
+
+async def test_closing_ends_who_waits_for_data_in_another_task() -> None:
+    async def consume() -> None:
+        async for _ in sess.iterate(never()):
+            pass
+
+    async def never() -> AsyncIterator[int]:
+        await asyncio.Event().wait()
+        yield 1
+
+    async with assert_nothing_left_behind():
+        async with scripted(SlowAfter(0)) as sess:
+            consumer = asyncio.create_task(consume())
+            await asyncio.sleep(1)
+        await consumer

@@ -22,6 +22,7 @@ from asyncmon.testing import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.runtime.conftest import World
@@ -298,6 +299,30 @@ async def test_a_stop_of_the_coordinator_outlives_a_recovery_too() -> None:
         assert await sess.run("a") == 1
         assert sess.should_stop()
         assert sess.stop_reason == "by a task"
+
+
+async def test_a_recovery_is_no_stop_for_the_tasks_beside_it() -> None:
+    """WR-8: nobody asked for a stop; who waits for data in another task waits on."""
+
+    async def batches() -> AsyncIterator[int]:
+        await asyncio.sleep(100)
+        yield 1
+
+    async def consume() -> list[int]:
+        return [batch async for batch in sess.iterate(batches())]
+
+    class Slow(SessionRunHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            await asyncio.sleep(10)
+
+    async with scripted([AbortedError("gone")], [1], hooks=[Slow()]) as sess:
+        consumer = asyncio.create_task(consume())
+        run = asyncio.create_task(sess.run("a"))
+        await asyncio.sleep(5)
+        assert sess.raw_session() is None  # in the middle of the recovery
+        assert not sess.should_stop()
+        assert await run == 1
+        assert await consumer == [1]
 
 
 async def test_ss_2_a_singular_session_does_not_recover(world: World) -> None:
