@@ -117,7 +117,8 @@ class _Compiler:
             start = len(plan.code)
             awaited = self._emit(op)
             if groups.of(op) != groups.LAST:
-                nodes[op] = Node(plan.code[start:], awaited)
+                outputs = [self.registers.of[x] for x in op.outputs if x not in self.given]
+                nodes[op] = Node(plan.code[start:], awaited, tuple(outputs) if awaited else ())
                 del plan.code[start:]
         plan.prelude = Stage.of([op for op in nodes if groups.of(op) == groups.PRELUDE], nodes)
         plan.stage = Stage.of([op for op in nodes if groups.of(op) == groups.MIDDLE], nodes)

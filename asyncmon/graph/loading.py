@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.dtypes import DType
     from asyncmon.graph.graph import Graph
-    from asyncmon.graph.state import StateStore
 
 __all__ = ["checked_values"]
 
 
-def checked_values(graph: Graph, store: StateStore, values: Mapping[str, Any]) -> list[tuple[int, Any]]:
-    """Return slots and arrays of their own for values by name.
+def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return names and arrays of their own for values by name. May be called in any thread.
 
     Raises:
         InvalidArgumentError: something does not fit; the error lists everything that does not.
     """
-    found: list[tuple[int, Any]] = []
+    found: list[tuple[str, Any]] = []
     problems: list[str] = []
     operations = {op.name: op for op in graph.get_operations() if op.type == "VariableV2"}
     for name, value in values.items():
@@ -46,7 +45,7 @@ def checked_values(graph: Graph, store: StateStore, values: Mapping[str, Any]) -
         elif not shape.is_compatible_with(array.shape):
             problems.append(f"{name!r} has shape {shape}, the value {array.shape}")
         else:
-            found.append((store.slot(name), np.array(array, order="C")))
+            found.append((name, np.array(array, order="C")))
     if problems:
         raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
     return found

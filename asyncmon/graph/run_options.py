@@ -54,8 +54,8 @@ class RunMetadata:
     """What a traced run did, filled when ``options.trace_level`` asks for it. TF1: ``tf.RunMetadata``.
 
     Attributes:
-        nodes: in the order in which they ran.
-        duration: seconds the run computed, without waiting for its turn.
+        nodes: in the order in which they ended, awaited ones with the time they waited.
+        duration: seconds from the call to the end, what the run waited for included.
         extras: what hooks and other programs add, by name.
     """
 

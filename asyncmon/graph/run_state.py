@@ -32,6 +32,7 @@ class Run:
         error: set from the loop's thread when the run is to end; a worker looks at it between nodes.
         compute: awaited as ``compute(stage, code, registers, run)`` by plans inside plans.
         iteration: of the loop bodies the run is in, so that each draws numbers of its own.
+        waiting: the tasks that are awaited at present, with their nodes.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Run:
         "resources",
         "started",
         "trace",
+        "waiting",
     )
 
     def __init__(self, resources: dict[Any, Any], random_state: NDArray[Any]) -> None:
@@ -54,6 +56,7 @@ class Run:
         self.random_state = random_state
         self.iteration = 0
         self.compute: Any = None
+        self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None
         self.interrupt: asyncio.Future[None] | None = None
         self.trace: list[NodeStats] | None = None

@@ -55,6 +55,7 @@ class Runner:
         self._stepper: Worker | None = None
         self._crew = Crew((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
         self._runs: set[Run] = set()
+        self._holder: Run | None = None  # whose turn it is to change the state
         self._busy = 0  # workers that may be applying a commit
         self._resources: dict[Any, Any] = {}
         self._idle: asyncio.Future[None] | None = None
@@ -95,16 +96,13 @@ class Runner:
         """Execute a plan in any case: waiting, in a worker, with a deadline, traced."""
         if self._store.broken is not None:
             raise self._store.broken
-        loop = asyncio.get_running_loop()
-        run = Run(self._resources, self._store.values[0])
-        run.interrupt = loop.create_future()
-        run.compute = self._compute
+        run = self._begin()
         if options is not None and metadata is not None and options.trace_level:
             run.trace, run.started = [], perf_counter()
-        if options is not None and options.timeout_in_ms:
+        if options is not None and options.timeout_in_ms > 0:
             error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
-            run.deadline = loop.call_later(options.timeout_in_ms / 1000, run.abort, error)
-        self._runs.add(run)
+            seconds = options.timeout_in_ms / 1000
+            run.deadline = asyncio.get_running_loop().call_later(seconds, run.abort, error)
         start = perf_counter()
         try:
             registers = plan.start(fed)
@@ -116,30 +114,27 @@ class Runner:
                 else self._run_on_version(plan, run, registers)
             )
             if run.trace is not None and metadata is not None:
-                metadata.nodes.extend(run.trace)
+                metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - start
             return results
         finally:
-            if run.deadline is not None:
-                run.deadline.cancel()
-            self._runs.discard(run)
-            run.settle()
-            self._tell_idle()
+            self._end(run)
 
-    async def load(self, values: Callable[[], list[tuple[int, Any]]]) -> None:
-        """Replace values in a turn of its own; they are computed in a worker."""
-        turn = self._lock.ask()
+    async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
+        """Replace values by name in a turn of its own; they are computed in a worker."""
+        run = self._begin()
         try:
-            await turn
-        except BaseException:
-            self._lock.withdraw(turn)
-            raise
-        try:
-            new = await self._in_worker(values, lambda _error: None)
-            for slot, value in new:
-                self._store.values[slot] = value
+            await self._take_turn(run)
+            try:
+                new = await self._in_worker(values, run.abort)
+                if run.error is not None:
+                    raise run.error
+                for name, value in new:
+                    self._store.values[self._store.slot(name)] = value
+            finally:
+                self._give_turn()
         finally:
-            self._lock.release()
+            self._end(run)
 
     async def close(self, error: Exception) -> None:
         """End all runs and threads."""
@@ -162,19 +157,67 @@ class Runner:
         if cancelled is not None:
             raise cancelled
 
+    def pending_operations(self) -> list[str]:
+        """Return the names of the operations that runs under way wait for."""
+        nodes = [node for run in self._runs for node in run.waiting.values()]
+        return sorted({node.op.name for node in nodes if node.op is not None})
+
+    def check_outside(self) -> None:
+        """Refuse to be closed by a function of a run: each would wait for the other's end.
+
+        Raises:
+            RuntimeError: this is called in a task that a run waits for.
+        """
+        task = asyncio.current_task()
+        if any(task in run.waiting for run in self._runs):
+            raise RuntimeError(
+                "A function of a run called close() of its own session, which waits for that run. "
+                "Close the session after the run."
+            )
+
     # One run, after what it waits for without looking at the state.
 
-    async def _run_in_turn(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+    def _begin(self) -> Run:
+        run = Run(self._resources, self._store.values[0])
+        run.interrupt = asyncio.get_running_loop().create_future()
+        run.compute = self._compute
+        self._runs.add(run)
+        return run
+
+    def _end(self, run: Run) -> None:
+        if run.deadline is not None:
+            run.deadline.cancel()
+        self._runs.discard(run)
+        run.settle()
+        if not self._runs and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _take_turn(self, run: Run) -> None:
+        """Wait for the turn to change the state."""
+        if self._holder is not None and asyncio.current_task() in self._holder.waiting:
+            raise RuntimeError(
+                "A function of a run that is changing the state asked its session for another such "
+                "run, which would wait for the first one to end. Let the function depend on no variable and "
+                "no random number: it is awaited before the turn then. Or have it change nothing."
+            )
         turn = self._lock.ask()
         try:
             await run.wait(turn)
         except BaseException:
             self._lock.withdraw(turn)
             raise
+        self._holder = run
+
+    def _give_turn(self) -> None:
+        self._holder = None
+        self._lock.release()
+
+    async def _run_in_turn(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+        await self._take_turn(run)
         try:
             return await self._finish(plan, run, registers, self._store.values, changes=True)
         finally:
-            self._lock.release()
+            self._give_turn()
 
     async def _run_on_version(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
         pin = await self._pin(run)
@@ -242,7 +285,11 @@ class Runner:
         if run.deadline is None and self.is_short(plan.average, plan.weight):
             budget = LoopBudget.of_running_loop()
             if budget.spent():
-                await run.wait(asyncio.ensure_future(budget.turn()))
+                turn = asyncio.ensure_future(budget.turn())
+                try:
+                    await run.wait(turn)
+                finally:
+                    turn.cancel()
             return work()
         # Of this thread alone: the loop's would not wait for others to let go of the interpreter.
         in_worker = work if plan.foreign else partial(work, thread_time)
@@ -296,7 +343,3 @@ class Runner:
             future.exception()  # seen: the cancellation is what the caller gets
             raise cancelled
         return future.result()
-
-    def _tell_idle(self) -> None:
-        if not self._runs and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)

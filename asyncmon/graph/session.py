@@ -223,17 +223,26 @@ class Session:
             InvalidArgumentError: a name is not that of a variable, or a shape or dtype differs; the
                 error lists all of them.
             RuntimeError: the session is closed.
+            CancelledError: it was closed meanwhile; nothing has changed.
         """
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
-        await self._runner.load(lambda: checked_values(self._graph, self._store, values))
+        await self._runner.load(lambda: checked_values(self._graph, values))
+
+    def pending_operations(self) -> list[str]:
+        """Return the names of what runs under way wait for: dequeues, async functions."""
+        return self._runner.pending_operations()
 
     async def close(self) -> None:
         """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
 
         Returns when a worker that is computing has come to the end of its node. Closes even when it is
         cancelled meanwhile.
+
+        Raises:
+            RuntimeError: a function of one of its runs called this; that run is not over before it.
         """
+        self._runner.check_outside()
         self._closed = True
         await self._runner.close(CancelledError("Session has been closed."))
         self._calls.clear()

@@ -6,6 +6,7 @@ import asyncio
 import types
 from collections import deque
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.graph.plan import execute, located
@@ -78,6 +79,7 @@ class Node:
 
     code: list[Instruction]
     awaited: Callable[..., Coroutine[Any, Any, None]] | None
+    outputs: tuple[int, ...] = ()  # registers that an awaited one sets
     op: Operation | None = None
     needs: int = 0
     feeds: list[Node] = field(default_factory=list)
@@ -134,7 +136,7 @@ class Stage:
                         later.append(node)
                         continue
                     elif (task := _begin(node, run, registers)) is not None:
-                        tasks[task] = node
+                        tasks[task] = run.waiting[task] = node
                         continue
                     _release(node, needs, ready)
                 if code:
@@ -143,10 +145,13 @@ class Stage:
                     continue
                 if tasks:
                     for task in await self._first(run, tasks):
+                        del run.waiting[task]
                         task.result()
                         _release(tasks.pop(task), needs, ready)
         finally:
             await _cancel_all(tasks)
+            for task in tasks:
+                run.waiting.pop(task, None)
 
     def run_now(self, run: Run, registers: list[Any]) -> bool:
         """Run the nodes of a prompt stage; return false if one would have to wait: the run aborts."""
@@ -226,6 +231,7 @@ def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, 
 
 async def _call(node: Node, run: Run, registers: list[Any]) -> None:
     assert node.awaited is not None
+    before = 0.0 if run.trace is None else perf_counter()
     try:
         await node.awaited(run, registers)
     except Exception as error:
@@ -233,6 +239,8 @@ async def _call(node: Node, run: Run, registers: list[Any]) -> None:
         if found is error:
             raise
         raise found from error
+    if run.trace is not None and node.op is not None:
+        run.note(node.op, before, [registers[i] for i in node.outputs])
 
 
 async def _cancel_all(tasks: Mapping[asyncio.Future[None], Node]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph import runner
+from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = pytest.mark.asyncio
 
@@ -189,3 +190,62 @@ async def test_awaited_nodes_in_workers_and_inline_give_the_same() -> None:
             await sess.run(v.initializer)
             assert await sess.run(y, {x: 0}) == 3
             assert await sess.peek(y, {x: 0}) == 3
+
+
+async def test_a_function_cannot_wait_for_the_run_that_waits_for_it() -> None:
+    v = tf.Variable(0)
+    increment = v.assign_add(1)
+
+    async def again(_v: Any) -> Any:
+        return np.int32(await sess.run(increment))
+
+    async def look(_v: Any) -> Any:
+        return np.int32(await sess.run(v + 1))
+
+    def result(function: Any, of: Any) -> Any:
+        x = tf.py_func(function, [of], tf.int32)
+        x.set_shape([])
+        return v.assign_add(x)
+
+    of_state, before, looks = result(again, v), result(again, 7), result(look, v)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        with pytest.raises(RuntimeError, match="asked its session for another such run"):
+            await sess.run(of_state)
+        assert await sess.run(v) == 0
+        assert await sess.run(looks) == 1
+        assert await sess.run(before) == 4  # its function was awaited before its turn
+
+
+async def test_a_function_cannot_close_the_session_of_its_run() -> None:
+    async def close() -> Any:
+        await sess.close()
+
+    bad = tf.py_func(close, [], [])
+    async with tf.Session() as sess:
+        with pytest.raises(RuntimeError, match="Close the session after the run"):
+            await sess.run(bad)
+        assert not sess.closed
+        assert await sess.run(tf.constant(1)) == 1
+
+
+async def test_closing_ends_a_load_that_waits_for_its_turn() -> None:
+    v = tf.Variable(0, name="v")
+    never = asyncio.Event()
+
+    async def wait(_v: Any) -> Any:
+        await never.wait()
+
+    with tf.control_dependencies([tf.py_func(wait, [v], [])]):
+        step = v.assign_add(1)
+    sess = tf.Session()
+    await sess.run(v.initializer)
+    run = asyncio.create_task(sess.run(step))
+    await wait_all_tasks_blocked()
+    load = asyncio.create_task(sess.load({"v": np.int32(5)}))
+    await wait_all_tasks_blocked()
+    await sess.close()
+    for task in (run, load):
+        with pytest.raises(errors.CancelledError, match="Session has been closed"):
+            await task
+    assert "asyncmon-session" not in str(threading.enumerate())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,47 @@ async def test_a_trace_has_every_node(inline_ms: float) -> None:
     assert nodes["product"].thread
     assert any(node.op == "AssignAdd" for node in metadata.nodes)
     assert metadata.duration > 0
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_a_trace_has_what_is_awaited_with_the_time_it_waited(inline_ms: float) -> None:
+    queue = tf.FIFOQueue(3, [tf.float32], shapes=[[2]], name="queue")
+    v = tf.Variable([1.0, 2.0])
+    gate = asyncio.Event()
+
+    async def wait(x: Any) -> Any:
+        await gate.wait()
+        return x
+
+    before = tf.py_func(wait, [queue.dequeue(name="take")], tf.float32, name="before")
+    of_state = tf.py_func(wait, [v], tf.float32, name="of_state")
+    inside = tf.cond(
+        tf.constant(True), lambda: tf.py_func(wait, [v], tf.float32, name="inside"), lambda: v * 1.0
+    )
+    put = queue.enqueue(tf.reshape(of_state, [2]), name="put")
+    metadata = tf.RunMetadata()
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        await sess.run(queue.enqueue(tf.constant([1.0, 2.0])))
+        run = asyncio.create_task(
+            sess.run(
+                [before, of_state, inside, put],
+                options=tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE),
+                run_metadata=metadata,
+            )
+        )
+        asyncio.get_running_loop().call_later(0.01, gate.set)
+        await run
+    nodes = {node.name.rpartition("/")[2]: node for node in metadata.nodes}
+    assert nodes["before"].duration > 0.005
+    assert nodes["before"].start + nodes["before"].duration <= metadata.duration
+    assert [nodes[name].nbytes for name in ("take", "before", "of_state", "inside", "put")] == [
+        *[8] * 4,
+        0,
+    ]
+    assert nodes["take"].op == "QueueDequeueV2"
+    assert nodes["take"].thread == threading.current_thread().name
+    assert nodes["put"].start >= nodes["before"].start + nodes["before"].duration
 
 
 async def test_without_a_trace_level_metadata_stays_empty() -> None:

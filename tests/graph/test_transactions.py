@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,38 +13,10 @@ from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.op_def import table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
-
 pytestmark = pytest.mark.asyncio
 
 SIZE = 100_000
 THREADED = tf.SessionConfig(inline_ms=0)
-
-
-class CancelAt:
-    """Awaits a coroutine and cancels it at its n-th suspension, if there is one: ``reached``."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], n: int) -> None:
-        self._coroutine = coroutine
-        self._n = n
-        self.reached = False
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        suspensions = 0
-        step: Callable[[], Any] = lambda: self._coroutine.send(None)  # noqa: E731  # replaced below
-        while True:
-            try:
-                future = step()
-            except StopIteration as stop:
-                return stop.value
-            suspensions += 1
-            if suspensions == self._n:
-                self.reached = True
-                step = lambda: self._coroutine.throw(asyncio.CancelledError())  # noqa: E731
-                continue
-            step = lambda: self._coroutine.send(None)  # noqa: E731
-            yield future
 
 
 def two_counters() -> tuple[tf.Variable, tf.Variable]:
@@ -54,73 +26,6 @@ def two_counters() -> tuple[tf.Variable, tf.Variable]:
 def plain() -> Any:
     a, b = two_counters()
     return a, b, [a.assign_add(tf.ones([SIZE], tf.float64)).op, b.assign_add(1)]
-
-
-def with_awaited_input() -> Any:
-    a, b = two_counters()
-
-    async def wait() -> Any:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return np.ones(SIZE)
-
-    x = tf.py_func(wait, [], tf.float64)
-    x.set_shape([SIZE])
-    return a, b, [a.assign_add(x * 1.0).op, b.assign_add(1)]
-
-
-def with_awaited_state() -> Any:
-    a, b = two_counters()
-
-    async def wait(n: Any) -> Any:
-        await asyncio.sleep(0)
-        return np.int32(n + 1)
-
-    x = tf.py_func(wait, [b], tf.int32)
-    x.set_shape([])
-    return a, b, [a.assign_add(tf.ones([SIZE], tf.float64)), b.assign(x)]
-
-
-@pytest.mark.parametrize("build", [plain, with_awaited_input, with_awaited_state])
-@pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED])
-async def test_a_run_cancelled_at_any_await_leaves_the_state_before_or_after(
-    build: Callable[[], Any], config: tf.SessionConfig
-) -> None:
-    a, b, step = build()
-    async with tf.Session(config=config) as sess:
-        await sess.run(tf.global_variables_initializer())
-        done = 0
-        for n in range(1, 200):
-            attempt = CancelAt(sess.run(step), n)
-            try:
-                await attempt
-            except asyncio.CancelledError:
-                assert attempt.reached
-            first, second = await sess.run([a, b])
-            assert (first == second).all(), "the state is between two steps"
-            assert second in (done, done + 1)
-            done = int(second)
-            if not attempt.reached:
-                break
-        else:
-            pytest.fail("the run never came to its end")
-        if build is not plain:
-            assert n > 1, "it was never cancelled while it waited"
-        await sess.run(step)
-        assert await sess.run(b) == done + 1
-
-
-async def test_a_cancelled_task_leaves_the_state_whole() -> None:
-    a, b, step = plain()
-    async with tf.Session(config=THREADED) as sess:
-        await sess.run(tf.global_variables_initializer())
-        for _ in range(20):
-            task = asyncio.create_task(sess.run(step))
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            first, second = await sess.run([a, b])
-            assert (first == second).all()
 
 
 @pytest.mark.parametrize("config", [tf.SessionConfig(inline_ms=1000), THREADED])
