@@ -16,7 +16,8 @@ exactly at its step; what is due by seconds is done by a task beside the steps::
 Guards (NaN) stand before all others and savers behind them, whatever the order of the list.
 """
 
-from asyncmon.hooks.checkpoint_hooks import CheckpointSaverHook, CheckpointSaverListener
+from asyncmon.hooks.checkpoint_hooks import CheckpointSaverHook
+from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
 from asyncmon.hooks.early_stopping import (
     EarlyStoppingHook,
     StopRule,

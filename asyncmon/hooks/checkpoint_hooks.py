@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from asyncmon import files
 from asyncmon.graph import GraphKeys
+from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import (
     global_step_of,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from asyncmon.runtime.scaffold import Scaffold
     from asyncmon.snapshot import Snapshot
 
-__all__ = ["CheckpointSaverHook", "CheckpointSaverListener"]
+__all__ = ["CheckpointSaverHook"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,35 +46,6 @@ _QUICK_SECS = 0.25  # a saver whose saves take less than this
 _PATIENCE_SECS = 1.0  # is waited for this long, so that quick steps do not outrun it
 
 _directories: WeakValueDictionary[str, CheckpointSaverHook] = WeakValueDictionary()
-
-
-class CheckpointSaverListener:
-    """Told of a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
-
-    All methods are optional. ``before_save`` is awaited before the state is taken, ``after_save`` when
-    the checkpoint is committed; steps go on in between, and, where checkpoints are due by seconds, also
-    during ``before_save``, so that the step of the checkpoint may be later. Of several listeners all
-    are called before a save, in order, then all after it.
-
-    Example::
-
-        class Evaluate(CheckpointSaverListener):
-            async def after_save(self, session, global_step_value):
-                if await evaluate(global_step_value) > 0.99:
-                    return True
-    """
-
-    async def begin(self) -> None:
-        """The hook's ``begin``: operations may still be added to the program."""
-
-    async def before_save(self, session: Session, global_step_value: int) -> None:
-        """A checkpoint of this step is about to be taken. An error prevents it."""
-
-    async def after_save(self, session: Session, global_step_value: int) -> bool | None:
-        """A checkpoint of this step is committed. Return true to stop training."""
-
-    async def end(self, session: Session, global_step_value: int) -> None:
-        """The session ends successfully, at this step; its last checkpoint is committed."""
 
 
 class CheckpointSaverHook(SessionRunHook):
@@ -86,9 +58,9 @@ class CheckpointSaverHook(SessionRunHook):
     a long step (the state is that before the step), and only if the step has changed.
 
     Where saves are quick, the run waits for one that is still being written when the next is due, so
-    that each is kept; where they are slow, the saver's ``when_busy`` says what becomes of the next. An
-    error of a save or a listener beside the steps interrupts the run. After a veto by a guard (a NaN)
-    nothing is saved.
+    that each is kept, and for the listeners' ``after_save``; where they are slow, the saver's
+    ``when_busy`` says what becomes of the next. An error of a save or a listener beside the steps
+    interrupts the run. After a veto by a guard (a NaN) nothing is saved.
 
     Args:
         checkpoint_dir: where checkpoints go; made if it is missing. Two hooks for one directory are
@@ -100,8 +72,8 @@ class CheckpointSaverHook(SessionRunHook):
         scaffold: whose saver to use instead.
         listeners: told of each save.
         save_graph_def: also write the graph, to the event file and to ``graph.pbtxt``.
-        save_on_cancel: when the session is cancelled or interrupted, save its last state before the
-            cancellation goes on.
+        save_on_cancel: when the session is cancelled or interrupted, or a run of it given up after a
+            stop, save its last state before that goes on.
         metrics: called at each save; what it returns is kept in the checkpoint, and is what a saver
             with ``keep_best`` goes by.
 
@@ -145,6 +117,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._given_saver = saver
         self._scaffold = scaffold
         self._listeners = tuple(listeners or ())
+        self._is_followed = any(
+            getattr(type(one), "after_save", None) is not CheckpointSaverListener.after_save
+            for one in self._listeners
+        )
         self._save_graph_def = save_graph_def
         self._save_on_cancel = save_on_cancel
         self._metrics = metrics
@@ -196,18 +172,20 @@ class CheckpointSaverHook(SessionRunHook):
         assert taken is not None, "after_create_session set it"
         assert self._save_steps is not None, "left out otherwise"
         if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
-            if self._quick and self._finishing is not None:
-                await asyncio.wait([self._finishing], timeout=_PATIENCE_SECS)
+            if self._quick:
+                await self._wait_a_moment()
             session = run_context.session
             self._finish_later(await self._start(session, step), session)
+            if self._quick and self._is_followed:
+                await self._wait_a_moment()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Take a checkpoint every so many seconds, if the step has changed; and one when cancelled."""
         try:
-            if self._save_secs is None:
-                await asyncio.get_running_loop().create_future()
-            async for _ in coord.every(self._save_secs):
-                await self._save_if_changed(session, coord)
+            if self._save_secs is not None:
+                async for _ in coord.every(self._save_secs):  # until a stop
+                    await self._save_if_changed(session, coord)
+            await asyncio.get_running_loop().create_future()  # until the session ends
         except asyncio.CancelledError:
             body_error = coord.body_error
             if (
@@ -274,6 +252,10 @@ class CheckpointSaverHook(SessionRunHook):
         place, _, number = restored.rpartition("-")
         same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
         return same_place and number.isdigit() and int(number) == step
+
+    async def _wait_a_moment(self) -> None:
+        if self._finishing is not None:
+            await asyncio.wait([self._finishing], timeout=_PATIENCE_SECS)
 
     async def _save_last(self, session: Session) -> int:
         step = global_step_of(self, session)

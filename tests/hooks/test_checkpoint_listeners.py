@@ -111,12 +111,50 @@ async def test_hk_ckpt_7_a_listener_stops_training(
     """Also after the initial save. All listeners are still called."""
     record: list[str] = []
     listeners = Listener("a", record, tmp_path, stop_after), Listener("b", record, tmp_path)
-    script: Iterable[Any] = (lambda: asyncio.sleep(1) for _ in range(100))
-    session = await train(hook_for(tmp_path, *listeners, save_steps=2), session=ScriptedSession(script))
-    assert session.global_step in (steps, steps + 1), "a save goes on beside the steps"
+    session = await train(hook_for(tmp_path, *listeners, save_steps=2), session=ScriptedSession())
+    assert session.global_step == steps
     assert f"b after {stop_after} True" in record
     line = f"A CheckpointSaverListener requested that training be stopped. listener: {listeners[0]}"
     assert line in lines("checkpoint_hooks")
+
+
+async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
+    """As in TF1, where ``after_save`` is a part of the run; and it is told before the next run."""
+    record: list[str] = []
+    hook = hook_for(tmp_path, Listener("a", record, tmp_path, stop_after=3), save_steps=1)
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        for step in (1, 2, 3):
+            assert not sess.should_stop()
+            await sess.run("train")
+            assert record[-1] == f"a after {step} True"
+        assert sess.should_stop()
+
+
+async def test_a_slow_listener_holds_a_run_for_a_second_only(tmp_path: Path) -> None:
+    class Slow(CheckpointSaverListener):
+        async def after_save(self, session: Session, global_step_value: int) -> None:
+            if global_step_value:
+                await asyncio.sleep(600)
+
+    loop = asyncio.get_running_loop()
+    hook = hook_for(tmp_path, Slow(), save_steps=2)
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        began = loop.time()
+        for _ in range(3):
+            await sess.run("train")
+        assert loop.time() - began == pytest.approx(1.0)
+
+
+async def test_a_run_does_not_wait_for_a_save_that_nobody_follows(tmp_path: Path) -> None:
+    gate, session = Gate(), ScriptedSession()
+    before_only = type("BeforeOnly", (CheckpointSaverListener,), {})()
+    hook = hook_for(tmp_path, before_only, save_steps=1, saver=Saver(max_to_keep=None, calls=gate))
+    async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
+        gate.open_gate.clear()
+        await sess.run("train")
+        assert await saved(tmp_path) == [0]
+        gate.open_gate.set()
+    assert await saved(tmp_path) == [0, 1]
 
 
 async def test_hk_ckpt_8_listeners_end_also_without_a_final_save(train: Train, tmp_path: Path) -> None:
