@@ -69,6 +69,7 @@ from asyncmon.graph.contraction import (
     tensordot,
 )
 from asyncmon.graph.convert import is_tensor_like
+from asyncmon.graph.convert import is_tensor_like as is_tensor
 from asyncmon.graph.creation_ops import (
     eye,
     fill,
@@ -86,9 +87,11 @@ from asyncmon.graph.dtypes import (
     bool,
     complex64,
     complex128,
+    double,
     float16,
     float32,
     float64,
+    half,
     int8,
     int16,
     int32,
@@ -100,6 +103,7 @@ from asyncmon.graph.dtypes import (
     uint64,
 )
 from asyncmon.graph.gather_ops import boolean_mask, gather, gather_nd, scatter_nd
+from asyncmon.graph.get_variable import get_local_variable, get_variable
 from asyncmon.graph.global_step import (
     assert_global_step,
     create_global_step,
@@ -112,6 +116,7 @@ from asyncmon.graph.graph import Graph
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.indexed_slices import (
     IndexedSlices,
+    IndexedSlicesValue,
     unsorted_segment_sum,
 )
 from asyncmon.graph.initializers import (
@@ -212,7 +217,7 @@ from asyncmon.graph.state_ops import (
     scatter_update,
 )
 from asyncmon.graph.tensor import Operation, Tensor
-from asyncmon.graph.tensor_shape import TensorShape
+from asyncmon.graph.tensor_shape import Dimension, TensorShape, dimension_value
 from asyncmon.graph.unary_ops import (
     abs,
     acos,
@@ -249,8 +254,6 @@ from asyncmon.graph.unary_ops import (
 from asyncmon.graph.variable_scope import (
     AUTO_REUSE,
     VariableScope,
-    get_local_variable,
-    get_variable,
     get_variable_scope,
     variable_scope,
 )
@@ -270,41 +273,42 @@ from asyncmon.graph.while_op import while_loop
 
 # fmt: off
 __all__ = [
-    "AUTO_REUSE", "Assert", "DType", "FIFOQueue", "Graph", "GraphKeys", "IndexedSlices",
-    "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase",
-    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor",
-    "TensorShape", "TopK", "Variable", "VariableScope", "abs", "acos", "acosh", "add", "add_n",
-    "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
-    "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
-    "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat",
-    "cond", "conj", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
-    "cos", "cosh", "create_global_step", "create_op", "create_operation", "create_ops", "cumprod",
-    "cumsum", "device", "div", "div_no_nan", "divide", "einsum", "equal", "erf", "erfc", "exp",
-    "expand_dims", "expm1", "eye", "fill", "float16", "float32", "float64", "floor", "floordiv",
-    "floormod", "gather", "gather_nd", "get_collection", "get_collection_ref", "get_default_graph",
-    "get_global_step", "get_local_variable", "get_or_create_global_step", "get_variable",
-    "get_variable_scope", "global_norm", "global_step", "global_variables",
+    "AUTO_REUSE", "Assert", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
+    "IndexedSlices", "IndexedSlicesValue", "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue",
+    "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RunMetadata", "RunOptions",
+    "Session", "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
+    "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
+    "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
+    "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool", "boolean_mask",
+    "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm", "clip_by_global_norm",
+    "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat", "cond", "conj",
+    "constant", "constant_initializer", "control_dependencies", "convert_to_tensor", "cos", "cosh",
+    "create_global_step", "create_op", "create_operation", "create_ops", "cumprod", "cumsum",
+    "device", "dimension_value", "div", "div_no_nan", "divide", "double", "einsum", "equal", "erf",
+    "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "float16", "float32", "float64", "floor",
+    "floordiv", "floormod", "gather", "gather_nd", "get_collection", "get_collection_ref",
+    "get_default_graph", "get_global_step", "get_local_variable", "get_or_create_global_step",
+    "get_variable", "get_variable_scope", "global_norm", "global_step", "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
-    "gradients", "greater", "greater_equal", "group", "hessians", "identity",
+    "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
-    "is_finite", "is_inf", "is_nan", "is_tensor_like", "is_variable_initialized", "layers", "less",
-    "less_equal", "linspace", "local_variables", "local_variables_initializer", "log", "log1p",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum", "minimum",
-    "mod", "model_variables", "moving_average_variables", "multinomial", "multiply", "name_scope",
-    "negative", "newaxis", "nn", "no_op", "not_equal", "one_hot", "ones", "ones_initializer",
-    "ones_like", "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow",
-    "py_func", "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
-    "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
-    "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
-    "reduce_sum", "register", "report_uninitialized_variables", "reset_default_graph", "reshape",
-    "reverse", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
-    "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
-    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
-    "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",
-    "top_k", "train", "trainable_variables", "transpose", "truediv", "truncated_normal",
-    "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
-    "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
+    "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like", "is_variable_initialized",
+    "layers", "less", "less_equal", "linspace", "local_variables", "local_variables_initializer",
+    "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
+    "minimum", "mod", "model_variables", "moving_average_variables", "multinomial", "multiply",
+    "name_scope", "negative", "newaxis", "nn", "no_op", "not_equal", "one_hot", "ones",
+    "ones_initializer", "ones_like", "orthogonal_initializer", "pad", "placeholder",
+    "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
+    "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "realdiv",
+    "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
+    "reduce_min", "reduce_prod", "reduce_sum", "register", "report_uninitialized_variables",
+    "reset_default_graph", "reshape", "reverse", "rint", "round", "rsqrt", "scatter_add",
+    "scatter_nd", "scatter_sub", "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid",
+    "sign", "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference",
+    "squeeze", "stack", "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh",
+    "tensordot", "tile", "top_k", "train", "trainable_variables", "transpose", "truediv",
+    "truncated_normal", "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32",
+    "uint64", "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
     "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",
     "zeros_like",
 ]

@@ -135,7 +135,11 @@ def create_ops(
 
 
 def convert_to_tensor(
-    value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
 ) -> Tensor:
     """Return a tensor with this value. TF1: same name.
 
@@ -145,12 +149,14 @@ def convert_to_tensor(
         dtype: the dtype it must have.
         name: the node's name, where one is made.
         preferred_dtype: tried first where ``dtype`` is None.
+        dtype_hint: a newer name of ``preferred_dtype``.
 
     Raises:
         ValueError: a tensor of another dtype, or None.
         TypeError: a value that the dtype cannot hold.
     """
     graph = graph_of((value,))
+    preferred_dtype = dtype_hint if preferred_dtype is None else preferred_dtype
     if dtype is None and preferred_dtype is not None and not is_tensor_like(value):
         try:
             return to_tensor(graph, value, as_dtype(preferred_dtype), name)

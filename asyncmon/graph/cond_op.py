@@ -31,10 +31,12 @@ __all__ = ["cond"]
 
 def cond(
     pred: Any,
-    true_fn: Callable[[], Any],
-    false_fn: Callable[[], Any],
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
     strict: bool = False,
     name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
 ) -> Any:
     """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
 
@@ -47,16 +49,23 @@ def cond(
         false_fn: builds the same structure, with the same dtypes.
         strict: keeps a list of one result a list.
         name: the scope of the new ops.
+        fn1: an older name of ``true_fn``.
+        fn2: an older name of ``false_fn``.
 
     Raises:
-        TypeError: ``pred`` is a Python bool, a function is none, or dtypes differ.
-        ValueError: the structures differ.
+        TypeError: ``pred`` is a Python bool, or a function is none or given twice.
+        ValueError: the structures or dtypes differ.
     """
+    if (fn1 is not None and true_fn is not None) or (fn2 is not None and false_fn is not None):
+        raise TypeError("cond(): true_fn and fn1, or false_fn and fn2, may not be set simultaneously.")
+    true_fn = fn1 if true_fn is None else true_fn
+    false_fn = fn2 if false_fn is None else false_fn
     if isinstance(pred, bool):
         raise TypeError("pred must not be a Python bool")
-    for label, branch_fn in (("true_fn", true_fn), ("false_fn", false_fn)):
-        if not callable(branch_fn):
-            raise TypeError(f"{label} must be callable, got {branch_fn!r}.")
+    if not callable(true_fn):
+        raise TypeError(f"true_fn must be callable, got {true_fn!r}.")
+    if not callable(false_fn):
+        raise TypeError(f"false_fn must be callable, got {false_fn!r}.")
     with name_scope(name, "cond", [pred]):
         true_graph, true_value = _traced(true_fn)
         false_graph, false_value = _traced(false_fn)
@@ -103,7 +112,7 @@ def _check_dtypes(true_graph: SubGraph, false_graph: SubGraph) -> None:
     true_types = [target.dtype.name for target in true_graph.targets]
     false_types = [target.dtype.name for target in false_graph.targets]
     if true_types != false_types:
-        raise TypeError(
+        raise ValueError(
             "Outputs of true_fn and false_fn must have the same type: "
             f"{', '.join(true_types)} and {', '.join(false_types)}."
         )

@@ -13,9 +13,11 @@ __all__ = [
     "bool",
     "complex64",
     "complex128",
+    "double",
     "float16",
     "float32",
     "float64",
+    "half",
     "int8",
     "int16",
     "int32",
@@ -80,6 +82,11 @@ class DType:
         """The greatest finite value of a real type."""
         return self._limits().max
 
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """The range of values it stands for in images: of an integer type all, 0 to 1 of others."""
+        return (self.min, self.max) if self.is_integer else (0, 1)
+
     def is_compatible_with(self, other: Any) -> builtins.bool:
         """Return true when ``other`` names this type."""
         return as_dtype(other) is self
@@ -128,6 +135,7 @@ uint64 = DType("uint64", np.uint64)
 complex64 = DType("complex64", np.complex64)
 complex128 = DType("complex128", np.complex128)
 bool = DType("bool", np.bool_)
+half, double = float16, float64
 string = DType("string", np.object_)  # elements are str or bytes, as they were given
 variant = DType("variant", np.object_)  # one opaque Python object, not an array
 

@@ -9,6 +9,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.tensor import Operation, Tensor
 
 if TYPE_CHECKING:
@@ -88,6 +89,10 @@ class FetchMap:
             if isinstance(fetches, defaultdict):
                 make = partial(defaultdict, fetches.default_factory)
             return lambda results: make(zip(keys, values(results), strict=True))
+        if isinstance(fetches, IndexedSlices):
+            parts = [fetches.values, fetches.indices, fetches.dense_shape]
+            values = self._sequence([part for part in parts if part is not None])
+            return lambda results: IndexedSlicesValue(*values(results))
         names = _field_names(fetches)
         if names is not None:
             values = self._sequence([getattr(fetches, name) for name in names])

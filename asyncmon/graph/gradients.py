@@ -63,8 +63,8 @@ def gradients(
         raise ValueError(f"Passed {len(seeds)} grad_ys for {len(results)} ys")
     with name_scope(name, "gradients", results):
         found: dict[Tensor, list[Gradient]] = {}
-        for y, seed in zip(results, seeds, strict=True):
-            found.setdefault(y, []).append(_first_gradient(y, seed))
+        for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
+            found.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
         _walk(results, inputs, stops, found)
         grads: list[Any] = [add_up(found[x]) if found.get(x) else None for x in inputs]
         if unconnected == "zero":
@@ -120,7 +120,8 @@ def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradien
         raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
     # Identity and its kin hand slices on; every other rule computes with tensors.
     passed = grads if op.type in _PASS_SLICES else [to_dense(g) for g in grads]
-    flowing: Sequence[Gradient | None] = rule(op, *passed)
+    with name_scope(f"{op.name}_grad", None, op.outputs):
+        flowing: Sequence[Gradient | None] = rule(op, *passed)
     if len(flowing) != len(op.inputs):
         raise ValueError(
             f"Num gradients {len(flowing)} generated for op {op!r} do not match num inputs "
@@ -132,18 +133,16 @@ def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradien
 _PASS_SLICES = frozenset({"Identity", "ReadVariable"})
 
 
-def _first_gradient(y: Tensor, given: Any) -> Gradient:
+def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors are not defined (y.dtype = {y.dtype.name})")
     if given is None:
         if y.spec.shape is not None and None not in y.spec.shape:
-            one = convert_to_tensor(y.dtype.as_numpy_dtype.type(1), name="grad_ys")
-            return (
-                one
-                if not y.spec.shape
-                else create_op("Fill", (list(y.spec.shape), one), None, "grad_ys")
-            )
-        return create_op("OnesLike", (y,), None, "grad_ys")
+            one = y.dtype.as_numpy_dtype.type(1)
+            if not y.spec.shape:
+                return convert_to_tensor(one, name=name)
+            return create_op("Fill", (list(y.spec.shape), one), None, name)
+        return create_op("OnesLike", (y,), None, name)
     if isinstance(given, IndexedSlices):
         return given
     grad = convert_to_tensor(given, y.dtype if not hasattr(given, "dtype") else None)

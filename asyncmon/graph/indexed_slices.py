@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from asyncmon.graph.tensor import Operation, Tensor
 
 
-__all__ = ["IndexedSlices", "add_up", "to_dense"]
+__all__ = ["IndexedSlices", "IndexedSlicesValue", "add_up", "to_dense"]
+
+
+class IndexedSlicesValue(NamedTuple):
+    """What a run returns for a fetched :class:`IndexedSlices`. TF1: same name."""
+
+    values: Any
+    indices: Any
+    dense_shape: Any = None
 
 
 class IndexedSlices:
@@ -30,10 +38,11 @@ class IndexedSlices:
     Args:
         values: the rows, a tensor of shape ``[n, ...]``.
         indices: which rows they are, an integer tensor of shape ``[n]``; a row may come twice.
-        dense_shape: the shape of the whole, an integer vector.
+        dense_shape: the shape of the whole, an integer vector. Without it, it stands for no tensor, but
+            can be applied to a variable.
     """
 
-    def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor) -> None:
+    def __init__(self, values: Tensor, indices: Tensor, dense_shape: Tensor | None = None) -> None:
         self.values = values
         self.indices = indices
         self.dense_shape = dense_shape
@@ -59,6 +68,8 @@ class IndexedSlices:
         return self.values.op
 
     def _as_tensor(self) -> Tensor:
+        if self.dense_shape is None:
+            raise ValueError(f"Tensor conversion requires dense_shape, which {self!r} has not.")
         return create_op("UnsortedSegmentSum", (self.values, self.indices, self.dense_shape[0]))
 
     def __repr__(self) -> str:
@@ -82,7 +93,7 @@ def add_up(grads: Sequence[Any]) -> Any:
         indices = create_op("ConcatV2", [grad.indices for grad in grads], {"axis": 0})
         return IndexedSlices(values, indices, grads[0].dense_shape)
     dense = [to_dense(grad) for grad in grads]
-    return create_op("AddV2", dense) if len(dense) == 2 else create_op("AddN", dense)
+    return create_op("AddV2" if len(dense) == 2 else "AddN", dense, None, "AddN")
 
 
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:

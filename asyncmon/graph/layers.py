@@ -21,6 +21,7 @@ from asyncmon.graph.build import add_to_collection, convert_to_tensor, create_op
 from asyncmon.graph.constraints import constrain
 from asyncmon.graph.contraction import tensordot
 from asyncmon.graph.convert import is_tensor_like
+from asyncmon.graph.get_variable import get_variable
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.initializers import zeros_initializer
 from asyncmon.graph.layers_norm import batch_normalization
@@ -28,7 +29,7 @@ from asyncmon.graph.linalg import matmul
 from asyncmon.graph.nn_conv import conv2d as _convolve
 from asyncmon.graph.nn_dense import bias_add
 from asyncmon.graph.nn_pool import avg_pool, max_pool
-from asyncmon.graph.variable_scope import get_variable, variable_scope
+from asyncmon.graph.variable_scope import variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.tensor import Tensor

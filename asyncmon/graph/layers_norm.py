@@ -12,12 +12,13 @@ from asyncmon.graph.build import add_to_collection, convert_to_tensor, create_op
 from asyncmon.graph.constraints import constrain
 from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.dtypes import float16, float32
+from asyncmon.graph.get_variable import get_variable
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.initializers import ones_initializer, zeros_initializer
 from asyncmon.graph.nn_normalization import batch_normalization as _normalize
 from asyncmon.graph.nn_normalization import moments
 from asyncmon.graph.train.moving_averages import assign_moving_average
-from asyncmon.graph.variable_scope import get_variable, variable_scope
+from asyncmon.graph.variable_scope import variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.tensor import Tensor

@@ -11,6 +11,7 @@ from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.graph import dtypes
 from asyncmon.graph.build import convert_to_tensor, create_operation
 from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.shape_rules import no_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,6 +148,6 @@ def _name(func: Any) -> str:
     return getattr(func, "__qualname__", repr(func))
 
 
-register(OpDef("PyFunc", _call, _spec, stateful=True, foreign=True))
-register(OpDef("PurePyFunc", _call, _spec, foreign=True))
-register(OpDef("AsyncPyFunc", _await, _spec, stateful=True, foreign=True, awaits=True))
+register(OpDef("PyFunc", _call, _spec, no_gradient, stateful=True, foreign=True))
+register(OpDef("PurePyFunc", _call, _spec, no_gradient, foreign=True))
+register(OpDef("AsyncPyFunc", _await, _spec, no_gradient, stateful=True, foreign=True, awaits=True))

@@ -9,7 +9,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph.build import create_op, graph_of
-from asyncmon.graph.convert import to_tensor
+from asyncmon.graph.convert import is_tensor_like, to_tensor
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
 from asyncmon.graph.tensor_shape import TensorShape
 
@@ -30,39 +30,54 @@ __all__ = [
 ]
 
 
-def assign(ref: Any, value: Any, validate_shape: bool = True, name: str | None = None) -> Tensor:
+def assign(
+    ref: Any,
+    value: Any,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: str | None = None,
+) -> Tensor:
     """Set a variable when the result is computed, which is the new value. TF1: ``tf.assign``.
 
     Args:
         ref: the variable.
         value: of its dtype and, unless ``validate_shape`` is false, its shape.
-        validate_shape: false lets the variable change its shape.
+        validate_shape: false lets the variable change its shape; None is true.
+        use_locking: accepted for the original's sake, here and below; a run's writes are one
+            transaction.
         name: the node's name.
 
     Raises:
-        ValueError, TypeError: dtype or shape do not fit.
+        TypeError, ValueError: dtype or shape do not fit.
     """
-    attrs = {"validate_shape": validate_shape}
-    return create_op("Assign", (ref, _operand(ref, value)), attrs, name)
+    attrs = {"validate_shape": validate_shape is None or validate_shape}
+    return create_op("Assign", (ref, _operand("Assign", ref, value)), attrs, name)
 
 
-def assign_add(ref: Any, value: Any, name: str | None = None) -> Tensor:
+def assign_add(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Tensor:
     """Add to a variable when the result is computed, which is the new value. TF1: ``tf.assign_add``."""
-    return create_op("AssignAdd", (ref, _operand(ref, value)), None, name)
+    return create_op("AssignAdd", (ref, _operand("AssignAdd", ref, value)), None, name)
 
 
-def assign_sub(ref: Any, value: Any, name: str | None = None) -> Tensor:
+def assign_sub(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Tensor:
     """Subtract from a variable when the result is computed. TF1: ``tf.assign_sub``."""
-    return create_op("AssignSub", (ref, _operand(ref, value)), None, name)
+    return create_op("AssignSub", (ref, _operand("AssignSub", ref, value)), None, name)
 
 
-def scatter_add(ref: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def scatter_add(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
     """Add to some rows of a variable; a row named twice gets both. TF1: ``tf.scatter_add``.
 
     Args:
         ref: the variable, of shape ``[n, ...]``.
         indices: integers from 0 to n - 1, of any shape.
         updates: of the shape of ``indices`` followed by that of a row, or a scalar.
+        use_locking: as for :func:`assign`.
         name: the node's name.
 
     Raises:
@@ -71,12 +86,16 @@ def scatter_add(ref: Any, indices: Any, updates: Any, name: str | None = None) -
     return _scatter("ScatterAdd", ref, indices, updates, name)
 
 
-def scatter_sub(ref: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def scatter_sub(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
     """Subtract from some rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
     return _scatter("ScatterSub", ref, indices, updates, name)
 
 
-def scatter_update(ref: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+def scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Tensor:
     """Set some rows of a variable; of a row named twice the last stays. TF1: ``tf.scatter_update``."""
     return _scatter("ScatterUpdate", ref, indices, updates, name)
 
@@ -86,14 +105,20 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
     return create_op("IsVariableInitialized", (variable,), None, name)
 
 
-def _operand(ref: Any, value: Any) -> Tensor:
+def _operand(type: str, ref: Any, value: Any) -> Tensor:
     """Return what is written to a variable as a tensor of its dtype, in its graph."""
-    return to_tensor(graph_of((ref,)), value, ref.dtype)
+    graph = graph_of((ref,))
+    if is_tensor_like(value) and value.dtype is not ref.dtype:
+        raise TypeError(
+            f"Input 'value' of {type!r} Op has type {value.dtype.name} that does not match type "
+            f"{ref.dtype.name} of argument 'ref'; cast() it."
+        )
+    return to_tensor(graph, value, ref.dtype)
 
 
 def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
     rows = create_op("CheckIndices", (to_tensor(graph_of((ref,)), indices),), {"size": _rows(ref)})
-    return create_op(type, (ref, rows, _operand(ref, updates)), None, name)
+    return create_op(type, (ref, rows, _operand(type, ref, updates)), None, name)
 
 
 def _rows(ref: Any) -> int:

@@ -254,10 +254,15 @@ class Tensor(Operators):
         )
         self.spec = Spec(self.spec.dtype, merged, self.spec.value, self.spec.dims)
 
+    def consumers(self) -> list[Operation]:
+        """Return the operations that have it for an input, as they were built. TF1: same name."""
+        return [op for op in self.graph.get_operations() if self in op.inputs]
+
     def __len__(self) -> NoReturn:
         raise TypeError(
             f"len is not well defined for {self!r}; use its shape, or shape(tensor) in the graph."
         )
 
     def __repr__(self) -> str:
-        return f'Tensor("{self.name}", shape={self.shape}, dtype={self.dtype.name})'
+        shape = "" if self.spec.shape is None else f" shape={self.shape},"
+        return f'Tensor("{self.name}",{shape} dtype={self.dtype.name})'

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["TensorShape", "as_shape"]
+__all__ = ["Dimension", "TensorShape", "as_shape", "dimension_value"]
+
+
+class Dimension(int):
+    """A known dimension: an int that also has the original's ``.value``. TF1: ``tf.Dimension``."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> int:
+        """The dimension as a plain int."""
+        return int(self)
+
+
+def dimension_value(dimension: int | None) -> int | None:
+    """Return a dimension of a shape as a plain int, or None. TF1: ``tf.dimension_value``."""
+    return None if dimension is None else int(dimension)
 
 
 class TensorShape(tuple[int | None, ...]):
@@ -22,7 +38,9 @@ class TensorShape(tuple[int | None, ...]):
 
     _known: bool
 
-    def __new__(cls, dims: Iterable[int | None] | None = None) -> Self:
+    def __new__(cls, dims: Iterable[int | None] | int | None = None) -> Self:
+        if type(dims) is not tuple:
+            dims = as_shape(dims)
         self = super().__new__(cls, () if dims is None else dims)
         self._known = dims is not None
         return self
@@ -37,20 +55,22 @@ class TensorShape(tuple[int | None, ...]):
     @property
     def dims(self) -> tuple[int | None, ...] | None:
         """The dimensions as a plain tuple, or None for an unknown rank."""
-        return tuple(self) if self._known else None
+        return tuple(tuple.__iter__(self)) if self._known else None
 
     def as_list(self) -> list[int | None]:
         """Return the dimensions. ValueError for an unknown rank."""
         self._need_rank("as_list() is not defined on an unknown TensorShape.")
-        return list(self)
+        return list(tuple.__iter__(self))
 
     def is_fully_defined(self) -> bool:
         """Return true when every dimension is known."""
-        return self._known and None not in tuple(self)
+        return self._known and not tuple.__contains__(self, None)
 
     def num_elements(self) -> int | None:
         """Return the product of the dimensions, or None where one is unknown."""
-        return prod(d for d in self if d is not None) if self.is_fully_defined() else None
+        if not self.is_fully_defined():
+            return None
+        return prod(d for d in tuple.__iter__(self) if d is not None)
 
     def is_compatible_with(self, other: Any) -> bool:
         """Return true when one array could have both shapes."""
@@ -60,6 +80,72 @@ class TensorShape(tuple[int | None, ...]):
         return len(mine) == len(yours) and all(
             a is None or b is None or a == b for a, b in zip(mine, yours, strict=True)
         )
+
+    def merge_with(self, other: Any) -> TensorShape:
+        """Return what two shapes say together. ValueError where they contradict. TF1: same name."""
+        self.assert_is_compatible_with(other)
+        mine, yours = self.dims, as_shape(other)
+        if mine is None or yours is None:
+            return TensorShape(yours if mine is None else mine)
+        return TensorShape(b if a is None else a for a, b in zip(mine, yours, strict=True))
+
+    def concatenate(self, other: Any) -> TensorShape:
+        """Return the dimensions of this shape, then those of another one. TF1: same name."""
+        mine, yours = self.dims, as_shape(other)
+        return TensorShape(None if mine is None or yours is None else (*mine, *yours))
+
+    def with_rank(self, rank: int) -> TensorShape:
+        """Return the shape as one of this rank. ValueError where it has another. TF1: same name."""
+        return self.merge_with((None,) * rank)
+
+    def with_rank_at_least(self, rank: int) -> TensorShape:
+        """Return the shape. ValueError where its rank is lower. TF1: same name."""
+        if self._known and tuple.__len__(self) < rank:
+            raise ValueError(f"Shape {self} must have rank at least {rank}")
+        return self
+
+    def with_rank_at_most(self, rank: int) -> TensorShape:
+        """Return the shape. ValueError where its rank is higher. TF1: same name."""
+        if self._known and tuple.__len__(self) > rank:
+            raise ValueError(f"Shape {self} must have rank at most {rank}")
+        return self
+
+    def assert_has_rank(self, rank: int) -> None:
+        """Raise ValueError where the rank is another one. TF1: same name."""
+        if self.ndims not in (None, rank):
+            raise ValueError(f"Shape {self} must have rank {rank}")
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise ValueError where no array could have both shapes. TF1: same name."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Shapes {self} and {TensorShape(as_shape(other))} are incompatible")
+
+    def assert_is_fully_defined(self) -> None:
+        """Raise ValueError where a dimension is not known. TF1: same name."""
+        if not self.is_fully_defined():
+            raise ValueError(f"Shape {self} is not fully defined")
+
+    def __iter__(self) -> Iterator[int | None]:
+        self._need_rank("Cannot iterate over a shape with unknown rank.")
+        return (None if d is None else Dimension(d) for d in tuple.__iter__(self))
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> int | None: ...
+    @overload
+    def __getitem__(self, key: slice) -> TensorShape: ...
+    def __getitem__(self, key: SupportsIndex | slice) -> int | TensorShape | None:
+        if isinstance(key, slice):
+            return TensorShape(tuple.__getitem__(self, key) if self._known else None)
+        if not self._known:
+            return None
+        found = tuple.__getitem__(self, key)
+        return None if found is None else Dimension(found)
+
+    def __add__(self, other: Any) -> TensorShape:
+        return self.concatenate(other)
+
+    def __radd__(self, other: Any) -> TensorShape:
+        return TensorShape(as_shape(other)).concatenate(self)
 
     def __len__(self) -> int:
         self._need_rank("Cannot take the length of shape with unknown rank.")
@@ -84,11 +170,11 @@ class TensorShape(tuple[int | None, ...]):
     def __str__(self) -> str:
         if not self._known:
             return "<unknown>"
-        dims = ["?" if d is None else str(d) for d in self]
+        dims = ["?" if d is None else str(d) for d in tuple.__iter__(self)]
         return f"({', '.join(dims)}{',' if len(dims) == 1 else ''})"
 
     def __repr__(self) -> str:
-        return f"TensorShape({self.dims})"
+        return f"TensorShape({None if self.dims is None else self.as_list()})"
 
     def _need_rank(self, message: str) -> None:
         if not self._known:

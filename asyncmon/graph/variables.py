@@ -13,6 +13,7 @@ from asyncmon.graph.basic_ops import group
 from asyncmon.graph.build import control_dependencies as _control_dependencies
 from asyncmon.graph.build import convert_to_tensor, create_op, get_collection, get_default_graph
 from asyncmon.graph.build import name_scope as _name_scope
+from asyncmon.graph.constraints import constrain, constraint_of
 from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.dtypes import as_dtype
 from asyncmon.graph.graph_keys import GraphKeys
@@ -20,7 +21,7 @@ from asyncmon.graph.guarded import guarded_initial_value
 from asyncmon.graph.tensor import Operators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from asyncmon.graph.dtypes import DType
     from asyncmon.graph.graph import Graph
@@ -49,13 +50,18 @@ class Variable(Operators):
 
     Args:
         initial_value: a tensor, a value, or a function without arguments that returns one.
-        trainable: whether optimizers find it: it joins ``GraphKeys.TRAINABLE_VARIABLES``.
+        trainable: whether optimizers find it: it joins ``GraphKeys.TRAINABLE_VARIABLES``. None is True.
         collections: those it joins; ``[GraphKeys.GLOBAL_VARIABLES]`` by default. What is in that one is
             saved in checkpoints.
         validate_shape: false lets it take values of any shape.
+        caching_device: accepted for the original's sake; there is one device.
         name: made unique; "Variable" by default.
+        variable_def: must be None: there are no protocol buffers to make a variable from.
         dtype: of the value; by default that of ``initial_value``.
         expected_shape: checked against that of ``initial_value``.
+        import_scope: must be None, as ``variable_def``.
+        constraint: ``constraint(value) -> value``, which optimizers apply after each update.
+        use_resource: accepted for the original's sake; there is one kind of variable.
 
     Raises:
         ValueError: no initial value, or one whose shape is not known although it must be.
@@ -74,15 +80,28 @@ class Variable(Operators):
     def __init__(
         self,
         initial_value: Any = None,
-        trainable: bool = True,
+        trainable: bool | None = None,
         collections: Iterable[Any] | None = None,
         validate_shape: bool = True,
+        caching_device: Any = None,
         name: str | None = None,
+        variable_def: Any = None,
         dtype: Any = None,
         expected_shape: Any = None,
+        import_scope: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        use_resource: bool | None = None,
     ) -> None:
+        if variable_def is not None or import_scope is not None:
+            raise ValueError(
+                "variable_def and import_scope must be None: give an initial_value, or find a variable "
+                "of the graph with get_variable()."
+            )
         if initial_value is None:
             raise ValueError("initial_value must be specified.")
+        if constraint is not None and not callable(constraint):
+            raise ValueError("The `constraint` argument must be a callable.")
+        trainable = trainable is None or trainable
         wanted = None if dtype is None else as_dtype(dtype)
         keys = list(collections) if collections is not None else [GraphKeys.GLOBAL_VARIABLES]
         if trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
@@ -114,6 +133,7 @@ class Variable(Operators):
             ).op
         self.save_name = self._op.op.name
         self.graph.add_to_collections(keys, self)
+        constrain(self, constraint)
 
     # What it is.
 
@@ -152,6 +172,11 @@ class Variable(Operators):
         """What the initializer gives it."""
         return self._initial_value
 
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """What optimizers apply to it after each update, or None."""
+        return constraint_of(self)
+
     def get_shape(self) -> TensorShape:
         """Return :attr:`shape`. TF1: same name."""
         return self.shape
@@ -185,17 +210,44 @@ class Variable(Operators):
 
     # Writing.
 
-    def assign(self, value: Any, name: str | None = None) -> Tensor:
-        """Return a tensor that sets it and is the new value. TF1: same name."""
-        return state_ops.assign(self, value, name=name)
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that sets it and is the new value. TF1: same name.
 
-    def assign_add(self, delta: Any, name: str | None = None) -> Tensor:
-        """Return a tensor that adds to it and is the new value. TF1: same name."""
-        return state_ops.assign_add(self, delta, name)
+        Args:
+            value: of its dtype and shape.
+            use_locking: accepted for the original's sake; a run's writes are one transaction.
+            name: the node's name.
+            read_value: false returns the operation.
+        """
+        return _written(state_ops.assign(self, value, name=name), read_value)
 
-    def assign_sub(self, delta: Any, name: str | None = None) -> Tensor:
-        """Return a tensor that subtracts from it and is the new value. TF1: same name."""
-        return state_ops.assign_sub(self, delta, name)
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that adds to it and is the new value. Arguments as :meth:`assign`."""
+        return _written(state_ops.assign_add(self, delta, name=name), read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that subtracts from it and is the new value. Arguments as :meth:`assign`."""
+        return _written(state_ops.assign_sub(self, delta, name=name), read_value)
+
+    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that adds the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_add(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that subtracts the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_sub(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Return a tensor that sets the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of its shape. TF1: same name."""
@@ -203,6 +255,10 @@ class Variable(Operators):
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
+
+
+def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:
+    return assigned if read_value else assigned.op
 
 
 def _at_top(graph: Graph) -> BuildContext:

@@ -32,7 +32,9 @@ def while_loop(
     body: Callable[..., Any],
     loop_vars: Any,
     shape_invariants: Any = None,
+    parallel_iterations: int = 10,
     back_prop: bool = True,
+    swap_memory: bool = False,
     name: str | None = None,
     maximum_iterations: Any = None,
     return_same_structure: bool = False,
@@ -47,10 +49,15 @@ def while_loop(
         body: takes them, returns their next values in the same structure.
         loop_vars: their first values: a list, tuple or nested structure of tensors.
         shape_invariants: shapes, in the same structure, for those whose shape changes.
+        parallel_iterations: accepted for the original's sake; iterations run one after another.
         back_prop: false stops gradients.
+        swap_memory: accepted for the original's sake; there is one memory.
         name: the scope of the new ops.
         maximum_iterations: the most there may be.
         return_same_structure: returns a list of one variable as a list.
+
+    Returns:
+        The last values, in the structure that ``body`` returns.
 
     Raises:
         TypeError: a function is none, or a dtype changes.
@@ -62,6 +69,8 @@ def while_loop(
         raise TypeError("body must be callable.")
     if not nest.flatten(loop_vars):
         raise ValueError("No loop variables provided.")
+    if parallel_iterations < 1:
+        raise TypeError("parallel_iterations must be a positive integer.")
     if maximum_iterations is not None:
         return _bounded(
             cond,
@@ -86,7 +95,7 @@ def while_loop(
             {"branches": branches, "count": len(first)},
         )
         outputs = tuple(map(identity if back_prop else stop_gradient, outputs))
-    packed = nest.pack_like(loop_vars, outputs)
+    packed = nest.pack_like(result, outputs)
     if not return_same_structure and isinstance(packed, list | tuple) and len(packed) == 1:
         return packed[0]
     return packed
@@ -109,8 +118,8 @@ def _bounded(
         lambda i, inner: (i + 1, _like(inner, body(*_arguments(inner)))),
         (constant(0, most.dtype), loop_vars),
         None if invariants is None else (TensorShape(()), invariants),
-        back_prop,
-        name,
+        back_prop=back_prop,
+        name=name,
     )
     result = counted[1]
     return result[0] if not same and isinstance(result, list | tuple) and len(result) == 1 else result

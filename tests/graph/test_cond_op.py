@@ -77,8 +77,10 @@ async def test_errors() -> None:
     wrong = one
     with pytest.raises(TypeError, match="true_fn must be callable"):
         tf.cond(p, wrong, lambda: one)
-    with pytest.raises(TypeError, match="must have the same type: int32 and float32"):
+    with pytest.raises(ValueError, match="must have the same type: int32 and float32"):
         tf.cond(p, lambda: one, lambda: tf.constant(1.0))
+    with pytest.raises(TypeError, match="may not be set simultaneously"):
+        tf.cond(p, lambda: one, lambda: one, fn1=lambda: one)
     with pytest.raises(ValueError, match="same structure"):
         tf.cond(p, lambda: [one], lambda: one)
     with pytest.raises(ValueError, match="must return something"):
@@ -239,3 +241,10 @@ async def test_an_error_inside_is_located_once_and_a_users_error_stays_as_it_is(
         assert "'product' (MatMul)" in str(caught.value)
         with pytest.raises(ValueError, match="mine"):
             await sess.run(users, {x: 1})
+
+
+async def test_branches_go_by_their_older_names_too() -> None:
+    p = tf.placeholder(tf.bool, [])
+    y = tf.cond(p, fn1=lambda: tf.constant(1), fn2=lambda: tf.constant(2))
+    async with tf.Session() as sess:
+        assert [await sess.run(y, {p: value}) for value in (True, False)] == [1, 2]

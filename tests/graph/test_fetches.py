@@ -154,3 +154,16 @@ async def test_equal_keys_mean_equal_structures(elements: Any) -> None:
 async def test_elements_are_collected_once_in_order(elements: Any) -> None:
     a, b, op = elements
     assert FetchMap(tf.get_default_graph(), [b, (a, b), {"o": op}]).elements == [b, a, op]
+
+
+async def test_indexed_slices_come_back_as_their_parts() -> None:
+    x = tf.placeholder(tf.float32, [3, 2])
+    (grad,) = tf.gradients(tf.gather(x, [2, 0]), x)
+    bare = tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]))
+    async with tf.Session() as sess:
+        found, other = await sess.run([grad, bare], {x: np.ones((3, 2))})
+    assert isinstance(found, tf.IndexedSlicesValue)
+    assert found.values.tolist() == [[1, 1], [1, 1]]
+    assert found.indices.tolist() == [2, 0]
+    assert found.dense_shape.tolist() == [3, 2]
+    assert other.dense_shape is None

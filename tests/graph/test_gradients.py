@@ -161,3 +161,20 @@ def test_hessians_refuse_an_unknown_shape() -> None:
     x = tf.placeholder(tf.float32, [None])
     with pytest.raises(ValueError, match="needs a known shape"):
         tf.hessians(tf.reduce_sum(x * x), x)
+
+
+def test_gradients_are_named_after_their_ops() -> None:
+    x = tf.placeholder(tf.float32, [3, 4], name="x")
+    with tf.name_scope("net"):
+        w = tf.get_variable("w", [4, 2])
+        y = tf.nn.relu(tf.matmul(x, w) + 1.0)
+    loss = tf.reduce_sum(y)
+    (grad,) = tf.gradients(loss, w)
+    assert grad.op.name == "gradients/net/MatMul_grad/MatMul_1"
+    (twice,) = tf.gradients([loss, x], [x])
+    assert twice.op.name == "gradients_1/AddN"
+    assert {op.name for op in tf.get_default_graph().get_operations()} >= {
+        "gradients/grad_ys_0",
+        "gradients/net/Relu_grad/ReluGrad",
+        "gradients_1/grad_ys_1",
+    }

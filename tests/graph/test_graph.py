@@ -197,5 +197,5 @@ def test_reprs() -> None:
     v = tf.Variable(0, name="v")
     assert repr(v.op.outputs[0]) == 'Tensor("v:0", shape=(), dtype=int32)'
     assert repr(v.op) == "<Operation 'v' type=VariableV2>"
-    assert repr(tf.placeholder(tf.float32, name="p")) == 'Tensor("p:0", shape=<unknown>, dtype=float32)'
+    assert repr(tf.placeholder(tf.float32, name="p")) == 'Tensor("p:0", dtype=float32)'
     assert repr(tf.get_default_graph()).startswith("<Graph with")

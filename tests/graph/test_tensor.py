@@ -160,3 +160,10 @@ def test_operations() -> None:
     assert c.op.get_attr("dtype") is tf.int32
     with pytest.raises(ValueError, match="has no attr named 'nonsense'"):
         c.op.get_attr("nonsense")
+
+
+def test_a_tensor_knows_what_consumes_it() -> None:
+    x = tf.placeholder(tf.float32, [2])
+    y, z = x + 1.0, x * x
+    assert x.consumers() == [y.op, z.op]
+    assert z.consumers() == []

@@ -72,7 +72,15 @@ def test_errors() -> None:
         tf.get_variable("v", [None, 2])
     with pytest.raises(ValueError, match="do not specify shape"):
         tf.get_variable("v", [2], initializer=np.zeros(2))
-    with pytest.raises(ValueError, match="name_or_scope is required"), tf.variable_scope(None):
+    with pytest.raises(TypeError, match="name_or_scope is required"), tf.variable_scope(None):
+        pass
+    wrong: Any = "yes"
+    with pytest.raises(ValueError, match="must be True or False"), tf.variable_scope("a", reuse=wrong):
+        pass
+    with (
+        pytest.raises(ValueError, match="variables are whole"),
+        tf.variable_scope("a", partitioner=len),
+    ):
         pass
     with pytest.raises(ValueError, match="reuse=True"), tf.variable_scope(None, "a", reuse=True):
         pass
@@ -131,3 +139,69 @@ def test_local_variables() -> None:
     v = tf.get_local_variable("v", [2])
     assert tf.local_variables() == [v]
     assert tf.trainable_variables() == tf.global_variables() == []
+
+
+def test_a_scope_entered_again_numbers_its_layers_anew() -> None:
+    """So a model that is built twice under AUTO_REUSE has one set of weights."""
+    x = tf.placeholder(tf.float32, [None, 4])
+    for _ in range(2):
+        with tf.variable_scope("model", reuse=tf.AUTO_REUSE):
+            tf.layers.dense(tf.layers.dense(x, 3), 2)
+    assert [v.op.name for v in tf.global_variables()] == [
+        "model/dense/kernel",
+        "model/dense/bias",
+        "model/dense_1/kernel",
+        "model/dense_1/bias",
+    ]
+
+
+def test_default_names_count_the_scopes_of_that_name() -> None:
+    names = []
+    for name, default in (("a", None), (None, "a"), ("a", None), (None, "a"), (None, "b")):
+        with tf.variable_scope(name, default, reuse=tf.AUTO_REUSE if name else None) as scope:
+            names.append(scope.name)
+    assert names == ["a", "a_1", "a", "a_2", "b"]
+
+
+def test_a_scope_entered_as_an_object_leaves_the_count_as_it_was() -> None:
+    with tf.variable_scope("a") as scope, tf.variable_scope(None, "b"):
+        pass
+    with tf.variable_scope(scope), tf.variable_scope(None, "b") as inner:
+        assert inner.name == "a/b"
+    with tf.variable_scope(scope), tf.variable_scope(None, "b") as inner:
+        assert inner.name == "a/b"
+
+
+def test_a_scope_remembers_what_was_set_on_it() -> None:
+    with tf.variable_scope("a") as scope:
+        v = tf.get_variable("v", [1])
+        scope.reuse_variables()
+        scope.set_initializer(tf.ones_initializer())
+        scope.set_dtype(tf.float64)
+        scope.set_regularizer(tf.reduce_sum)
+        assert tf.get_variable_scope().reuse
+    assert not tf.get_variable_scope().reuse
+    with tf.variable_scope(scope) as again:
+        assert tf.get_variable("v", dtype=tf.float32) is v
+        assert again.dtype is tf.float64
+        assert again.initializer is scope.initializer
+        assert again.regularizer is tf.reduce_sum
+
+
+def test_the_root_scope_can_be_set_too() -> None:
+    v = tf.get_variable("v", [1])
+    tf.get_variable_scope().reuse_variables()
+    assert tf.get_variable("v", [1]) is v
+    with tf.Graph().as_default():
+        assert not tf.get_variable_scope().reuse
+
+
+def test_a_scope_lists_its_variables() -> None:
+    tf.get_variable("other", [1])
+    with tf.variable_scope("a") as scope:
+        v = tf.get_variable("v", [1])
+        fixed = tf.get_variable("fixed", [1], trainable=False)
+        local = tf.get_local_variable("local", [1])
+    assert scope.global_variables() == [v, fixed]
+    assert scope.trainable_variables() == [v]
+    assert scope.local_variables() == [local]

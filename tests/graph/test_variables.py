@@ -139,7 +139,7 @@ async def test_writes_return_the_new_value() -> None:
     assert await initialised(v.assign_sub(1)) == [0]
     with pytest.raises(ValueError, match="Shapes must be equal"):
         v.assign([1.0, 2.0])
-    with pytest.raises(ValueError, match="Tensor conversion requested dtype float32"):
+    with pytest.raises(TypeError, match="Input 'value' of 'Assign' Op has type int32"):
         v.assign(tf.constant(1))
 
 
@@ -189,3 +189,27 @@ async def test_initializers_can_be_grouped() -> None:
         with pytest.raises(errors.FailedPreconditionError):
             await sess.run(b)
     assert tf.variables_initializer([]).type == "NoOp"
+
+
+async def test_writes_take_the_originals_arguments() -> None:
+    v = tf.Variable([1.0, 2.0], name="v")
+    assert v.assign([0.0, 0.0], use_locking=True, name="a").op.name == "a"
+    assert tf.assign(v, [0.0, 0.0], True, True, "b").op.name == "b"
+    assert tf.assign_add(v, [0.0, 0.0], use_locking=True).shape == (2,)
+    assert tf.scatter_add(v, [0], [1.0], True, "c").op.name == "c"
+    step = v.assign_add([1.0, 1.0], read_value=False)
+    assert isinstance(step, tf.Operation)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run(step) is None
+        assert (await sess.run(v)).tolist() == [2, 3]
+
+
+async def test_rows_of_a_variable_are_written_by_indexed_slices() -> None:
+    v = tf.Variable([1.0, 2.0], name="v")
+    slices = tf.IndexedSlices(tf.constant([5.0]), tf.constant([1]))
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert (await sess.run(v.scatter_add(slices))).tolist() == [1, 7]
+        assert (await sess.run(v.scatter_sub(slices))).tolist() == [1, 2]
+        assert (await sess.run(v.scatter_update(slices))).tolist() == [1, 5]

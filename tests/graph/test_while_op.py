@@ -195,3 +195,20 @@ async def test_an_endless_loop_can_be_stopped(inline_ms: float) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_the_result_has_the_structure_the_body_returns() -> None:
+    result = tf.while_loop(
+        lambda i, x: i < 2,
+        lambda i, x: (i + 1, x * 2),
+        [0, 1.0],
+        parallel_iterations=1,
+        swap_memory=True,
+    )
+    assert isinstance(result, tuple)
+    bounded = tf.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x), [0, 1.0], maximum_iterations=3)
+    assert isinstance(bounded, tuple)
+    async with tf.Session() as sess:
+        assert await sess.run([*result, *bounded]) == [2, 4.0, 3, 1.0]
+    with pytest.raises(TypeError, match="parallel_iterations must be a positive integer"):
+        tf.while_loop(lambda i: i < 1, lambda i: i + 1, [0], parallel_iterations=0)

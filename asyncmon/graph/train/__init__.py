@@ -6,6 +6,13 @@
     train_op = train.AdamOptimizer(rate).minimize(loss, global_step=step)
 """
 
+from asyncmon.graph.global_step import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
 from asyncmon.graph.train.adagrad import AdagradOptimizer
 from asyncmon.graph.train.adam import AdamOptimizer, AdamWOptimizer
 from asyncmon.graph.train.decay import (
@@ -30,8 +37,13 @@ __all__ = [
     "MomentumOptimizer",
     "Optimizer",
     "RMSPropOptimizer",
+    "assert_global_step",
     "cosine_decay",
+    "create_global_step",
     "exponential_decay",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
     "inverse_time_decay",
     "natural_exp_decay",
     "piecewise_constant",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from asyncmon.graph.array_ops import cast
 from asyncmon.graph.basic_ops import group
 from asyncmon.graph.build import (
@@ -23,7 +25,7 @@ from asyncmon.graph.dtypes import float32
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.indexed_slices import IndexedSlices
-from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.state_ops import assign, assign_add
 from asyncmon.graph.train.slots import make_slot, unique_rows
 from asyncmon.graph.variables import Variable, trainable_variables
 
@@ -158,8 +160,10 @@ class Optimizer(ABC):
         if not pairs:
             raise ValueError("No variables provided.")
         for grad, variable in pairs:
-            if grad is not None and not is_tensor_like(grad):
-                raise TypeError(f"Gradient must be a Tensor, IndexedSlices, or None: {grad!r}")
+            if grad is not None and not is_tensor_like(grad) and not _is_number(grad):
+                raise TypeError(
+                    f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad!r}"
+                )
             if not isinstance(variable, Variable):
                 raise TypeError(f"Variable must be a tf.Variable: {variable!r}")
         variables = [variable for grad, variable in pairs if grad is not None]
@@ -186,7 +190,8 @@ class Optimizer(ABC):
 
     def _update(self, grad: Any, variable: Variable) -> Operation:
         if not isinstance(grad, IndexedSlices):
-            return self._apply_dense(convert_to_tensor(grad), variable).op
+            wanted = None if is_tensor_like(grad) else variable.dtype
+            return self._apply_dense(convert_to_tensor(grad, wanted), variable).op
         values, indices = self._rows(grad)
         rows = variable.shape[0] if variable.shape.ndims else None
         indices = create_op("CheckIndices", (indices,), {"size": rows})
@@ -272,10 +277,16 @@ class Optimizer(ABC):
                 )
 
 
+def _is_number(grad: Any) -> bool:
+    """Return true for numbers and arrays of them, which a gradient may be given as."""
+    kind: str = np.asarray(grad).dtype.kind
+    return kind in "fiu"
+
+
 def _held(variable: Variable, update: Operation) -> Operation:
     """Return an operation that also applies the variable's constraint, if it has one."""
     constraint = constraint_of(variable)
     if constraint is None:
         return update
     with control_dependencies([update]):
-        return variable.assign(constraint(variable.read_value())).op
+        return assign(variable, constraint(variable.read_value())).op

@@ -178,7 +178,7 @@ def test_a_row_out_of_range_changes_nothing() -> None:
         (
             lambda: _descent().apply_gradients([("a", tf.Variable(1.0))]),
             TypeError,
-            "Gradient must be a Tensor, IndexedSlices, or None: 'a'",
+            "Gradient must be convertible to a Tensor or IndexedSlices, or None: 'a'",
         ),
         (
             lambda: _descent().compute_gradients(tf.constant(1), var_list=[tf.Variable(1.0)]),
@@ -201,6 +201,16 @@ def test_a_row_out_of_range_changes_nothing() -> None:
 def test_what_is_refused(call: Any, error: Any, text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+def test_a_gradient_may_be_an_array() -> None:
+    w = tf.Variable([1.0, 2.0], name="w")
+    step = _descent().apply_gradients([(np.array([1.0, 1.0]), w)])
+    assert step.type == "NoOp"
+
+
+def test_the_global_step_is_found_here_too() -> None:
+    assert tf.train.get_or_create_global_step() is tf.train.get_global_step() is tf.get_global_step()
 
 
 def test_gradients_must_have_the_dtype_and_shape_of_the_variable() -> None:
