@@ -199,6 +199,7 @@ class Channels:
         self._tasks = tasks  # the coordinator's, as they are at any time
         self._channels: list[Channel[Any]] = []
         self._left: set[asyncio.Task[Any] | None] = set()
+        self._watching = False
 
     def make(
         self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str
@@ -206,11 +207,14 @@ class Channels:
         """Return a new channel, the last of them."""
         channel: Channel[Any] = Channel(capacity, overflow, max_staleness=max_staleness, name=name)
         self._channels.append(channel)
-        if len(self._channels) == 1:
+        if not self._watching:
+            self._watching = True
+            self._left = set()
             self._coord.when_stopped(self._begin_to_close)
         return channel
 
     def _begin_to_close(self) -> None:
+        self._watching = False  # a channel made from now on is for the next stop
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
         self._coord.register_task(task)
 

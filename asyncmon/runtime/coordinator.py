@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.interrupts import Interrupts
+from asyncmon.runtime.owned_tasks import OwnedTasks
 from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
-from asyncmon.runtime.restarts import refuse_coroutine, supervised
+from asyncmon.runtime.restarts import check_function
 from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.settled import Settled
-from asyncmon.runtime.stopping import stop_tasks, time_out
+from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.timer import Ticks
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Coordinator:
 
     Args:
         clean_stop_exception_types: reported errors of these types stop without being raised.
-            Default: ``OutOfRangeError``. A given collection replaces the default.
+            Default: ``OutOfRangeError``. A given collection replaces the default. A reported
+            cancellation is never raised.
 
     Example::
 
@@ -51,12 +53,9 @@ class Coordinator:
     def __init__(self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None) -> None:
         clean = (OutOfRangeError,) if clean_stop_exception_types is None else clean_stop_exception_types
         self._reports = Reports(clean)
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._hasty: set[asyncio.Task[Any]] = set()
-        self._waiters: set[asyncio.Future[bool]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._callbacks: list[Callable[[], None]] = []
-        self._channels = Channels(self, self._tasks)
+        self._stop = StopEvent(self._interrupt_calls)
+        self._tasks = OwnedTasks(self._stop, self._report_late, self._note_interrupt)
+        self._channels = Channels(self, self._tasks.all)
         self.interrupts = Interrupts()
         """The calls that an error reported here ends."""
         self.samples = Samples()
@@ -68,12 +67,10 @@ class Coordinator:
         self._reset()
 
     def _reset(self) -> None:
-        # Written by any thread, so each is one store or one append, which the interpreter keeps whole.
-        self._stop = False
+        self._stop.clear()
         self._joined = False
         self.stopped_by_request = False
         """Whether anybody asked for a stop without an error."""
-        self._stop_reason: str | None = None
         self._reports.clear()
 
     # -- stopping -----------------------------------------------------------------------------------
@@ -105,30 +102,17 @@ class Coordinator:
         self, error: BaseException | None, reason: str | None, source: str | None
     ) -> None:
         if error is not None:
-            if self._joined and not isinstance(error, self._reports.clean_types):
+            clean = self._reports.is_clean(error)
+            if self._joined and not clean:
                 raise error
             self._reports.add(error, source)
-        if self._stop_reason is None:
-            self._stop_reason = reason or (describe(error, source) if error is not None else None)
-        self._stop = True
-        self._wake_loop()
+            if self._joined and not clean:  # in another thread; that join may not have seen it
+                raise error
+        self._stop.set(reason or (describe(error, source) if error is not None else None))
 
-    def _wake_loop(self) -> None:
-        if self._loop is not None:
-            # Always by way of the loop: a signal handler runs in the middle of anything.
-            with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
-                self._loop.call_soon_threadsafe(self._wake)
-
-    def _wake(self) -> None:
-        if not self._stop:
-            return
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(True)
+    def _interrupt_calls(self) -> None:
         if self.error is not None:
             self.interrupts.on_error(self.error)
-        while self._callbacks:
-            self._callbacks.pop()()
 
     def clear_stop(self) -> None:
         """Forget the stop, its reason and the errors: the coordinator can be used again."""
@@ -136,12 +120,12 @@ class Coordinator:
 
     def should_stop(self) -> bool:
         """Return whether a stop was requested."""
-        return self._stop
+        return self._stop.is_set
 
     @property
     def stop_reason(self) -> str | None:
         """Why the stop was requested, by whoever was first to say, or None."""
-        return self._stop_reason
+        return self._stop.reason
 
     @property
     def joined(self) -> bool:
@@ -177,10 +161,7 @@ class Coordinator:
 
     def when_stopped(self, callback: Callable[[], None]) -> None:
         """Call something in the event loop's thread once a stop is requested, or soon if it was."""
-        self._bind()
-        self._callbacks.append(callback)
-        if self._stop:
-            self._wake_loop()
+        self._stop.when_set(callback)
 
     # -- waiting ------------------------------------------------------------------------------------
 
@@ -189,22 +170,7 @@ class Coordinator:
 
         With 0 or less it looks once, after a turn of the event loop. Any number may wait.
         """
-        loop = self._bind()
-        if self._stop:
-            return True
-        if timeout is not None and timeout <= 0:
-            await asyncio.sleep(0)
-            return self._stop
-        waiter: asyncio.Future[bool] = loop.create_future()
-        self._waiters.add(waiter)
-        timer = loop.call_later(timeout, time_out, waiter) if timeout is not None else None
-        try:
-            # Asked again now that the waiter is in place: a thread may have come in between.
-            return True if self.should_stop() else await waiter
-        finally:
-            self._waiters.discard(waiter)
-            if timer is not None:
-                timer.cancel()
+        return await self._stop.wait(timeout)
 
     def every(self, secs: float | None, *, immediately: bool = False) -> Ticks:
         """Return an async iterator of ticks ``secs`` apart that ends when a stop is requested.
@@ -220,7 +186,7 @@ class Coordinator:
             async for _ in coord.every(60):
                 await report()
         """
-        return Ticks(self.wait_for_stop, secs, immediately=immediately)
+        return Ticks(self._stop.wait, secs, immediately=immediately)
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch something together with the next run of the session this coordinates.
@@ -264,26 +230,13 @@ class Coordinator:
 
         Raises:
             RuntimeError: the coordinator is joined; the task would belong to nobody.
-            TypeError: a coroutine object was given instead of a function.
+            TypeError: ``fn`` is no function, but a coroutine object for example.
         """
-        refuse_coroutine(fn)
+        check_function(fn)
         if self._joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
         name = name or getattr(fn, "__qualname__", None) or repr(fn)
-        task = self._bind().create_task(self._run_task(fn, args, name, restart), name=name)
-        self._own(task)
-        if cancel_on_stop:
-            self._hasty.add(task)
-            task.add_done_callback(self._hasty.discard)
-        return task
-
-    async def _run_task(
-        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
-    ) -> Any:
-        try:
-            return await supervised(self, fn, args, name, restart)
-        except Exception as error:
-            self._report_late(error, name)
+        return self._tasks.start(fn, args, name, hasty=cancel_on_stop, restart=restart)
 
     def channel(
         self,
@@ -300,24 +253,17 @@ class Coordinator:
         """Own a task that was made elsewhere: :meth:`join` waits for it, its error stops all."""
         if not isinstance(task, asyncio.Future):
             raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
-        self._bind()
-        self._own(task)
-        task.add_done_callback(self._on_registered_done)
-
-    def _own(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _on_registered_done(self, task: asyncio.Task[Any]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._report_late(error, task.get_name())
+        self._tasks.register(task)
 
     def _report_late(self, error: BaseException, name: str) -> None:
         if self._joined:  # a straggler: there is nobody left to raise it to
             logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
         else:
             self._request_stop(error, None, f"task {name!r}")
+
+    def _note_interrupt(self, error: BaseException, name: str) -> None:
+        # Whoever runs the loop gets the error itself.
+        self._stop.set(f"{type(error).__name__} in task {name!r}")
 
     async def join(
         self,
@@ -331,15 +277,18 @@ class Coordinator:
         period; those that remain are cancelled; those that outlive even that are named.
 
         Args:
-            tasks: to wait for in addition to the coordinator's own.
+            tasks: to wait for in addition to the coordinator's own; see :meth:`register_task`.
             stop_grace_period_secs: counted from the stop. 0 or less: cancel at once.
             ignore_live_tasks: log stragglers instead of raising.
 
         Raises:
-            BaseException: the primary error, each time.
+            BaseException: the primary error, each time; for a ``StopIteration``, which no coroutine can
+                raise, a ``RuntimeError`` from it.
             RuntimeError: there is no such error, but tasks ignored their cancellation.
         """
-        stragglers = await self._join(set(tasks or ()), stop_grace_period_secs)
+        for task in tasks or ():
+            self.register_task(task)
+        stragglers = await self._join(stop_grace_period_secs)
         self.raise_requested_exception()
         if stragglers and not ignore_live_tasks:
             raise RuntimeError(stragglers)
@@ -353,48 +302,13 @@ class Coordinator:
         not waited for.
         """
         self._request_stop(None, None, None)
-        if stragglers := await self._join(set(), grace, but):
+        if stragglers := await self._join(grace, but):
             logger.warning(stragglers)
         return stragglers
 
-    async def _join(
-        self, extra: set[asyncio.Task[Any]], grace: float, but: asyncio.Task[Any] | None = None
-    ) -> str:
-        """Wait, cancel, and return a sentence about stragglers, empty when there are none."""
-        self._bind()
+    async def _join(self, grace: float, but: asyncio.Task[Any] | None = None) -> str:
         but = but or asyncio.current_task()
-
-        def alive() -> set[asyncio.Task[Any]]:
-            return {task for task in self._tasks | extra if not task.done() and task is not but}
-
         try:
-            await self._wait_until_stop_or_idle(alive)
-            self._channels.leave(but)
-            stragglers = await stop_tasks(alive, self._hasty, grace)
-        except asyncio.CancelledError:
-            for task in alive():
-                task.cancel()
-            raise
+            return await self._tasks.end(grace, but, lambda: self._channels.leave(but))
         finally:
             self._joined = True
-            self._tasks.clear()
-        names = " ".join(stragglers)
-        return f"Coordinator stopped with threads still running: {names}" if names else ""
-
-    async def _wait_until_stop_or_idle(self, alive: Callable[[], set[asyncio.Task[Any]]]) -> None:
-        stop: asyncio.Future[bool] = self._bind().create_future()
-        self._waiters.add(stop)
-        try:
-            while not self._stop and (tasks := alive()):
-                await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._waiters.discard(stop)
-            stop.cancel()
-
-    def _bind(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.get_running_loop()
-        if self._loop is None or self._loop.is_closed():
-            self._loop = loop
-        elif self._loop is not loop:
-            raise RuntimeError("A Coordinator belongs to one event loop; it is used in a second one.")
-        return loop

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asyncmon.errors import END_OF_DATA
+from asyncmon.runtime.reports import is_pep_479
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["Ending", "is_clean", "is_end_of_data", "settle"]
-
-_PEP_479 = (StopIteration, StopAsyncIteration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,7 @@ def is_end_of_data(error: BaseException | None) -> bool:
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_end_of_data(one) for one in error.exceptions)
-    if isinstance(error, RuntimeError) and isinstance(error.__cause__, _PEP_479):
-        return str(error).endswith(f" raised {type(error.__cause__).__name__}")
-    return isinstance(error, END_OF_DATA)
+    return isinstance(error, END_OF_DATA) or is_pep_479(error)
 
 
 def is_clean(error: BaseException | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import TYPE_CHECKING, Any, final
 
 from asyncmon.runtime.coordinator import Coordinator
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 __all__ = ["LooperTask"]
+
+logger = logging.getLogger(__name__)
 
 
 class LooperTask:
@@ -106,5 +109,15 @@ class LooperTask:
             await self.start_loop()
             async for _ in self._coord.every(self._secs, immediately=True):
                 await self.run_loop()
-        finally:
+        except BaseException as error:
+            await self._stop_after(error)
+            raise
+        await self.stop_loop()
+
+    async def _stop_after(self, error: BaseException) -> None:
+        """Call ``stop_loop``; what fails there must not hide the error that came first."""
+        try:
             await self.stop_loop()
+        except Exception as later:
+            logger.exception("The stop_loop of %r failed.", self)
+            error.add_note(f"Then stop_loop failed: {type(later).__name__}: {later}")

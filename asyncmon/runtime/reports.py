@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Reports", "as_exception", "current_task_name"]
+__all__ = ["Reports", "as_exception", "current_task_name", "describe", "is_pep_479"]
 
 logger = logging.getLogger(__name__)
 
@@ -18,11 +18,21 @@ class Reports:
     """What a coordinator was told of. Written by any thread: each change is a single append or store.
 
     Args:
-        clean_types: errors of these types are kept but not raised.
+        clean_types: errors of these types are kept but not raised, nor is a cancellation.
+
+    Raises:
+        TypeError: there is something else than types of exceptions.
     """
 
     def __init__(self, clean_types: Iterable[type[BaseException]]) -> None:
-        self.clean_types: tuple[type[BaseException], ...] = tuple(clean_types)
+        alone = isinstance(clean_types, type)
+        types = () if alone else tuple(clean_types)
+        if alone or not all(map(_is_exception_type, types)):
+            raise TypeError(
+                "clean_stop_exception_types takes a collection of exception types, such as "
+                f"(OutOfRangeError,), got {clean_types!r}."
+            )
+        self._clean_types: tuple[type[BaseException], ...] = (*types, asyncio.CancelledError)
         self.clear()
 
     def clear(self) -> None:
@@ -31,6 +41,12 @@ class Reports:
         """Every error, in order."""
         self.primary: BaseException | None = None
         """The first error that is not of a clean type."""
+
+    def is_clean(self, error: BaseException) -> bool:
+        """Return whether an error is of a clean type, a ``StopIteration`` in its disguise too."""
+        return isinstance(error, self._clean_types) or (
+            is_pep_479(error) and isinstance(error.__cause__, self._clean_types)
+        )
 
     def add(self, error: BaseException, source: str | None) -> None:
         """Keep and log an error; one that is known already is not kept twice.
@@ -41,12 +57,15 @@ class Reports:
         """
         if any(error is known for known in self.all):
             return
+        error = _raisable(error, source, clean=self.is_clean(error))
         self.all.append(error)
+        # Asked of the list, where it has its place whatever other threads append at this moment.
+        first = next((one for one in self.all if not self.is_clean(one)), None)
+        self.primary = first
         where = f" (from {source})" if source else ""
-        if isinstance(error, self.clean_types):
+        if first is None or self.is_clean(error):
             logger.info("Error reported to Coordinator: %s, %s%s", type(error), error, where)
-        elif self.primary is None:
-            self.primary = error
+        elif error is first:
             logger.info(
                 "Error reported to Coordinator: %s, %s%s", type(error), error, where, exc_info=error
             )
@@ -55,7 +74,31 @@ class Reports:
                 "Error reported to Coordinator after the first: %s, %s%s",
                 type(error), error, where, exc_info=error,
             )  # fmt: skip
-            self.primary.add_note(f"Then, before the end: {describe(error, source)}")
+            first.add_note(f"Then, before the end: {describe(error, source)}")
+
+
+def is_pep_479(error: BaseException | None) -> bool:
+    """Return whether this is the ``RuntimeError`` that a ``StopIteration`` becomes in a coroutine."""
+    cause = error.__cause__ if isinstance(error, RuntimeError) else None
+    return isinstance(cause, StopIteration | StopAsyncIteration) and str(error).endswith(
+        f" raised {type(cause).__name__}"
+    )
+
+
+def _raisable(error: BaseException, source: str | None, *, clean: bool) -> BaseException:
+    """Return what stands for a ``StopIteration``, which no coroutine can raise; others as they are."""
+    if clean or not isinstance(error, StopIteration):
+        return error
+    disguised = RuntimeError(
+        "The end of the data is OutOfRangeError for a coordinator, or what clean_stop_exception_types "
+        f"names; {source or 'somebody'} raised StopIteration"
+    )
+    disguised.__cause__ = error
+    return disguised
+
+
+def _is_exception_type(one: Any) -> bool:
+    return isinstance(one, type) and issubclass(one, BaseException)
 
 
 def as_exception(ex: Any) -> BaseException | None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, OutOfRangeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["refuse_coroutine", "supervised"]
+    from asyncmon.runtime.stop_event import StopEvent
+
+__all__ = ["check_function", "supervised"]
 
 logger = logging.getLogger(__name__)
 
@@ -19,14 +21,8 @@ FIRST_PAUSE_SECS = 0.05
 LONGEST_PAUSE_SECS = 5.0
 
 
-class _Stoppable(Protocol):
-    def should_stop(self) -> bool: ...
-
-    async def wait_for_stop(self, timeout: float | None = None) -> bool: ...
-
-
 async def supervised(
-    coord: _Stoppable, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
+    stop: StopEvent, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
 ) -> Any:
     """Call ``fn(*args)``; when it fails, call it again, up to ``restart`` times, after a pause.
 
@@ -37,16 +33,16 @@ async def supervised(
     earlier: list[Exception] = []
     while True:
         try:
-            return await fn(*args)
+            return await _awaitable(fn, args)
         except Exception as error:
-            if coord.should_stop() and isinstance(error, (CancelledError, OutOfRangeError)):
+            if stop.is_set and isinstance(error, (CancelledError, OutOfRangeError)):
                 return None
             if len(earlier) == restart or isinstance(error, OutOfRangeError):
                 for number, failure in enumerate(earlier, 1):
                     error.add_note(f"Failure {number}, restarted: {type(failure).__name__}: {failure}")
                 raise
             earlier.append(error)
-        if coord.should_stop():
+        if stop.is_set:
             logger.warning("Task %r failed while it was to stop.", name, exc_info=earlier[-1])
             return None
         logger.warning(
@@ -55,15 +51,15 @@ async def supervised(
             exc_info=earlier[-1],
         )  # fmt: skip
         pause = min(FIRST_PAUSE_SECS * 2 ** (len(earlier) - 1), LONGEST_PAUSE_SECS)
-        if await coord.wait_for_stop(pause):
+        if await stop.wait(pause):
             return None
 
 
-def refuse_coroutine(fn: Any) -> None:
-    """Refuse a coroutine object where a function is expected.
+def check_function(fn: Any) -> None:
+    """Refuse what cannot be called, a coroutine object above all.
 
     Raises:
-        TypeError: it is one.
+        TypeError: it cannot.
     """
     if inspect.iscoroutine(fn):
         fn.close()
@@ -71,3 +67,15 @@ def refuse_coroutine(fn: Any) -> None:
             f"create_task takes a function and its arguments, got the coroutine {fn.__qualname__!r}. "
             f"Write coord.create_task({fn.__name__}, ...)."
         )
+    if not callable(fn):
+        raise TypeError(f"create_task takes an `async def` function and its arguments, got {fn!r}.")
+
+
+def _awaitable(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Awaitable[Any]:
+    result = fn(*args)
+    if not inspect.isawaitable(result):
+        raise TypeError(
+            f"create_task takes an `async def` function; {fn!r} returned {result!r}, which cannot be "
+            "awaited. Write `async def`, or coord.create_task(asyncio.to_thread, fn, ...)."
+        )
+    return result

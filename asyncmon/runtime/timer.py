@@ -124,18 +124,15 @@ class Ticks:
     async def __anext__(self) -> int:
         if self._start is None:
             self._start = clock.monotonic()
-            if self._immediately:
-                if await self._wait_for_stop(0):
-                    raise StopAsyncIteration
-                return 0
-        if self._secs is None:
-            self._tick += 1
-            delay = 0.0
+            self._tick = -1 if self._immediately else 0
+        if self._secs is None or self._tick < 0:
+            tick, delay = self._tick + 1, 0.0
         else:
             elapsed = clock.monotonic() - self._start
             # The small term: a tick that is due this very moment is on time, not missed.
-            self._tick = max(self._tick + 1, math.ceil(elapsed / self._secs - 1e-6))
-            delay = self._start + self._tick * self._secs - clock.monotonic()
+            tick = max(self._tick + 1, math.ceil(elapsed / self._secs - 1e-6))
+            delay = self._start + tick * self._secs - clock.monotonic()
         if await self._wait_for_stop(max(delay, 0.0)):
             raise StopAsyncIteration
-        return self._tick
+        self._tick = tick  # only now: a wait that is cancelled, by a timeout say, loses no tick
+        return tick

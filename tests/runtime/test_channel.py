@@ -195,3 +195,20 @@ async def test_thirty_two_workers_that_fail_at_random_leave_no_orphan(seed: int)
         await coord.join()
     assert attempts > 32
     assert coord.error is None
+
+
+async def test_each_stop_closes_the_channels_made_since_the_one_before() -> None:
+    coord = Coordinator()
+    for _ in range(3):
+        channel = coord.channel(1)
+
+        async def work(channel: Channel[int] = channel) -> None:
+            for number in range(5):
+                await channel.send(number)
+            coord.request_stop()
+
+        coord.create_task(work)
+        assert [number async for number in channel] == [0, 1, 2, 3, 4]
+        await coord.join()
+        assert channel.closed
+        coord.clear_stop()

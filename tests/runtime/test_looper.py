@@ -126,3 +126,34 @@ async def test_lo_9_a_stop_wakes_it_at_once() -> None:
     coord.request_stop()
     await coord.join()
     assert asyncio.get_running_loop().time() == 1
+
+
+async def test_lo_6_an_error_of_stop_loop_does_not_hide_that_of_the_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(LooperTask):
+        async def run_loop(self) -> None:
+            raise ValueError("in the call")
+
+        async def stop_loop(self) -> None:
+            raise KeyError("in stop_loop")
+
+    coord = Coordinator()
+    Failing(coord, 1).start()
+    with pytest.raises(ValueError, match="in the call") as caught:
+        await coord.join()
+    assert caught.value.__notes__ == ["Then stop_loop failed: KeyError: 'in stop_loop'"]
+    assert "in stop_loop" in caplog.text
+
+
+async def test_lo_6_an_error_of_stop_loop_alone_is_raised() -> None:
+    class Failing(LooperTask):
+        async def stop_loop(self) -> None:
+            raise KeyError("in stop_loop")
+
+    coord = Coordinator()
+    Failing(coord, 1).start()
+    await asyncio.sleep(3)
+    coord.request_stop()
+    with pytest.raises(KeyError, match="in stop_loop"):
+        await coord.join()

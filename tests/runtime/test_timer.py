@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 
 from asyncmon.runtime import Coordinator, NeverTriggerTimer, SecondOrStepTimer
+
+if TYPE_CHECKING:
+    from asyncmon_pytest import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -115,3 +119,45 @@ async def test_a_stop_ends_the_ticks_at_once() -> None:
     loop.call_later(0.5, coord.request_stop)
     assert [tick async for tick in coord.every(3600)] == []
     assert loop.time() == 0.5
+
+
+@pytest.mark.parametrize("immediately", [False, True])
+async def test_a_wait_that_is_given_up_loses_no_tick(immediately: bool) -> None:
+    ticks, loop = Coordinator().every(10, immediately=immediately), asyncio.get_running_loop()
+    seen: list[tuple[int, float]] = []
+    while len(seen) < 3:
+        try:
+            async with asyncio.timeout(3):
+                tick = await anext(ticks)
+                seen.append((tick, loop.time()))
+        except TimeoutError:
+            continue
+    assert seen == ([(0, 0), (1, 10), (2, 20)] if immediately else [(1, 10), (2, 20), (3, 30)])
+
+
+async def test_a_clock_that_jumps_skips_ticks_and_goes_on(virtual_time: VirtualTime) -> None:
+    """AX-13: the process was suspended, or somebody held the loop: one tick, not a burst."""
+    coord, seen = Coordinator(), []
+    async for tick in coord.every(1):
+        seen.append((tick, virtual_time.now()))
+        if len(seen) == 2:
+            virtual_time.spend(3600.5)
+        elif len(seen) == 4:
+            coord.request_stop()
+    assert seen == [(1, 1), (2, 2), (3603, 3603), (3604, 3604)]
+
+
+@pytest.mark.parametrize("secs", [None, 0, -1])
+async def test_ticks_without_an_interval_count_on_and_stop(secs: float | None) -> None:
+    assert [tick for tick, _ in await _ticks(secs, [0.0] * 3)] == [1, 2, 3, 4]
+    assert [tick for tick, _ in await _ticks(secs, [0.0] * 3, immediately=True)] == [0, 1, 2, 3]
+
+
+async def test_a_tick_in_a_body_that_is_cancelled_is_not_repeated() -> None:
+    ticks = Coordinator().every(1)
+    for expected in (1, 3):
+        tick = await anext(ticks)
+        assert tick == expected
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.5):
+                await asyncio.Event().wait()

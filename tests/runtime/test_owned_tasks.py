@@ -1,0 +1,101 @@
+"""The tasks of a coordinator: whatever they raise, somebody is told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from asyncmon.runtime import Coordinator
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+class Odd(BaseException):
+    """What is no Exception."""
+
+
+async def fail(error: BaseException) -> None:
+    raise error
+
+
+async def test_an_error_that_is_no_exception_is_raised_by_join_too() -> None:
+    for error in (Odd("odd"), BaseExceptionGroup("many", [Odd("odd")])):
+        coord = Coordinator()
+        coord.create_task(fail, error)
+        with pytest.raises(type(error)) as caught:
+            await coord.join()
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("over", [False, True])
+@pytest.mark.parametrize("how", ["register_task", "join"])
+async def test_the_error_of_a_task_made_elsewhere_is_raised_by_join(how: str, over: bool) -> None:
+    """CO-9, CO-12: also when the task has failed already before the coordinator hears of it."""
+    coord = Coordinator()
+    task = asyncio.create_task(fail(ValueError("mine")))
+    if over:
+        await asyncio.wait([task])
+    if how == "register_task":
+        coord.register_task(task)
+    with pytest.raises(ValueError, match="mine"):
+        await coord.join([task] if how == "join" else None)
+    assert coord.should_stop()
+    assert coord.errors == (task.exception(),)
+
+
+async def test_join_takes_tasks_and_nothing_else() -> None:
+    with pytest.raises(TypeError, match=r"takes an asyncio\.Task, got <Thread"):
+        await Coordinator().join([threading.Thread()])  # type: ignore[list-item]  # the mistake under test
+
+
+async def test_a_task_that_is_cancelled_by_others_is_no_error() -> None:
+    coord = Coordinator()
+    for task in (coord.create_task(asyncio.sleep, 9), asyncio.create_task(asyncio.sleep(9))):
+        coord.register_task(task)
+        await wait_all_tasks_blocked()
+        task.cancel()
+    await coord.join()
+    assert not coord.should_stop()
+
+
+async def test_what_is_no_function_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="takes an `async def` function and its arguments, got 5"):
+        Coordinator().create_task(5)  # type: ignore[arg-type]  # the mistake under test
+
+
+async def test_a_plain_function_is_told_what_to_write() -> None:
+    coord = Coordinator()
+    coord.create_task(lambda: 3)  # type: ignore[arg-type, return-value]  # the mistake under test
+    with pytest.raises(TypeError, match=r"returned 3, which cannot be awaited\. Write `async def`, or"):
+        await coord.join()
+
+
+async def test_a_thread_is_awaited_as_a_task() -> None:
+    coord = Coordinator()
+    ran: list[int] = []
+    coord.create_task(asyncio.to_thread, ran.append, 1)
+    await coord.join()
+    assert ran == [1]
+
+
+async def test_co_18_join_twice_raises_twice_and_at_once() -> None:
+    coord = Coordinator()
+    coord.create_task(fail, ValueError("boom"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="boom"):
+            await coord.join()
+    assert asyncio.get_running_loop().time() == 0
+
+
+async def test_two_joins_at_once_both_raise() -> None:
+    coord = Coordinator()
+    coord.create_task(asyncio.Event().wait)
+    joins = [asyncio.create_task(coord.join(stop_grace_period_secs=1)) for _ in range(2)]
+    await wait_all_tasks_blocked()
+    coord.request_stop(ValueError("boom"))
+    async with assert_nothing_left_behind(tasks=False):
+        results = await asyncio.gather(*joins, return_exceptions=True)
+    assert [str(error) for error in results] == ["boom", "boom"]
