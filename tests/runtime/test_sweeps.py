@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
-from typing import TYPE_CHECKING, Any
+from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import pytest
@@ -22,10 +25,13 @@ from asyncmon.runtime import (
 from asyncmon.testing import VirtualTimeLoop, assert_nothing_left_behind, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from tests.runtime.conftest import World
+
+    Scope: TypeAlias = Callable[["Life"], AbstractAsyncContextManager[None]]
 
 RESTORED = 5
 STEPS = 20
@@ -99,6 +105,8 @@ class Life:
         self.cancelled = False
         self.interrupt: Callable[[], object] = self.cancel
         """What interrupts this life from outside."""
+        self.around_step: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+        """What each step of the body is done in."""
         scaffold = Scaffold(saver=self.saver, program=world.program)
         saves = CheckpointSaverHook(directory, save_steps=7, scaffold=scaffold, save_graph_def=False)
         creator = ChiefSessionCreator(scaffold, checkpoint_dir=directory, program=world.program)
@@ -114,8 +122,9 @@ class Life:
 
     async def body(self, sess: MonitoredSession) -> None:
         while (step := sess.raw_session().global_step) < LAST:
-            await sess.run(self.world.train, self.world.feed())
-            await asyncio.sleep(0.05)
+            async with self.around_step():
+                await sess.run(self.world.train, self.world.feed())
+                await asyncio.sleep(0.05)
             if step == RESTORED + 10:
                 self.handles.append(self.saver.start_save(sess, self.directory / "own", step))
 
@@ -254,7 +263,107 @@ async def in_timeout(life: Life) -> None:
         raise asyncio.CancelledError from None
 
 
-WAYS = [alone, cancelled_again, in_scope, in_group, in_timeout]
+async def in_fail_after(life: Life) -> None:
+    try:
+        with anyio.fail_after(math.inf) as scope:
+            life.interrupt = lambda: setattr(scope, "deadline", -math.inf)
+            await life.live()
+    except TimeoutError:
+        raise asyncio.CancelledError from None
+
+
+async def in_a_group_of_anyio(life: Life) -> None:
+    async with anyio.create_task_group() as group:
+        life.interrupt = group.cancel_scope.cancel
+        await life.live()
+    if group.cancel_scope.cancelled_caught:
+        raise asyncio.CancelledError
+
+
+@asynccontextmanager
+async def scope(life: Life) -> AsyncIterator[None]:
+    with anyio.CancelScope() as inner:
+        life.interrupt = inner.cancel
+        yield
+
+
+@asynccontextmanager
+async def fail_after(life: Life) -> AsyncIterator[None]:
+    with suppress(TimeoutError), anyio.fail_after(math.inf) as inner:
+        life.interrupt = lambda: setattr(inner, "deadline", -math.inf)
+        yield
+
+
+@asynccontextmanager
+async def timeout(life: Life) -> AsyncIterator[None]:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None) as limit:
+            life.interrupt = lambda: None if limit.expired() else limit.reschedule(0)
+            yield
+
+
+@asynccontextmanager
+async def group(life: Life) -> AsyncIterator[None]:
+    """Be beside a task that fails."""
+    alarm = asyncio.Event()
+    life.interrupt = alarm.set
+
+    async def fail() -> None:
+        await alarm.wait()
+        raise LookupError("a sibling failed")
+
+    try:
+        async with asyncio.TaskGroup() as siblings:
+            sibling = siblings.create_task(fail())
+            yield
+            sibling.cancel()
+    except* LookupError:
+        pass
+
+
+SCOPES = [scope, fail_after, timeout, group]
+
+
+async def around_the_steps(life: Life, inner: Scope) -> None:
+    """The body ends early where it is interrupted; that is a clean end."""
+    async with life.session as sess:
+        async with inner(life):
+            await life.body(sess)
+        life.interrupt = life.cancel
+
+
+async def around_each_step(life: Life, inner: Scope) -> None:
+    """What is interrupted is a step, which is done again if it was not done; the session goes on."""
+
+    @asynccontextmanager
+    async def around_step() -> AsyncIterator[None]:
+        async with inner(life):
+            yield
+        life.interrupt = life.cancel
+
+    life.around_step = around_step
+    await life.live()
+    newest, *_ = await verify(life.directory)
+    assert newest.path.endswith(f"-{LAST}")
+
+
+WAYS = [
+    alone,
+    cancelled_again,
+    in_scope,
+    in_fail_after,
+    in_group,
+    in_a_group_of_anyio,
+    in_timeout,
+    *(partial(around_the_steps, inner=inner) for inner in SCOPES),
+    *(partial(around_each_step, inner=inner) for inner in SCOPES),
+]
+
+
+def name(way: Any) -> str:
+    if isinstance(way, partial):
+        return f"{way.keywords['inner'].__name__}_{way.func.__name__}"
+    return str(way.__name__)
 
 
 async def interrupted(
@@ -262,11 +371,18 @@ async def interrupted(
 ) -> bool:
     """Live in a task of its own, interrupted at its n-th await, or at the n-th turn of the loop.
 
-    Return whether it was.
+    Return whether it lived long enough.
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, CountingLoop)
-    drive = StepByStep(way(life), -1 if by_turns else at, lambda: life.interrupt())
+    reached = False
+
+    def act() -> None:
+        nonlocal reached
+        reached = True
+        life.interrupt()
+
+    drive = StepByStep(way(life), -1 if by_turns else at, act)
 
     async def driven() -> None:
         await drive
@@ -274,7 +390,7 @@ async def interrupted(
     async with assert_nothing_left_behind(life.directory):
         life.task = asyncio.create_task(driven())
         if by_turns:
-            loop.act, loop.at = (lambda: life.interrupt()), loop.turns + 1 + at
+            loop.act, loop.at = act, loop.turns + 1 + at
         await asyncio.wait([life.task])
         loop.at = -1
         caught = life.task.cancelled()
@@ -283,7 +399,7 @@ async def interrupted(
             life.task.result()
         life.task, life.interrupt = None, life.cancel  # and with them the traceback and what it holds
         await life.check()
-    return caught
+    return reached
 
 
 def sweep(start: Callable[[], Life], way: Any, by_turns: bool, stride: int) -> int:
@@ -299,7 +415,7 @@ def test_cancelled_at_many_awaits(start: Callable[[], Life]) -> None:
     assert sweep(start, alone, by_turns=False, stride=4) > 100
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, ids=name)
 def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: Any) -> None:
     assert sweep(start, way, by_turns=True, stride=61) > 100
 
@@ -307,7 +423,7 @@ def test_interrupted_at_many_turns_of_the_loop(start: Callable[[], Life], way: A
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("by_turns", [False, True], ids=["awaits", "turns"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, ids=name)
 def test_interrupted_at_each_moment(start: Callable[[], Life], way: Any, by_turns: bool) -> None:
     assert sweep(start, way, by_turns, stride=1) > 100
 
