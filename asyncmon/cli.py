@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     run = {"inspect": _inspect, "verify": _verify}[parsed.command]
     try:
-        return asyncio.run(run(parsed.path))
+        status = asyncio.run(run(parsed.path))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # whoever reads has seen enough, as `| head` has
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # for what is yet to be flushed
+        return 1
     except (OpError, OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ def test_verify_says_what_is_damaged(run: Path, capsys: pytest.CaptureFixture[st
 def test_what_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"There is no checkpoint in {str(tmp_path)!r}.\n"
+    assert main(["inspect", str(tmp_path)]) == 1
+    assert "Couldn't find 'checkpoint' file or checkpoints" in capsys.readouterr().err
     assert main(["inspect", str(tmp_path / "m-1")]) == 1
     assert "There is no checkpoint" in capsys.readouterr().err
     (tmp_path / "x").write_bytes(b"")
@@ -92,6 +95,17 @@ def test_what_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFix
     )
     with pytest.raises(SystemExit):
         main([])
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(run: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    out = subprocess.run(
+        [sys.executable, "-m", "asyncmon", "inspect", str(run)],
+        stdout=theirs, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    assert (out.returncode, out.stderr) == (1, "")
 
 
 def test_it_is_a_module_to_run(run: Path) -> None:

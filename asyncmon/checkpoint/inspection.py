@@ -11,6 +11,7 @@ from asyncmon.checkpoint.latest import candidates, latest_checkpoint
 from asyncmon.checkpoint.management import checkpoint_exists
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from asyncmon.checkpoint.contents import Facts
@@ -32,12 +33,18 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     path = os.fspath(ckpt_dir_or_file)
     if not await checkpoint_exists(path):
         newest = await latest_checkpoint(path)
-        if newest is None and await places.open_store(path).names():
+        if newest is None and await _is_directory(path):
             raise ValueError(
                 f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}"
             )
         path = newest or path
     return await CheckpointReader.open(path)
+
+
+async def _is_directory(path: str) -> bool:
+    if places.is_url(path):
+        return bool(await places.open_store(path).names())
+    return await in_thread(os.path.isdir, path)
 
 
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:

@@ -14,6 +14,7 @@ from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.state import STATE_NAME, CheckpointState, read_state
 from asyncmon.checkpoint.store import BESIDE, Store
+from asyncmon.checkpoint.tf1 import index_name
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
 
@@ -133,13 +134,16 @@ async def _unlisted(store: Store, state: CheckpointState | None) -> list[str]:
     prefix = None if state is None else _prefix(places.split(state.model_checkpoint_path)[1])
     found: list[tuple[float, str]] = []
     for name in await store.names():
-        basename = name.removesuffix(".json")
-        if basename == name or name.startswith(BESIDE) or prefix not in {None, _prefix(basename)}:
+        basename, _, ending = name.rpartition(".")
+        if name.startswith(BESIDE) or prefix not in {None, _prefix(basename)}:
             continue
         path = places.join(store.directory, basename)
         with contextlib.suppress(DataLossError, OSError):
-            manifest = await in_thread(Manifest.decode, await store.read(name), path)
-            found.append((manifest.wall_time, path))
+            if name == index_name(basename):
+                found.append((await store.mtime(name), path))
+            elif ending == "json":
+                manifest = await in_thread(Manifest.decode, await store.read(name), path)
+                found.append((manifest.wall_time, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 

@@ -144,7 +144,7 @@ class BundleContents:
             files = await open_files(store, names)
         except FileNotFoundError as error:
             raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
-        return cls(path, (index, *names), bundle, files)
+        return await in_thread(cls, path, (index, *names), bundle, files)
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         found: dict[str, Array] = {}

@@ -103,6 +103,11 @@ async def test_the_reader_and_verify_take_it(tmp_path: Path) -> None:
     shutil.copy(DATA / "dtypes.ckpt.index", tmp_path)
     (found,) = await verify(tmp_path / "dtypes.ckpt")
     assert "lacks a file" in str(found.problem)
+    for path in DATA.glob("many.ckpt*"):
+        shutil.copy(path, tmp_path)
+    found, damaged = sorted(await verify(tmp_path), key=lambda one: one.path, reverse=True)
+    assert (found.path, found.problem) == (str(tmp_path / "many.ckpt"), None)
+    assert "lacks a file" in str(damaged.problem)
 
 
 @pytest.mark.asyncio
