@@ -10,6 +10,7 @@ here.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Buffers", "plan_buffers"]
 
-_LAYOUTS = 64  # shapes of feeds whose layouts a plan remembers
+_LAYOUTS = 256  # shapes of feeds whose layouts a plan remembers
 _HEAVY = 1 << 25  # multiplications of a plan: about a millisecond of one core
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
@@ -74,6 +75,7 @@ class Buffers:
         self._ops = ops
         self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
         self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self._mutex = threading.Lock()  # runs of a plan may begin in several threads
 
     def layout(self, registers: list[Any]) -> Layout:
         """Return where values lie, for the shapes that are fed."""
@@ -81,12 +83,14 @@ class Buffers:
         return self._layouts.get(key) or self._lay_out(key)
 
     def _lay_out(self, key: tuple[Any, ...]) -> Layout:
-        while len(self._layouts) >= _LAYOUTS:
-            del self._layouts[next(iter(self._layouts))]
         given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
         specs = _specs(self._ops, given)
         heavy = CORES > 1 and can_be_kept() and _multiplications(self._ops, specs) >= _HEAVY
-        layout = self._layouts[key] = _laid_out(self._values, specs, self._packs, heavy)
+        layout = _laid_out(self._values, specs, self._packs, heavy)
+        with self._mutex:
+            while len(self._layouts) >= _LAYOUTS:
+                del self._layouts[next(iter(self._layouts))]
+            self._layouts[key] = layout
         return layout
 
 

@@ -12,11 +12,13 @@ from asyncmon.graph.convert import is_tensor_like
 from asyncmon.graph.tensor_shape import TensorShape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from asyncmon.graph.graph import Graph
     from asyncmon.graph.op_def import Shape
     from asyncmon.graph.tensor import Tensor
 
-__all__ = ["Feed", "feed_tensor", "missing_feed"]
+__all__ = ["Feed", "feed_tensor", "flat_keys", "flat_values", "missing_feed"]
 
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:
@@ -31,6 +33,33 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
         text = error.args[0] if error.args else error
         raise TypeError(f"Cannot interpret feed_dict key as Tensor: {text}") from None
     return tensor
+
+
+def flat_keys(feeds: Iterable[Any]) -> list[Any]:
+    """Return the keys of a feed_dict; those of a tuple, nested or not, one by one."""
+    found = []
+    for key in feeds:
+        found += flat_keys(key) if isinstance(key, tuple) else [key]
+    return found
+
+
+def flat_values(feeds: Mapping[Any, Any]) -> list[Any]:
+    """Return the values of a feed_dict in the order of :func:`flat_keys`.
+
+    Raises:
+        ValueError: the key is a tuple, and the value is none, or one of another length.
+    """
+    return [leaf for key, value in feeds.items() for leaf in _leaves(key, value)]
+
+
+def _leaves(key: Any, value: Any) -> list[Any]:
+    if not isinstance(key, tuple):
+        return [value]
+    if not isinstance(value, list | tuple) or len(value) != len(key):
+        raise ValueError(
+            f"Could not flatten dictionary. Key had {len(key)} elements, the value is {value!r}."
+        )
+    return [leaf for inner, part in zip(key, value, strict=True) for leaf in _leaves(inner, part)]
 
 
 class Feed:
@@ -84,22 +113,22 @@ class Feed:
             array = np.asarray(value)
         except ValueError as error:
             raise ValueError(f"Cannot feed {value!r} for Tensor {tensor.name}: {error}") from None
-        given = array.dtype
-        if given == self._dtype:
+        given, wanted = array.dtype, self._dtype
+        if given == wanted:
             return array
-        if given.kind == "O" or not (
-            np.can_cast(given, self._dtype, "same_kind") or not array.size or self._fits(array)
+        if np.can_cast(given, wanted) or (
+            wanted.kind in "fc" and np.can_cast(given, wanted, "same_kind")
         ):
+            return array.astype(wanted)
+        if given.kind not in "biuf" or wanted.kind not in "biu":
             raise self._wrong_dtype(value, f"dtype {given}")
-        if self._dtype.kind in "iu" and given.kind in "iu" and not np.can_cast(given, self._dtype):
-            limits = np.iinfo(self._dtype)
-            if array.size and (array.min() < limits.min or array.max() > limits.max):
-                raise self._wrong_dtype(value, "values out of its range")
-        return array.astype(self._dtype)
-
-    def _fits(self, array: Any) -> bool:
-        """Allow signed integers for unsigned ones; their range is checked."""
-        return bool(array.dtype.kind in "iu" and self._dtype.kind in "iu")
+        with np.errstate(all="ignore"):
+            cast = array.astype(wanted)
+        if not (cast == array).all():  # the original cuts them off, of arrays without a word
+            raise self._wrong_dtype(
+                value, f"dtype {given} and values that {tensor.dtype.name} cannot hold"
+            )
+        return cast
 
     def _wrong_dtype(self, value: Any, found: str) -> TypeError:
         tensor = self.tensor

@@ -181,10 +181,14 @@ class QueueCore:
     def reserve_nowait(self, owner: Any, count: int) -> Claim | None:
         """Return room for so many elements, or None if one would have to wait for it.
 
+        No elements need no room, whatever the queue is like.
+
         Raises:
             CancelledError: the queue is closed.
             InvalidArgumentError: it will never have as much room.
         """
+        if not count:
+            return Claim(owner, 0)
         if self._closed:
             raise CancelledError(f"{self._label} is closed.")
         if count > self._capacity:

@@ -246,7 +246,7 @@ class FIFOQueue(QueueBase):
     Args:
         capacity: how many elements fit; a negative number is no limit.
         dtypes: of the components.
-        shapes: of the components; needed to dequeue several at once.
+        shapes: of the components, needed to dequeue several at once; or that of the only one.
         names: of the components: elements are then dicts.
         shared_name: accepted for the original's sake: a queue belongs to its session here.
         name: the node's name.
@@ -342,7 +342,7 @@ class PriorityQueue(QueueBase):
         name: str = "priority_queue",
     ) -> None:
         types = list(types) if isinstance(types, list | tuple) else [types]
-        known = [None] * len(types) if shapes is None else list(shapes)
+        known = [None] * len(types) if shapes is None else _listed(shapes)
         all_names = None if names is None else ["priority", *names]
         super().__init__(
             "PriorityQueue", ByPriority, capacity, [int64, *types], [(), *known], all_names, name
@@ -360,9 +360,16 @@ def _checked_names(names: Sequence[str] | None, types: Sequence[DType]) -> tuple
     return tuple(names)
 
 
+def _listed(shapes: Any) -> list[Any]:
+    """Return the shapes of the components; a shape by itself is that of the only one."""
+    single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
+    return [shapes] if single else list(shapes)
+
+
 def _checked_shapes(shapes: Any, types: Sequence[DType]) -> tuple[Shape, ...] | None:
     if shapes is None:
         return None
+    shapes = _listed(shapes)
     if len(shapes) != len(types):
         raise ValueError(
             "Queue shapes must have the same length as dtypes, "

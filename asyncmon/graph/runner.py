@@ -197,8 +197,9 @@ class Runner:
         if self._holder is not None and asyncio.current_task() in self._holder.waiting:
             raise RuntimeError(
                 "A function of a run that is changing the state asked its session for another such "
-                "run, which would wait for the first one to end. Let the function depend on no variable and "
-                "no random number: it is awaited before the turn then. Or have it change nothing."
+                "run, which would wait for the first one to end. Let the function depend on no "
+                "variable and no random number: it is awaited before the turn then. Or have it "
+                "change nothing."
             )
         turn = self._lock.ask()
         try:

@@ -9,13 +9,14 @@ long ones in a worker.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.clock import LoopBudget
 from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.build import get_default_graph
 from asyncmon.graph.compiler import compile_plan
-from asyncmon.graph.feeds import feed_tensor
+from asyncmon.graph.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.fetches import FetchMap, fetch_key
 from asyncmon.graph.global_step import get_global_step
 from asyncmon.graph.graph import Graph
@@ -28,7 +29,7 @@ from asyncmon.graph.state import StateStore
 from asyncmon.graph.variables import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.op_def import Spec
@@ -44,11 +45,17 @@ _CACHE_LIMIT = 4096  # structures of fetches; beyond, those that are built anew 
 class _Call:
     """What a pair of fetches and fed keys comes to."""
 
-    __slots__ = ("plan", "rebuild")
+    __slots__ = ("nested", "plan", "rebuild")
 
-    def __init__(self, plan: Plan, rebuild: Callable[[list[Any]], Any]) -> None:
+    def __init__(self, plan: Plan, rebuild: Callable[[list[Any]], Any], *, nested: bool) -> None:
         self.plan = plan
         self.rebuild = rebuild
+        self.nested = nested  # some keys are tuples
+
+    def accept(self, feeds: Mapping[Any, Any]) -> list[Any]:
+        """Return the fed values, checked, in the order of the plan's feeds."""
+        values = flat_values(feeds) if self.nested else feeds.values()
+        return [feed.accept(value) for (feed, _), value in zip(self.plan.feeds, values, strict=True)]
 
 
 class Session:
@@ -126,7 +133,7 @@ class Session:
         Args:
             fetches: a tensor, operation, variable or name, or nested lists, tuples, dicts, namedtuples,
                 dataclasses or attrs classes of these.
-            feed_dict: tensors, or their names, to values.
+            feed_dict: tensors, or their names, to values; tuples of them to tuples of values.
             options: a timeout, tracing.
             run_metadata: filled when ``options.trace_level`` asks for it.
 
@@ -147,10 +154,7 @@ class Session:
         if call is None:
             call = self._prepare(fetches, feeds)
         plan = call.plan
-        fed: list[Any] = []
-        if feeds:
-            pairs = zip(plan.feeds, feeds.values(), strict=True)
-            fed = [feed.accept(value) for (feed, _), value in pairs]
+        fed = call.accept(feeds) if feeds else []
         runner = self._runner
         if options is None and run_metadata is None and runner.is_inline(plan):
             budget = LoopBudget.of_running_loop()
@@ -190,8 +194,7 @@ class Session:
                 f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
                 "Use run()."
             )
-        fed = [feed.accept(value) for (feed, _), value in zip(plan.feeds, feeds.values(), strict=True)]
-        return call.rebuild(await self._runner.run(plan, fed, None, None, peek=True))
+        return call.rebuild(await self._runner.run(plan, call.accept(feeds), None, None, peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.
@@ -260,8 +263,10 @@ class Session:
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or make the plan of fetches that were not seen before."""
+        if not isinstance(feeds, Mapping):
+            raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
         fetched = FetchMap(self._graph, fetches)
-        fed = [feed_tensor(self._graph, key) for key in feeds]
+        fed = [feed_tensor(self._graph, key) for key in flat_keys(feeds)]
         if len(set(fed)) != len(fed):
             raise InvalidArgumentError(f"A tensor is fed twice, under two keys: {list(feeds)!r}.")
         key = (*fetched.elements, None, *fed)
@@ -270,5 +275,6 @@ class Session:
             plan = self._plans[key] = compile_plan(self._store, fetched.elements, fed)
         if len(self._calls) >= _CACHE_LIMIT:
             self._calls.clear()
-        call = self._calls[(fetch_key(fetches), *feeds)] = _Call(plan, fetched.rebuild)
+        call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))
+        self._calls[(fetch_key(fetches), *feeds)] = call
         return call

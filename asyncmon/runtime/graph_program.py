@@ -126,7 +126,9 @@ class GraphProgram:
         return get_global_step(self.graph) is not None
 
     def canonical_feed(self, key: Any) -> Hashable:
-        """Return the tensor that is meant, given by itself or by name."""
+        """Return the tensor that is meant, given by itself or by name; for a tuple, all of them."""
+        if isinstance(key, tuple):
+            return tuple(map(self.canonical_feed, key))
         return feed_tensor(self.graph, key)
 
     def _get(self, arg_name: str, collection_key: str, make: Callable[[], Any]) -> Any:

@@ -24,7 +24,8 @@ async def feed(tensor: tf.Tensor, value: Any) -> Any:
     ("dtype", "value"),
     [("float32", 1), ("float32", 1.5), ("float32", np.float64(2)), ("float32", True), ("int32", 3),
      ("int32", np.int64(3)), ("uint8", 255), ("bool", True), ("complex64", 1.5),
-     ("int64", np.uint8(3))],
+     ("int64", np.uint8(3)), ("int32", 2.0), ("int32", np.zeros((), np.float32)), ("bool", 1),
+     ("bool", 0.0), ("uint8", 255.0), ("float16", 2**12)],
 )  # fmt: skip
 async def test_values_of_a_fitting_kind_are_cast(dtype: str, value: Any) -> None:
     got = await feed(tf.placeholder(dtype, []), value)
@@ -34,10 +35,11 @@ async def test_values_of_a_fitting_kind_are_cast(dtype: str, value: Any) -> None
 
 @pytest.mark.parametrize(
     ("dtype", "value", "found"),
-    [("int32", 1.5, "dtype float64"), ("int32", np.zeros((), np.float32), "dtype float32"),
-     ("bool", 1, "dtype int64"), ("float32", "a", "dtype <U1"), ("float32", 1j, "dtype complex128"),
-     ("uint8", 256, "out of its range"), ("int32", 2**40, "out of its range"),
-     ("uint8", -1, "out of its range"),
+    [("int32", 1.5, "dtype float64 and values that int32 cannot hold"), ("bool", 2, "cannot hold"),
+     ("int32", np.float32(np.nan), "dtype float32"), ("int64", 2.0**63, "cannot hold"),
+     ("float32", "a", "dtype <U1"), ("float32", 1j, "dtype complex128"), ("int32", 1j, "complex128"),
+     ("uint8", 256, "cannot hold"), ("int32", 2**40, "cannot hold"), ("uint8", -1, "cannot hold"),
+     ("int64", np.uint64(2**63), "cannot hold"), ("uint64", -1, "cannot hold"),
      ("string", 3, "not all str or bytes"), ("float32", object(), "dtype object")],
 )  # fmt: skip
 async def test_se_2_a_wrong_dtype_names_tensor_found_and_expected(
@@ -122,6 +124,23 @@ async def test_any_tensor_can_be_fed() -> None:
         assert await sess.run(d + 1, {d: 10}) == 11
         assert await sess.run([c, d], {c: 5}) == [5, 10]
         assert await sess.run(v + 1, {v: 3}) == 4  # and need not be initialised
+
+
+async def test_keys_may_be_tuples() -> None:
+    x, y, z = (tf.placeholder(tf.float32, name=name) for name in "xyz")
+    async with tf.Session() as sess:
+        for _ in range(2):
+            values = await sess.run([x, y, z], {(x, ("y:0", z)): (1, (2, 3))})
+            assert values == [1, 2, 3]
+        assert (await sess.peek(x + y, {(x,): ([1, 2],), y: 3})).tolist() == [4, 5]
+        with pytest.raises(ValueError, match="Key had 2 elements"):
+            await sess.run(x, {(x, y): (1, 2, 3)})
+        with pytest.raises(ValueError, match="Could not flatten"):
+            await sess.run(x, {(x, y): 1})
+        with pytest.raises(InvalidArgumentError, match="fed twice"):
+            await sess.run(x, {(x, y): (1, 2), x: 3})
+        with pytest.raises(TypeError, match="feed_dict must map tensors to values"):
+            await sess.run(x, [x])
 
 
 async def test_strings() -> None:

@@ -282,6 +282,30 @@ async def test_closing_the_session_cancels_who_waits() -> None:
         await waiting
 
 
+async def test_no_elements_are_put_into_a_full_or_closed_queue(sess: Session) -> None:
+    queue = FIFOQueue(1, [int32], shapes=[[]])
+    rows = placeholder(int32, [None])
+    put = queue.enqueue_many(rows)
+    await sess.run(queue.enqueue(1))
+    waiting = await started(sess.run(queue.enqueue(2)))
+    await sess.run(put, {rows: []})
+    await sess.run(queue.close(cancel_pending_enqueues=True))
+    with pytest.raises(CancelledError, match="Enqueue operation was cancelled"):
+        await waiting
+    await sess.run(put, {rows: []})
+    with pytest.raises(CancelledError, match="is closed"):
+        await sess.run(put, {rows: [1]})
+
+
+async def test_the_shape_of_the_only_component_needs_no_list(sess: Session) -> None:
+    for shape in ((), [], [2, 3], [4]):
+        queue = FIFOQueue(3, int32, shapes=shape)
+        assert queue.shapes[0].as_list() == list(shape)
+        assert queue.dequeue_many(2).shape.as_list() == [2, *shape]
+    by_priority = PriorityQueue(3, int32, shapes=())
+    assert [shape.as_list() for shape in by_priority.shapes] == [[], []]
+
+
 async def test_a_failed_queue_raises_its_error_when_it_is_empty(sess: Session) -> None:
     queue = FIFOQueue(3, [int32], shapes=[[]])
     fail = queue.fail()
