@@ -1,4 +1,4 @@
-"""The disk's side of a writer: blocking, called in a worker thread only."""
+"""The disk's side of a writer: blocking, called in a worker thread, but for ``take``."""
 
 from __future__ import annotations
 
@@ -66,8 +66,12 @@ class EventFile:
         """Return this, or its like where a write of this one may still hang."""
         return EventFile(self.directory, self._suffix, self._calls) if self._abandoned else self
 
-    def write(self, entries: list[Entry], sync: bool, now: float) -> None:
-        """Append entries; with ``sync`` they are on the disk when this returns.
+    def take(self, entries: list[Entry]) -> None:
+        """Keep entries for the next write. Never waits, so the event loop's thread may call it."""
+        self._entries.extend(entries)
+
+    def write(self, sync: bool, now: float) -> None:
+        """Append what was taken; with ``sync`` it is on the disk when this returns.
 
         Args:
             now: seconds since 1970, for the name and the first record of a new file.
@@ -76,7 +80,6 @@ class EventFile:
             OSError: the disk refused. The file ends with a whole record, and the rest is kept.
         """
         with self._lock:
-            self._entries.extend(entries)
             try:
                 self._open_if_needed(now)
                 self._append()

@@ -220,9 +220,11 @@ class Pump:
                     break
             await files.in_thread_abandonable(self._file.close)
         except asyncio.CancelledError:
-            if self.state is State.OPEN and not self._in_thread:  # the loop is being shut down
-                await self._write_last()
-            self._file.abandon()
+            try:
+                if self.state is State.OPEN:  # the loop is being shut down
+                    await self._write_last()
+            finally:
+                self._file.abandon()
             raise
         finally:
             self._ended()
@@ -259,9 +261,10 @@ class Pump:
             self._succeeded(waiters)
 
     async def _write(self, entries: list[Entry], sync: bool) -> None:
+        self._file.take(entries)  # here: the call of a cancelled write may never reach its thread
         self._in_thread = True
         try:
-            await files.in_thread_abandonable(self._file.write, entries, sync, clock.wall())
+            await files.in_thread_abandonable(self._file.write, sync, clock.wall())
         except asyncio.CancelledError:
             raise  # the thread still writes
         except Exception:
@@ -306,9 +309,9 @@ class Pump:
     async def _write_last(self) -> None:
         try:
             async with asyncio.timeout(_LAST_SECS):
-                await files.in_thread_abandonable(
-                    self._file.write, self._backlog.take(), False, clock.wall()
-                )
+                await self._write(self._backlog.take(), sync=False)  # after one that is under way
+        except TimeoutError:
+            return  # is said when the task has ended
         except OSError as error:
             logger.error("%s", error)
 

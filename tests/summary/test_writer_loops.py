@@ -49,3 +49,20 @@ def test_a_loop_that_ends_without_close_loses_nothing(
     assert scalars() == [(1, "loss", 1.0), (2, "loss", 0.5)]
     asyncio.run(train(3))  # the writer may be used in the next loop
     assert scalars()[2:] == [(3, "loss", 1.0), (4, "loss", 0.5)]
+
+
+def test_a_loop_that_ends_at_the_begin_of_a_write_loses_nothing(
+    tmp_path: Path, scalars: Callable[[], Scalars]
+) -> None:
+    """Its call is cancelled before, or after, a thread has taken it."""
+    writer = FileWriter(tmp_path, max_queue=10)
+
+    async def train(turns: int) -> None:
+        for step in range(10):
+            writer.add_scalar("loss", 1.0, step)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    for turns in range(6):
+        asyncio.run(train(turns))
+        assert len(scalars()) == 10 * (turns + 1)
