@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
+    from asyncmon.checkpoint import Saver
     from asyncmon.runtime import SessionRunHook
 
 __all__ = ["USE_DEFAULT", "MonitoredTrainingSession"]
@@ -56,6 +57,8 @@ def MonitoredTrainingSession(
     signals: Literal["auto"] | None = "auto",
     recovery: Recovery | None = None,
     interrupt: bool = True,
+    saver: Saver | None = None,
+    save_on_cancel: bool = False,
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -90,9 +93,14 @@ def MonitoredTrainingSession(
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, see :class:`MonitoredSession`.
         recovery: which errors to recover from, how often, after what pause.
         interrupt: whether an error beside the steps ends a run at once, see :class:`MonitoredSession`.
+        saver: what restores and saves, and how many checkpoints it keeps: ``Saver(max_to_keep=20)``.
+            Short for a scaffold that has it.
+        save_on_cancel: whether a cancellation saves a last checkpoint, see
+            :class:`CheckpointSaverHook`.
 
     Raises:
-        ValueError: seconds and steps are both given, for checkpoints or for summaries.
+        ValueError: seconds and steps are both given, for checkpoints or for summaries; or a saver and a
+            scaffold are; or no checkpoints are saved, but one is to be on cancellation.
 
     Example::
 
@@ -101,6 +109,10 @@ def MonitoredTrainingSession(
             while not sess.should_stop():
                 await sess.run(train_op)
     """
+    if saver is not None:
+        if scaffold is not None:
+            raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
+        scaffold = Scaffold(saver=saver, program=program)
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
         return MonitoredSession(
@@ -120,16 +132,26 @@ def MonitoredTrainingSession(
         steps, secs = _cadence("save_summaries", save_summaries_steps, save_summaries_secs, (100, None))
         if steps or secs:
             chief_hooks.append(SummarySaverHook(steps, secs, output_dir=summary_dir, scaffold=scaffold))
+    saves: CheckpointSaverHook | None = None
     if checkpoint_dir:
         steps, secs = _cadence(
             "save_checkpoint", save_checkpoint_steps, save_checkpoint_secs, (None, 600)
         )
         if steps or secs:
-            chief_hooks.append(
-                CheckpointSaverHook(
-                    checkpoint_dir, secs, steps, scaffold=scaffold, save_graph_def=save_graph_def
-                )
+            saves = CheckpointSaverHook(
+                checkpoint_dir,
+                secs,
+                steps,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+                save_on_cancel=save_on_cancel,
             )
+            chief_hooks.append(saves)
+    if save_on_cancel and saves is None:
+        raise ValueError(
+            "save_on_cancel=True needs a checkpoint_dir, and save_checkpoint_secs or"
+            " save_checkpoint_steps: no checkpoints are saved without."
+        )
     return MonitoredSession(
         ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program),
         [*chief_hooks, *(hooks or ())],

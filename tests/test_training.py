@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.graph.basic_ops import identity
 from asyncmon.graph.build import control_dependencies
 from asyncmon.graph.global_step import create_global_step
@@ -16,9 +18,9 @@ from asyncmon.graph.state_ops import assign_add
 from asyncmon.graph.variables import Variable
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime import MonitoredSession
+from asyncmon.runtime import MonitoredSession, Scaffold
 from asyncmon.summary import scalar, summary_iterator
-from asyncmon.testing import RecordingHook, assert_nothing_left_behind
+from asyncmon.testing import RecordingHook, assert_nothing_left_behind, wait_all_tasks_blocked
 from asyncmon.training import MonitoredTrainingSession
 
 if TYPE_CHECKING:
@@ -262,3 +264,47 @@ def _saved_steps(directory: Path) -> list[int]:
 
 def _modified(path: Path) -> int:
     return path.stat().st_mtime_ns
+
+
+async def test_kc_8_how_many_checkpoints_are_kept_is_an_argument(
+    made: tuple[Any, Any], tmp_path: Path
+) -> None:
+    program, op = made
+    saver = Saver(max_to_keep=2)
+    async with MonitoredTrainingSession(
+        checkpoint_dir=tmp_path, program=program, save_checkpoint_steps=1, saver=saver
+    ) as sess:
+        await train(sess, op, 4)
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    kept = [str(tmp_path / f"model.ckpt-{step}") for step in (3, 4)]
+    assert list(state.all_model_checkpoint_paths) == kept == saver.last_checkpoints
+
+
+async def test_ax_27_the_default_hook_saves_on_cancellation_when_told_to(
+    made: tuple[Any, Any], tmp_path: Path
+) -> None:
+    program, op = made
+
+    async def work() -> None:
+        async with MonitoredTrainingSession(
+            checkpoint_dir=tmp_path, program=program, save_on_cancel=True
+        ) as sess:
+            await train(sess, op, 3)
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(work())
+    await wait_all_tasks_blocked()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-3")
+
+
+async def test_what_cannot_be_done_is_refused(made: tuple[Any, Any], tmp_path: Path) -> None:
+    program, _ = made
+    with pytest.raises(ValueError, match="both saver and scaffold"):
+        MonitoredTrainingSession(scaffold=Scaffold(program=program), saver=Saver())
+    for arguments in ({}, {"checkpoint_dir": tmp_path, "save_checkpoint_secs": 0}):
+        with pytest.raises(ValueError, match="save_on_cancel=True needs a checkpoint_dir"):
+            MonitoredTrainingSession(program=program, save_on_cancel=True, **arguments)

@@ -45,7 +45,7 @@ def raw_session(session: Any) -> Any:
     """
     unwrap = getattr(session, "raw_session", None)
     raw = unwrap() if callable(unwrap) else session
-    if raw is None:
+    if raw is None and session is not None:
         raise RuntimeError(f"{session!r} has no raw session: it is closed, or was not opened yet.")
     if not callable(getattr(raw, "snapshot", None)) or not callable(getattr(raw, "load", None)):
         raise TypeError(

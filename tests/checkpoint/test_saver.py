@@ -88,6 +88,8 @@ async def test_sa_8_argument_errors(tmp_path: Path, make_session: Callable[..., 
         await saver.save(session, tmp_path / "x", latest_filename="x")
     with pytest.raises(TypeError, match="'sess' must be a Session"):
         await saver.save(object(), tmp_path / "m")
+    with pytest.raises(TypeError, match="'sess' must be a Session; None"):
+        await saver.save(None, tmp_path / "m")
     with pytest.raises(ValueError, match="not the directory"):
         await saver.save(session, f"{tmp_path}/")
 
