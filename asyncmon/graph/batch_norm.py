@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph import shape_rules as rules
-from asyncmon.graph.build import create_ops
+from asyncmon.graph.array_ops import reshape
+from asyncmon.graph.build import create_op, create_ops
+from asyncmon.graph.gradients import gradients
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from asyncmon.graph.arrays import Array
     from asyncmon.graph.tensor import Operation, Tensor
 
@@ -80,19 +84,17 @@ def _batch_norm_spec(
 def _batch_norm_gradient(
     op: Operation, grad: Tensor | None, *others: Tensor | None
 ) -> list[Tensor | None]:
-    x, scale, _ = op.inputs
+    x, scale, offset = op.inputs
     if any(other is not None for other in others):
-        raise LookupError(
-            f"No gradient defined for the moments of {op.name!r}; compute them with nn.moments()."
-        )
+        written_out = _written_out(x, scale, offset, op.attrs)
+        return _flowing(written_out, op.inputs, (grad, *others))
     assert grad is not None  # one of the gradients is there
     _, mean, _, inverse = op.outputs
-    inputs = (x, grad, scale, mean, inverse)
-    return list(create_ops("BatchNormGrad", inputs, {"axis": op.attrs["axis"]}))
+    return list(create_ops("BatchNormGrad", (x, grad, scale, mean, inverse), op.attrs))
 
 
 def _batch_norm_grad(
-    x: Array, grad: Array, scale: Array, mean: Array, inverse: Array, *, axis: int
+    x: Array, grad: Array, scale: Array, mean: Array, inverse: Array, *, axis: int, epsilon: float
 ) -> tuple[Array, Array, Array]:
     columns, flow = _columns(x, axis), _columns(grad, axis)
     normal = np.subtract(columns, mean)
@@ -117,5 +119,46 @@ def _batch_norm_grad_spec(
     return Spec(x.dtype, x.shape), vector, vector
 
 
+def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
+    """Of the whole way from x on, the moments included: they get no gradients of their own."""
+    x, grad, scale, _, _ = op.inputs
+    _, mean, _, inverse = _written_out(x, scale, scale, op.attrs)
+    axes, shape = _around(x, op.attrs["axis"])
+    normal = (x - reshape(mean, shape)) * reshape(inverse, shape)
+    rest = grad - _mean(grad, axes) - normal * _mean(grad * normal, axes)
+    grad_x = reshape(scale, shape) * reshape(inverse, shape) * rest
+    sums = [create_op("Sum", (y,), {"axis": axes, "keepdims": False}) for y in (grad * normal, grad)]
+    return [*_flowing((grad_x, *sums), (x, grad, scale), grads), None, None]
+
+
+def _flowing(
+    ys: Sequence[Tensor], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return the gradients of ``ys`` by ``xs`` as if these did not depend on each other."""
+    pairs = [(y, grad) for y, grad in zip(ys, grads, strict=True) if grad is not None]
+    return gradients([y for y, _ in pairs], xs, [grad for _, grad in pairs], stop_gradients=xs)
+
+
+def _written_out(x: Tensor, scale: Tensor, offset: Tensor, attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+    """Return the outputs of the op, built of others."""
+    axes, shape = _around(x, attrs["axis"])
+    mean = _mean(x, axes)
+    centered = x - mean
+    variance = _mean(create_op("Square", (centered,)), axes)
+    inverse = create_op("Rsqrt", (variance + attrs["epsilon"],))
+    y = centered * inverse * reshape(scale, shape) + reshape(offset, shape)
+    return y, *(reshape(part, [-1]) for part in (mean, variance, inverse))
+
+
+def _around(x: Tensor, axis: int) -> tuple[tuple[int, ...], list[int]]:
+    """Return the other axes, and the shape of a vector along the axis that broadcasts to x."""
+    rank = len(x.shape)
+    return tuple(a for a in range(rank) if a != axis), [-1 if a == axis else 1 for a in range(rank)]
+
+
+def _mean(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    return create_op("Mean", (x,), {"axis": axes, "keepdims": True})
+
+
 register(OpDef("BatchNorm", _batch_norm, _batch_norm_spec, _batch_norm_gradient))
-register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_spec))
+register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_spec, _batch_norm_grad_gradient))

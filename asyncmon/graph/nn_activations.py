@@ -286,8 +286,20 @@ def _gelu_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("GeluGrad", (grad, op.inputs[0]), op.attrs)]
 
 
+def _gelu_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
+    given, x = op.inputs
+    if op.attrs["approximate"]:  # the share of x, sigmoid(2u), and its derivatives
+        inner = create_op("Tanh", (_root(2 / pi) * (x + 0.044715 * x * x * x),))
+        slope = _root(2 / pi) * (1 + 3 * 0.044715 * x * x)
+        bend = _root(2 / pi) * 3 * 0.044715 * x * x
+        curve = (1 - inner * inner) * (slope + bend - x * inner * slope * slope)
+    else:
+        curve = _root(0.5 / pi) * create_op("Exp", (-0.5 * x * x,)) * (2 - x * x)
+    return [create_op("GeluGrad", (grad, x), op.attrs), grad * given * curve]
+
+
 register(OpDef("Gelu", _gelu, rules.unary(rules.FLOATS, "features"), _gelu_gradient, elementwise=True))
-register(OpDef("GeluGrad", _gelu_grad, rules.like_first, elementwise=True))
+register(OpDef("GeluGrad", _gelu_grad, rules.like_first, _gelu_grad_gradient, elementwise=True))
 
 
 def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:

@@ -16,6 +16,7 @@ from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.arguments import renamed_argument, static_axes
 from asyncmon.graph.build import convert_to_tensor, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.prod_op import product_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -253,29 +254,13 @@ def _prod(x: Array, *, axis: Any, keepdims: Any) -> Any:
     return np.multiply.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
-def _prod_grad(x: Array, grad: Array, *, axis: Axes, keepdims: bool) -> Any:
-    """The product of the others, times the gradient; exact also where elements are zero."""
-    axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
-    if not axes or not x.size:
-        return np.broadcast_to(grad, x.shape)
-    last = tuple(range(x.ndim - len(axes), x.ndim))
-    moved = np.moveaxis(x, axes, last)
-    flat = moved.reshape(*moved.shape[: last[0]], -1)
-    before = np.cumprod(flat, axis=-1)
-    after = np.cumprod(flat[..., ::-1], axis=-1)[..., ::-1]
-    others = np.ones_like(flat)
-    others[..., 1:] = before[..., :-1]
-    others[..., :-1] *= after[..., 1:]
-    result = np.moveaxis(others.reshape(moved.shape), last, axes)
-    return result * _spread(grad, x.shape, axis, keepdims)
-
-
 def _prod_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("ProdGrad", (op.inputs[0], grad), op.attrs)]
+    (spread,) = _back("SumGrad", op, grad)
+    assert spread is not None
+    return [spread * product_of_others(op.inputs[0], op.attrs["axis"])]
 
 
 register(OpDef("Prod", _prod, _reduced(rules.NUMBERS), _prod_gradient))
-register(OpDef("ProdGrad", _prod_grad, lambda x, grad, **_: Spec(x.dtype, x.shape), aliases=True))
 
 
 def reduce_prod(

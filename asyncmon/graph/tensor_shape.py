@@ -130,10 +130,10 @@ class TensorShape(tuple[int | None, ...]):
         return (None if d is None else Dimension(d) for d in tuple.__iter__(self))
 
     @overload
-    def __getitem__(self, key: SupportsIndex) -> int | None: ...
+    def __getitem__(self, key: SupportsIndex) -> Dimension | None: ...
     @overload
     def __getitem__(self, key: slice) -> TensorShape: ...
-    def __getitem__(self, key: SupportsIndex | slice) -> int | TensorShape | None:
+    def __getitem__(self, key: SupportsIndex | slice) -> Dimension | TensorShape | None:
         if isinstance(key, slice):
             return TensorShape(tuple.__getitem__(self, key) if self._known else None)
         if not self._known:

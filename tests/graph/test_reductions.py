@@ -98,6 +98,17 @@ def test_the_product_has_a_gradient_where_elements_are_zero(ops: Any) -> None:
     np.testing.assert_allclose(grad, [[6, 0, 0], [0, 0, 0], [8, 4, 2]])
 
 
+def test_the_product_has_two_derivatives(ops: Any) -> None:
+    x = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 4.0]])
+    for axis in (None, 0, [1], [0, 1], []):
+        ops.differentiate(lambda a, axis=axis: tf.reduce_prod(a, axis), x, order=2)
+    ops.differentiate(lambda a: tf.reduce_prod(a, [0, 2], keepdims=True), x.reshape(3, 1, 3), order=2)
+    unknown = tf.placeholder(tf.float32)
+    once = tf.gradients(tf.reduce_prod(unknown, 0), unknown)
+    with pytest.raises(LookupError, match="needs the rank"):
+        tf.gradients(once, unknown)
+
+
 def test_products_along_no_axis_and_of_nothing(ops: Any) -> None:
     ops.differentiate(lambda a: tf.reduce_prod(a, []), X[0], order=1)
     (grad,) = ops.gradients(lambda a: tf.reduce_prod(a, 0), np.zeros((0, 2)))
