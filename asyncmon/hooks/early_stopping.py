@@ -55,13 +55,24 @@ class EarlyStoppingHook(SessionRunHook):
     """
 
     def __init__(self, evaluations: Evaluations, rule: StopRule) -> None:
+        self._evaluations = evaluations
         self._rule = rule
         self._coord: Coordinator | None = None
         self._reason: str | None = None
         evaluations.add_listener(self._hear)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Keep the coordinator, to be asked for a stop. One that was reached before holds again."""
+        """Keep the coordinator, to be asked for a stop. One that was reached before holds again.
+
+        Raises:
+            RuntimeError: the hook that evaluates is not among the session's hooks.
+        """
+        if not self._evaluations.is_open:
+            raise RuntimeError(
+                f"This hook listens to the evaluations of {self._evaluations.name!r}, and the "
+                f"{type(self._evaluations).__name__} that makes them is not among the session's hooks, "
+                "so that nothing would ever stop. Pass both of them."
+            )
         self._coord = coord
         if self._reason is not None:
             coord.request_stop(reason=self._reason)

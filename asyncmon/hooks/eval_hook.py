@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping
 
-    from asyncmon.hooks.evaluation import Batches
+    from asyncmon.hooks.evaluation import Source
     from asyncmon.hooks.writers import SummaryWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
@@ -56,6 +56,8 @@ class Evaluations(SessionRunHook):
         """The metrics of the last evaluation; empty before the first."""
         self.step: int | None = None
         """The global step of the state that was evaluated last."""
+        self.is_open = False
+        """Whether this is among the hooks of a session that is open."""
         self._output = HookWriter(output_dir, summary_writer)
         self._listeners: list[Listener] = []
 
@@ -65,6 +67,7 @@ class Evaluations(SessionRunHook):
 
     async def begin(self) -> None:
         """Take hold of the writer."""
+        self.is_open = True
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -73,6 +76,7 @@ class Evaluations(SessionRunHook):
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Let go of the writer."""
+        self.is_open = False
         await self._output.close()
 
     async def _publish(self, step: int, metrics: dict[str, float]) -> None:
@@ -101,8 +105,8 @@ class EvalHook(Evaluations):
     Args:
         metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
             of names to numbers, such as the step function of an evaluation.
-        batches: feed dicts, from an iterable, an async iterable, or a function that returns one, which
-            each evaluation goes through from the start; None: once without feeds.
+        batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
+            returns one, which each evaluation goes through from the start; None: once without feeds.
         every_n_steps: evaluate every so many steps.
         every_n_secs: evaluate every so many seconds, if the step has changed.
         checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
@@ -126,7 +130,7 @@ class EvalHook(Evaluations):
     def __init__(
         self,
         metrics: Any,
-        batches: Batches | Callable[[], Batches] | None = None,
+        batches: Source = None,
         every_n_steps: int | None = None,
         every_n_secs: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -159,9 +163,8 @@ class EvalHook(Evaluations):
         self._due = 0
         self._seen: int | None = None  # the step that was evaluated, is being, or waits to be
         self._waiting: Snapshot | None = None
-        self._came = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._came: asyncio.Event
+        self._idle: asyncio.Event
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
@@ -171,6 +174,8 @@ class EvalHook(Evaluations):
         """Refuse a program without global step, and prepare it for evaluations."""
         await super().begin()
         require_global_step(self)
+        self._came, self._idle = asyncio.Event(), asyncio.Event()  # of this loop
+        self._idle.set()
         self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
         self._evaluator.prepare()
 
@@ -296,7 +301,7 @@ class InMemoryEvaluatorHook(Evaluations):
         self,
         program: Any,
         metrics: Any,
-        batches: Batches | Callable[[], Batches] | None = None,
+        batches: Source = None,
         steps: int | None = None,
         name: str = "eval",
         every_n_iter: int = 100,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +16,17 @@ from asyncmon.checkpoint.sessions import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import named_tensor
+from asyncmon.hooks.moments import whole_number
 from asyncmon.runtime.program import as_program, program_scope
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+    from collections.abc import Awaitable
 
     from asyncmon.runtime.protocol import Session
 
     Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
+    Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
 
 __all__ = ["Evaluator", "evaluate", "evaluate_checkpoints"]
 
@@ -32,7 +36,7 @@ logger = logging.getLogger(__name__)
 async def evaluate(
     session: Session,
     metrics: Any,
-    batches: Batches | Callable[[], Batches] | None = None,
+    batches: Source = None,
     *,
     steps: int | None = None,
     weight: Any = None,
@@ -43,39 +47,48 @@ async def evaluate(
         session: a raw session. Its state should not change meanwhile.
         metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
             of names to numbers, such as the step function of an evaluation.
-        batches: feed dicts, from an iterable, an async iterable, or a function that returns one; None
-            computes the metrics once, without feeds. The end of the data may also be raised by a run.
+        batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
+            returns one; None computes the metrics once, without feeds. The end of the data may also be
+            raised by a run.
         steps: how many batches at most; None for all.
         weight: a fetch that gives the weight of a batch in the average, such as its size; None
             weighs all alike.
 
     Raises:
-        ValueError: there was no batch, or the weights sum up to nothing.
+        ValueError: there was no batch, the weights sum up to nothing, or a metric is no single number.
+        TypeError: ``metrics`` gives no numbers by name.
 
     Example::
 
         test = await evaluate(sess.raw_session(), {"accuracy": accuracy}, lambda: test_feeds)
     """
+    _check_steps(steps)
     totals: dict[str, float] = {}
     weights = 0.0
     count = 0
     fetches = [metrics] if weight is None else [metrics, weight]
-    async for feed in _feeds(batches):
-        if steps is not None and count >= steps:
-            break
-        try:
-            values, *weighed = await session.run(fetches, feed_dict=feed)
-        except END_OF_DATA:
-            break
-        count += 1
-        if steps is not None and (count % max(1, steps // 10) == 0 or count == steps):
-            logger.info("Evaluation [%d/%d]", count, steps)
-        share = float(weighed[0]) if weighed else 1.0
-        weights += share
-        for name, value in values.items():
-            totals[name] = totals.get(name, 0.0) + share * float(np.asarray(value).item())
+    async with aclosing(_feeds(batches)) as feeds:
+        async for feed in feeds:
+            try:
+                values, *weighed = await session.run(fetches, feed_dict=feed)
+            except END_OF_DATA:
+                break
+            count += 1
+            if steps is not None and (count % max(1, steps // 10) == 0 or count == steps):
+                logger.info("Evaluation [%d/%d]", count, steps)
+            share = 1.0 if weight is None else _number("weight", weighed[0])
+            weights += share
+            if not isinstance(values, Mapping):
+                raise TypeError(f"metrics must give numbers by name, {metrics!r} gave {values!r}.")
+            for name, value in values.items():
+                totals[name] = totals.get(name, 0.0) + share * _number(name, value)
+            if count == steps:
+                break
     if not weights:
-        raise ValueError(f"An evaluation needs data, got {count} batches of weight {weights:g} in all.")
+        raise ValueError(
+            f"An evaluation needs data, got {count} batches of weight {weights:g} in all. An iterator "
+            "is empty the second time: pass a function that returns a new one."
+        )
     return {name: total / weights for name, total in totals.items()}
 
 
@@ -101,7 +114,7 @@ class Evaluator:
         self,
         program: Any,
         metrics: Any,
-        batches: Batches | Callable[[], Batches] | None = None,
+        batches: Source = None,
         *,
         steps: int | None = None,
         weight: Any = None,
@@ -110,7 +123,7 @@ class Evaluator:
         self._prepared = False
         self._metrics = metrics
         self._batches = batches
-        self._steps = steps
+        self._steps = _check_steps(steps)
         self._weight = weight
         self._session: Session | None = None
         self._local_init_op: Any = None
@@ -178,7 +191,7 @@ async def evaluate_checkpoints(
     checkpoint_dir: str | os.PathLike[str],
     program: Any,
     metrics: Any,
-    batches: Batches | Callable[[], Batches] | None = None,
+    batches: Source = None,
     *,
     steps: int | None = None,
     weight: Any = None,
@@ -221,15 +234,34 @@ async def evaluate_checkpoints(
 
 
 async def _feeds(
-    batches: Batches | Callable[[], Batches] | None,
-) -> AsyncIterator[Mapping[Any, Any] | None]:
+    batches: Source,
+) -> AsyncGenerator[Mapping[Any, Any] | None]:
     if batches is None:
         yield None
         return
-    source = batches() if callable(batches) else batches
-    if isinstance(source, AsyncIterable):
-        async for feed in source:
-            yield feed
-    else:
-        for feed in source:
-            yield feed
+    made: Any = batches() if callable(batches) else batches
+    source: Batches = await made if inspect.isawaitable(made) else made
+    try:
+        if isinstance(source, AsyncIterable):
+            async for feed in source:
+                yield feed
+        else:
+            for feed in source:
+                yield feed
+    finally:
+        if callable(batches) and isinstance(source, AsyncGenerator):
+            await source.aclose()  # made for this evaluation, which may have ended before it did
+
+
+def _check_steps(steps: int | None) -> int | None:
+    return None if steps is None else whole_number("steps", steps, least=1)
+
+
+def _number(name: str, value: Any) -> float:
+    array = np.asarray(value)
+    if array.size != 1:
+        raise ValueError(
+            f"The metric {name!r} of a batch has the shape {list(array.shape)}; expected one number. "
+            "Reduce it first."
+        )
+    return float(array.item())

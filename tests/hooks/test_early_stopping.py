@@ -122,6 +122,14 @@ async def test_an_unknown_metric_is_named() -> None:
         await train()
 
 
+async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
+    evaluation = EvalHook("test", every_n_steps=1)
+    hooks = [stop_if_higher(evaluation, "score", 1)]
+    sess = MonitoredSession(ChiefSessionCreator(program=scored([1] * 9)), hooks)
+    with pytest.raises(RuntimeError, match="the EvalHook that makes them is not among the session's"):
+        await sess.start()
+
+
 async def test_patience_is_positive() -> None:
     evaluation = EvalHook("test", every_n_steps=1)
     with pytest.raises(ValueError, match="invalid patience=0"):

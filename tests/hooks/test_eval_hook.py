@@ -97,6 +97,48 @@ class TestEvaluate:
         with pytest.raises(ValueError, match="An evaluation needs data, got 0 batches"):
             await evaluate(ScriptedSession(), {"loss": "loss"}, [])
 
+    async def test_a_function_of_batches_may_be_async(self) -> None:
+        async def load() -> list[dict[str, float]]:
+            await asyncio.sleep(1)
+            return [{"n": 1}]
+
+        session = ScriptedSession(values={"loss": 1.0})
+        assert await evaluate(session, {"loss": "loss"}, load) == {"loss": 1.0}
+        assert session.feeds == [{"n": 1}]
+
+    async def test_no_more_batches_are_asked_for_than_used_and_their_generator_is_closed(self) -> None:
+        asked, closed = [], []
+
+        async def endless() -> AsyncIterator[dict[str, float]]:
+            try:
+                while True:
+                    asked.append(1)
+                    yield {}
+            finally:
+                closed.append(1)
+
+        session = ScriptedSession(values={"loss": 1.0})
+        await evaluate(session, {"loss": "loss"}, endless, steps=3)
+        assert (len(asked), len(closed)) == (3, 1)
+
+    async def test_an_iterator_of_the_caller_is_gone_on_with(self) -> None:
+        session = ScriptedSession(values={"loss": 1.0})
+        batches: Any = iter([{"n": n} for n in range(4)])
+        for _ in range(2):
+            await evaluate(session, {"loss": "loss"}, batches, steps=2)
+        assert session.feeds == [{"n": n} for n in range(4)]
+        with pytest.raises(ValueError, match="pass a function that returns a new one"):
+            await evaluate(session, {"loss": "loss"}, batches)
+
+    async def test_what_is_no_number_by_name_is_named(self) -> None:
+        session = ScriptedSession(values={"loss": [1.0, 2.0]})
+        with pytest.raises(ValueError, match=r"The metric 'loss' of a batch has the shape \[2\]"):
+            await evaluate(session, {"loss": "loss"})
+        with pytest.raises(TypeError, match="metrics must give numbers by name, 'loss' gave"):
+            await evaluate(session, "loss")
+        with pytest.raises(ValueError, match="invalid steps=0"):
+            await evaluate(session, "loss", steps=0)
+
 
 async def test_hk_eval_1_a_long_evaluation_says_how_far_it_is(
     lines: Callable[[str], list[str]],
@@ -128,6 +170,16 @@ async def test_hk_eval_2_each_new_checkpoint_of_another_process(
         f"Starting evaluation of {tmp_path}/model.ckpt-0",
         f"Finished evaluation of {tmp_path}/model.ckpt-0",
     ]
+
+
+async def test_a_hook_may_be_used_in_one_loop_after_another() -> None:
+    hook = EvalHook("test", every_n_steps=2)
+    results = listen(hook)
+    await train_for(4, program(), hook)
+    await asyncio.to_thread(asyncio.run, train_for(4, program(step_secs=0.0), hook))
+    assert [step for step, _, _ in results][:2] == [2, 4]
+    assert results[-1][0] == 4
+    assert len(results) > 2
 
 
 async def test_by_steps_beside_the_steps() -> None:
