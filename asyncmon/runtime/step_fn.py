@@ -40,6 +40,7 @@ class StepContext:
         self._on_stop = on_stop
         self._is_stopped = is_stopped
         self._turn = asyncio.Lock()
+        self._over = False
 
     @property
     def session(self) -> Session:
@@ -54,12 +55,21 @@ class StepContext:
         Calls from several tasks of the step function come one after another.
 
         Raises:
-            RuntimeError: a hook asked for a stop in an earlier run.
+            RuntimeError: a hook asked for a stop in an earlier run, or the step function is over.
         """
         async with self._turn:
+            if self._over:
+                raise RuntimeError(
+                    "The step function of this context is over, and no longer has its turn. Await what it "
+                    "started before it returns."
+                )
             if self._is_stopped():
                 raise RuntimeError(AFTER_STOP)
             return await self._run_with_hooks(fetches, feed_dict, options, run_metadata)
+
+    def end(self) -> None:
+        """Refuse further runs: the step function has returned or failed."""
+        self._over = True
 
     def request_stop(self) -> NoReturn:
         """Stop the training: leave the step function and the body of the session, cleanly.

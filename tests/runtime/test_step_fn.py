@@ -165,6 +165,15 @@ async def test_runs_with_hooks_from_several_tasks_of_a_function_do_not_interleav
     assert hook.moments()[2:8] == ["before_run", "after_run"] * 3
 
 
+async def test_ax_9_a_context_is_of_no_use_after_its_function(world: World) -> None:
+    """Its runs would come in between those of others."""
+    contexts: list[Any] = []
+    async with world.session() as sess:
+        await sess.run_step_fn(contexts.append)
+        with pytest.raises(RuntimeError, match="step function of this context is over"):
+            await contexts[0].run_with_hooks(world.weight)
+
+
 @pytest.mark.parametrize("asynchronously", [False, True])
 async def test_ax_2_stop_iteration_in_a_step_function_ends_the_body(
     world: World, asynchronously: bool
