@@ -232,6 +232,10 @@ class Session:
             raise RuntimeError("Attempted to use a closed Session.")
         await self._runner.load(lambda: checked_values(self._graph, values))
 
+    def check_fetches(self, fetches: Any) -> None:
+        """Raise what :meth:`run` would for fetches that do not fit the graph."""
+        FetchMap(self._graph, fetches)
+
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for: dequeues, async functions."""
         return self._runner.pending_operations()
