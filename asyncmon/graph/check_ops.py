@@ -10,6 +10,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.build import convert_to_tensor, create_op, create_operation
 from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.showing import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,13 +34,13 @@ def Print(  # TF1's name
         input_: the tensor to pass on.
         data: tensors to write.
         message: put before them.
-        first_n: only the first so many times.
-        summarize: how many elements of each, 3 by default.
+        first_n: only the first so many times; a negative number is no limit.
+        summarize: how many elements of each, 3 by default; all where it is negative.
         name: the node's name.
     """
     attrs = {
         "message": message or "",
-        "times": None if first_n is None else iter(range(first_n)),
+        "times": None if first_n is None or first_n < 0 else iter(range(first_n)),
         "summarize": 3 if summarize is None else summarize,
     }
     return create_op("Print", (input_, *map(convert_to_tensor, data)), attrs, name)
@@ -77,17 +78,9 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
     return create_op("CheckNumerics", (tensor,), {"message": message}, name)
 
 
-def _shown(value: Any, summarize: int) -> str:
-    array = np.asarray(value)
-    flat = array.reshape(-1)
-    limit = flat.size if summarize < 0 else summarize
-    text = " ".join(str(x) for x in flat[:limit]) + ("..." if flat.size > limit else "")
-    return f"[{text}]" if array.ndim or array.dtype != object else text
-
-
 def _print(x: Any, *data: Any, message: str, times: Iterator[int] | None, summarize: int) -> Any:
     if times is None or next(times, None) is not None:
-        sys.stderr.write(message + "".join(_shown(value, summarize) for value in data) + "\n")
+        sys.stderr.write(message + "".join(shown(value, summarize) for value in data) + "\n")
     return x
 
 
@@ -97,8 +90,8 @@ def _print_spec(x: Spec, *data: Spec, **_attrs: object) -> Spec:
 
 def _assert(condition: Any, *data: Any, summarize: int) -> tuple[()]:
     if not condition:
-        shown = " ".join(_shown(value, summarize) for value in data)
-        raise InvalidArgumentError(f"assertion failed: {shown}")
+        found = " ".join(shown(value, summarize) for value in data)
+        raise InvalidArgumentError(f"assertion failed: {found}")
     return ()
 
 

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.asyncio
 async def test_print_writes_and_passes_on(capsys: pytest.CaptureFixture[str]) -> None:
     x = tf.constant([1.0, 2.0, 3.0, 4.0])
     p = tf.Print(x, [x, tf.constant("word")], message="now: ", first_n=2)
-    every = tf.Print(x, [x], summarize=-1)
+    every = tf.Print(x, [x], summarize=-1, first_n=-1)
     async with tf.Session() as sess:
         for _ in range(3):
             assert (await sess.run(p)).tolist() == [1, 2, 3, 4]
-        assert capsys.readouterr().err == "now: [1.0 2.0 3.0...]word\n" * 2
+        assert capsys.readouterr().err == "now: [1 2 3...][word]\n" * 2
         await sess.run(every)
-        assert capsys.readouterr().err == "[1.0 2.0 3.0 4.0]\n"
+        assert capsys.readouterr().err == "[1 2 3 4]\n"
         (grad,) = tf.gradients(p * 3.0, [x])
         assert (await sess.run(grad)).tolist() == [3] * 4
 
@@ -32,7 +32,7 @@ async def test_assert_fails_with_its_data() -> None:
         y = tf.identity(x)
     async with tf.Session() as sess:
         assert await sess.run([check, y], {x: 1}) == [None, 1]
-        with pytest.raises(InvalidArgumentError, match=r"assertion failed: x was \[-1.0\]") as caught:
+        with pytest.raises(InvalidArgumentError, match=r"assertion failed: \[x was\] \[-1\]") as caught:
             await sess.run(y, {x: -1})
         assert "positive" in caught.value.__notes__[0]
     with pytest.raises(TypeError, match="must be a bool scalar"):
