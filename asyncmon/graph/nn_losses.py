@@ -83,10 +83,14 @@ def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
 def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:
     logits, labels = op.inputs
     grad_logits = unbroadcast(_into_logits(op, grad, grad_back), logits, labels)
-    if grad is None:
-        return [grad_logits, None]
-    negative = -create_op("LogSoftmax", (logits,), {"axis": -1})
-    return [grad_logits, unbroadcast(create_op("ScaleRows", (negative, grad)), labels, logits)]
+    flows = []
+    if grad is not None:
+        negative = -create_op("LogSoftmax", (logits,), {"axis": -1})
+        flows.append(create_op("ScaleRows", (negative, grad)))
+    if grad_back is not None:  # the backprop is softmax - labels
+        flows.append(-grad_back)
+    grad_labels = flows[0] if len(flows) == 1 else create_op("AddV2", flows)
+    return [grad_logits, unbroadcast(grad_labels, labels, logits)]
 
 
 def _into_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
