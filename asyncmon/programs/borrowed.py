@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import Any
 
@@ -43,6 +44,17 @@ class Borrowed(dict[str, Any]):
     def now(self) -> Iterator[tuple[str, Tree]]:
         """Return names and values as they are: the old ones of entries that were not asked for."""
         return iter(super().items())
+
+    def unshared(self) -> Arrays:
+        """Return the arrays that the step was given and that nobody refers to but this state.
+
+        Whoever refers to another one, a view of it maybe, could go on to write to it.
+        """
+        counts = self._references()
+        return {i: array for i, array in self.copies.items() if counts[i] <= _UNSHARED}
+
+    def _references(self) -> dict[int, int]:
+        return {i: sys.getrefcount(array) for i, array in self.copies.items()}
 
     # Whatever else of a dict hands out values, by way of __getitem__.
 
@@ -89,3 +101,13 @@ class Borrowed(dict[str, Any]):
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
+
+
+def _references_of_unshared() -> int:
+    state = Borrowed({"array": np.zeros(0)})
+    state["array"]
+    return max(state._references().values())
+
+
+_UNSHARED = _references_of_unshared()
+"""How many references are counted of an array that is in one place of the state and nowhere else."""

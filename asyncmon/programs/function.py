@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
+import numpy as np
+
 from asyncmon.errors import NotFoundError
-from asyncmon.programs.function_session import INITIALIZE, FunctionSession
+from asyncmon.programs.function_session import GLOBAL_STEP, INITIALIZE, FunctionSession
 from asyncmon.programs.state_tree import Tree, declare, flatten
 from asyncmon.programs.steps import Step
 
@@ -31,18 +33,20 @@ class FunctionProgram:
 
     A step is a transaction: it works on a copy of the state, which becomes the state when the step has
     returned; one that fails or is cancelled changes nothing. An entry of the state is copied when the
-    step asks for it: ``state["w"]`` copies ``w``, and nothing else. Steps that change state come one
-    after another. A plain function runs in the loop's thread and should be short.
+    step asks for it: ``state["w"]`` copies ``w``, and nothing else. An array that the step keeps or
+    returns, or a view of it, is no part of the state any more: who has it may write to it. Steps that
+    change state come one after another. A plain function runs in the loop's thread and should be short.
 
     The global step is the entry ``"global_step"`` where the state declares one, and counted by the
     steps themselves; else the program counts each run of a step that is not read-only.
 
     Args:
         state: arrays, numbers, and nested dicts and lists of these. Its structure, shapes and dtypes
-            are fixed. The functions get it as their parameter ``state``, or else as their first.
+            are fixed. The functions get it as their parameter ``state``, or else as their first. Whole
+            numbers are of 64 bits; a ``global_step`` is one of them.
         steps: names to functions, plain or ``async def``; see also :meth:`step`.
         read_only: names of steps that change no state, such as an evaluation: they take no turn and
-            no copy (arrays are read-only), may be peeked at, and do not count.
+            no copy, may be peeked at, and do not count. One that writes to the state fails.
 
     Example::
 
@@ -63,6 +67,7 @@ class FunctionProgram:
         read_only: Collection[str] = (),
     ) -> None:
         self.state: Tree = declare(state or {})
+        _check_global_step(self.state.get(GLOBAL_STEP, 0))
         self.steps: dict[str, Step] = {}
         self.finalized = False
         for name, fn in (steps or {}).items():
@@ -159,3 +164,8 @@ class FunctionProgram:
     def describe(self) -> dict[str, Any]:
         """Return what goes into checkpoints about this program."""
         return {"type": "FunctionProgram", "steps": list(self.steps)}
+
+
+def _check_global_step(step: Tree) -> None:
+    if isinstance(step, dict | list) or np.ndim(step) or np.asarray(step).dtype.kind not in "iu":
+        raise TypeError(f"state['global_step'] counts steps: it must be a whole number, got {step!r}.")

@@ -13,7 +13,15 @@ from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.fair_lock import FairLock
 from asyncmon.programs.borrowed import Borrowed
-from asyncmon.programs.state_tree import Tree, adopt, flatten, replace_leaves, with_same_arrays
+from asyncmon.programs.state_tree import (
+    Tree,
+    adopt,
+    first_change,
+    flatten,
+    misfit,
+    replace_leaves,
+    unwritable,
+)
 from asyncmon.programs.structure import leaves, map_leaves
 from asyncmon.snapshot import Snapshot
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from asyncmon.programs.steps import Step
 
-__all__ = ["INITIALIZE", "FunctionSession"]
+__all__ = ["GLOBAL_STEP", "INITIALIZE", "FunctionSession"]
 
 GLOBAL_STEP = "global_step"
 
@@ -117,18 +125,17 @@ class FunctionSession:
         if feeds:
             self._check_feeds(feeds)
         single = self._steps.get(fetches) if fetches.__class__ is str else None
+        steps: list[Step] | None
         if single is not None:
             steps, read_only = [single], single.read_only
-        elif (found := self._steps_among(fetches)) is not None:
-            steps, read_only = found, all(step.read_only for step in found)
         else:
-            self._tree, self._step = self._declared, 0
-            return map_leaves(fetches, lambda _: None)
+            steps = self._steps_among(fetches)
+            read_only = steps is not None and all(step.read_only for step in steps)
         budget = LoopBudget.of_running_loop()
         if budget.spent():
             await budget.turn()
-        if read_only:
-            return await self._compute(fetches, steps, feeds, with_same_arrays(self._tree))
+        if steps is not None and read_only:
+            return await self._compute(fetches, steps, feeds)
         turn = self._turn
         if turn.held:
             await turn.wait()
@@ -136,6 +143,9 @@ class FunctionSession:
             turn.held = True
         try:
             self._check_open()
+            if steps is None:
+                self._tree, self._step = self._declared, 0
+                return map_leaves(fetches, lambda _: None)
             return await self._transact(fetches, steps, feeds)
         finally:
             turn.release()
@@ -146,11 +156,15 @@ class FunctionSession:
         working = Borrowed(before)
         results = {}
         for one in steps:
+            if one.read_only and before:
+                results[one.name] = await _looked_at(one, dict(working.now()), feeds)
+                continue
             result = one(working, feeds)
             results[one.name] = await result if one.waits(result) else result
         if before:
             problems: list[str] = []
-            tree = adopt(dict(working.now()), before, working.copies, problems)
+            unshared = working.unshared()
+            tree = adopt(dict(working.now()), before, unshared, problems)
             if problems:
                 raise TypeError(
                     f"The steps {list(results)} left a state of another form than was declared, and "
@@ -160,15 +174,10 @@ class FunctionSession:
         self._tree, self._step = tree, step
         return fetched
 
-    async def _compute(
-        self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None, state: Tree
-    ) -> Any:
+    async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         number = self._step if self._counts else None
         tree = self._tree  # another step may commit while this one waits
-        results = {}
-        for one in steps:
-            result = one(state, feeds)
-            results[one.name] = await result if one.waits(result) else result
+        results = {one.name: await _looked_at(one, tree, feeds) for one in steps}
         return _fetched(fetches, results, tree, number)
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
@@ -177,6 +186,11 @@ class FunctionSession:
         if fetches is None or None in names:
             raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
         if INITIALIZE in names:
+            if steps := [name for name in names if name in self._steps]:
+                raise InvalidArgumentError(
+                    f"The state cannot be initialised in one run with the steps {steps}. Run the one, "
+                    "then the other."
+                )
             return None
         wrong = [name for name in names if not isinstance(name, str)]
         if wrong:
@@ -213,7 +227,7 @@ class FunctionSession:
                 f"peek() cannot fetch {changing}: it changes the state. Use run(), or declare the step "
                 "read_only."
             )
-        return await self._compute(fetches, steps, feed_dict, with_same_arrays(self._tree))
+        return await self._compute(fetches, steps, feed_dict)
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Take a snapshot now, at no cost: a step never writes into an array of the state."""
@@ -232,8 +246,15 @@ class FunctionSession:
         self._check_open()
         await self._turn.wait()
         try:
+            self._check_open()
             present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
-            problems = [p for name, value in values.items() if (p := _misfit(name, value, present))]
+            unknown = [
+                f"{name!r} is not an entry of the state, which has {list(present)}"
+                for name in values
+                if name not in present
+            ]
+            known = [name for name in values if name in present]
+            problems = unknown + [p for n in known if (p := misfit(n, values[n], present[n]))]
             if problems:
                 raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
             self._tree = replace_leaves(self._tree, values)
@@ -282,12 +303,16 @@ def _value(name: str, results: Mapping[str, Any], tree: Tree, step: int | None) 
     )
 
 
-def _misfit(name: str, value: Any, present: Mapping[str, Any]) -> str | None:
-    if name not in present:
-        return f"{name!r} is not an entry of the state, which has {list(present)}"
-    array, old = np.asarray(value), np.asarray(present[name])
-    if array.shape != old.shape:
-        return f"{name!r} has shape {old.shape}, the value {array.shape}"
-    if not np.can_cast(array.dtype, old.dtype, "safe" if old.dtype.kind == "b" else "same_kind"):
-        return f"{name!r} has dtype {old.dtype}, the value {array.dtype}"
-    return None
+async def _looked_at(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
+    """Call a read-only step, and see that it is one."""
+    given = unwritable(state)
+    before = unwritable(given)
+    result = step(given, feeds)
+    if step.waits(result):
+        result = await result
+    if before and (changed := first_change(given, before)) is not None:
+        raise TypeError(
+            f"The step {step.name!r} is read_only, and set {changed}, which is not kept. Declare "
+            "it without read_only, or let it return the value."
+        )
+    return result

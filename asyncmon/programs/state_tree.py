@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.checkpoint.dtypes import element_of, is_text
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,10 +17,12 @@ __all__ = [
     "Tree",
     "adopt",
     "declare",
+    "first_change",
     "flatten",
+    "misfit",
     "replace_leaves",
+    "unwritable",
     "with_fresh_arrays",
-    "with_same_arrays",
 ]
 
 Tree = Any
@@ -27,28 +31,41 @@ Tree = Any
 Arrays = dict[int, "NDArray[Any]"]
 """Arrays by ``id``."""
 
+_INT64 = np.iinfo(np.int64)
+
 
 def declare(tree: Tree, path: str = "state") -> Tree:
     """Return a tree like the given one that shares nothing with it, its arrays read-only.
 
     Raises:
         TypeError: something in it is neither container, array nor number; the error says where.
-        ValueError: a key contains a slash, which separates levels in names.
+        ValueError: a key is empty or contains a slash, which separates levels in names; a number is
+            too large for a checkpoint.
     """
     if isinstance(tree, Mapping):
         for key in tree:
             if not isinstance(key, str):
                 raise TypeError(f"{path} has the key {key!r}; keys of state must be strings.")
-            if "/" in key:
-                raise ValueError(f"{path} has the key {key!r}; '/' separates levels in names.")
+            if not key or "/" in key:
+                raise ValueError(
+                    f"{path} has the key {key!r}; keys must not be empty, and '/' separates levels in "
+                    "names."
+                )
         return {key: declare(value, f"{path}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [declare(value, f"{path}[{i}]") for i, value in enumerate(tree)]
-    if isinstance(tree, np.generic):
-        return tree.item()
+    if isinstance(tree, np.number | np.bool_):
+        tree = tree.item()
     if isinstance(tree, bool | int | float | complex):
+        if type(tree) is int and not _INT64.min <= tree <= _INT64.max:
+            raise ValueError(f"{path} is {tree!r}; whole numbers in the state must fit into 64 bits.")
         return tree
-    if isinstance(tree, np.ndarray) and tree.dtype != object:
+    if isinstance(tree, np.ndarray):
+        if tree.dtype == object or (element_of(tree.dtype) is None and not is_text(tree.dtype)):
+            raise TypeError(
+                f"{path} is an array of dtype {tree.dtype}, which checkpoints do not have. Declare "
+                "numbers, truth values or text."
+            )
         return _frozen(tree.copy())
     raise TypeError(
         f"{path} is {tree!r}; state is made of arrays, numbers, and dicts and lists of these. Wrap it "
@@ -69,13 +86,29 @@ def with_fresh_arrays(tree: Tree, made: Arrays) -> Tree:
     return tree
 
 
-def with_same_arrays(tree: Tree) -> Tree:
-    """Return a copy of the containers alone; the read-only arrays are shared."""
+def unwritable(tree: Tree) -> Tree:
+    """Return a copy of the containers; the arrays are shared and cannot be written through it."""
     if isinstance(tree, dict):
-        return {key: with_same_arrays(value) for key, value in tree.items()}
+        return {key: unwritable(value) for key, value in tree.items()}
     if isinstance(tree, list):
-        return [with_same_arrays(value) for value in tree]
+        return [unwritable(value) for value in tree]
+    if isinstance(tree, np.ndarray) and tree.flags.writeable:
+        return _frozen(tree.view())
     return tree
+
+
+def first_change(now: Tree, before: Tree, path: tuple[str | int, ...] = ()) -> str | None:
+    """Return where something was put into the containers of a tree, by words, or None."""
+    if isinstance(before, dict | list) and type(now) is type(before) and len(now) == len(before):
+        keys = before.keys() if isinstance(before, dict) else range(len(before))
+        for key in keys:
+            if isinstance(now, dict) and key not in now:
+                break
+            if (change := first_change(now[key], before[key], (*path, key))) is not None:
+                return change
+        else:
+            return None
+    return None if now is before else _place(path)
 
 
 def adopt(
@@ -87,13 +120,13 @@ def adopt(
 ) -> Tree:
     """Return what a step made of its copy as the next state, or note why it cannot be.
 
-    Arrays that the step was given become the state's as they are, read-only from here on; others are
-    copied in, as the step's code may keep them.
+    Arrays that the step alone had become the state's as they are, read-only from here on; others are
+    copied in, as somebody may write to them.
 
     Args:
         new: what the step left.
         old: the state before, which says what is expected where.
-        handed_out: the arrays of the copy that it was given, by ``id``.
+        handed_out: the arrays that it was given and nobody else refers to, by ``id``.
         problems: gets a sentence for everything that does not fit.
         path: where this is, for the sentences.
     """
@@ -126,7 +159,11 @@ def _adopt_array(
     problems: list[str],
     path: tuple[str | int, ...],
 ) -> NDArray[Any]:
-    array = np.asarray(new)
+    try:
+        array = np.asarray(new)
+    except ValueError as error:
+        problems.append(f"{_place(path)} cannot be made an array: {error}")
+        return old
     if array.shape != old.shape or not np.can_cast(array.dtype, old.dtype, "same_kind"):
         problems.append(
             f"{_place(path)} must stay an array of shape {old.shape} and dtype {old.dtype}, found "
@@ -139,16 +176,18 @@ def _adopt_array(
 
 
 def _adopt_number(new: Any, old: Any, problems: list[str], path: tuple[str | int, ...]) -> Any:
-    if new.__class__ is old.__class__:
-        return new
-    if isinstance(new, np.generic) or (isinstance(new, np.ndarray) and new.ndim == 0):
-        new = new.item()
-    if type(new) is type(old):
-        return new
-    if isinstance(new, bool | int | float | complex) and np.can_cast(type(new), type(old), "safe"):
-        return type(old)(new)
-    problems.append(f"{_place(path)} must stay a {type(old).__name__}, found {new!r}")
-    return old
+    number = new.item() if isinstance(new, np.generic | np.ndarray) and new.ndim == 0 else new
+    if type(number) is not type(old):
+        if not isinstance(number, bool | int | float | complex) or not np.can_cast(
+            type(number), type(old), "safe"
+        ):
+            problems.append(f"{_place(path)} must stay a {type(old).__name__}, found {new!r}")
+            return old
+        number = type(old)(number)
+    if type(old) is int and not _INT64.min <= number <= _INT64.max:
+        problems.append(f"{_place(path)} must fit into 64 bits, found {number!r}")
+        return old
+    return number
 
 
 def _place(path: tuple[str | int, ...]) -> str:
@@ -183,6 +222,24 @@ def replace_leaves(tree: Tree, values: Mapping[str, Any], prefix: str = "") -> T
     if isinstance(tree, np.ndarray):
         return _frozen(np.array(values[prefix], dtype=tree.dtype))
     return type(tree)(np.asarray(values[prefix]).item())
+
+
+def misfit(name: str, value: Any, old: Any) -> str | None:
+    """Return what is wrong with a value that is to be loaded in the place of another, or None."""
+    array, present = np.asarray(value), np.asarray(old)
+    if array.shape != present.shape:
+        return f"{name!r} has shape {present.shape}, the value {array.shape}"
+    if not isinstance(old, np.ndarray):
+        problems: list[str] = []
+        _adopt_number(array, old, problems, (name,))
+        fits = not problems
+    elif present.dtype.kind in "US":
+        fits = array.dtype.kind == present.dtype.kind and array.itemsize <= present.itemsize
+    elif isinstance(value, np.ndarray | np.generic):  # what has a dtype of its own is not rounded
+        fits = array.dtype.newbyteorder("=") == present.dtype.newbyteorder("=")
+    else:
+        fits = np.can_cast(array.dtype, present.dtype, "same_kind")
+    return None if fits else f"{name!r} has dtype {present.dtype}, the value {array.dtype}"
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:

@@ -158,11 +158,12 @@ async def test_what_a_step_keeps_does_not_reach_into_the_state() -> None:
 
     session = FunctionProgram({"new": np.zeros(2), "old": np.zeros(2)}, {"step": step}).create_session()
     result = await session.run("step")
-    kept[0][:] = 99
-    for array in (kept[1], result, await session.run("old")):
-        with pytest.raises(ValueError, match="read-only"):
-            array[:] = 99
+    for array in (*kept, result):
+        array[:] = 99
+    with pytest.raises(ValueError, match="read-only"):
+        (await session.run("old"))[:] = 99
     assert (await session.run("new")).tolist() == [1, 1]
+    assert (await session.run("old")).tolist() == [0, 0]
 
 
 async def test_a_snapshot_is_free_and_stays_as_it_was() -> None:
