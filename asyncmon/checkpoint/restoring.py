@@ -27,7 +27,7 @@ __all__ = ["Restorer", "Target", "load_entries"]
 logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
-"""Entry name -> name in the session, and what is there (``shape`` and ``dtype``)."""
+"""Name in the session -> entry name, and what the session has there (``shape`` and ``dtype``)."""
 
 RESERVED = "__"
 """State that begins with this is the engine's own (random generators): restored where it was saved."""
@@ -101,14 +101,14 @@ class Restorer:
         if not spec.complete:
             state |= {name: (name, Anything()) for name in self._selection.names if name not in state}
         targets = {
-            entry_for(key, rename) or key: target
-            for key, target in self._selection.to_checkpoint(state).items()
+            name: (entry_for(key, rename.items()) or key, one)
+            for key, (name, one) in self._selection.to_checkpoint(state).items()
         }
         if not spec.complete and self._selection.is_everything:
-            for entry in reader.get_variable_to_shape_map().keys() - targets.keys():
+            taken = {entry for entry, _ in targets.values()}
+            for entry in reader.get_variable_to_shape_map().keys() - taken:
                 if not entry.startswith(RESERVED):
-                    name = name_for(entry, rename)
-                    targets[entry] = name, Anything()
+                    targets[name_for(entry, rename.items())] = entry, Anything()
         return targets
 
 
@@ -123,25 +123,25 @@ async def load_entries(
         DataLossError: bytes do not match their checksums.
     """
     found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
-    arrays = await reader.get_tensors(found)
-    await raw.load({name: _shaped(arrays[entry], targets[entry][1]) for entry, name in found.items()})
+    arrays = await reader.get_tensors(set(found.values()))
+    await raw.load({name: _shaped(arrays[entry], targets[name][1]) for name, entry in found.items()})
 
 
 def _matched(
     reader: CheckpointReader, targets: Target, ignore_missing: bool, reshape: bool
 ) -> dict[str, str]:
-    """Return entry name -> name in the session of what is to be loaded, if all of it fits."""
+    """Return name in the session -> entry name of what is to be loaded, if all of it fits."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
     missing: list[str] = []
     problems: list[str] = []
     found: dict[str, str] = {}
-    for entry, (name, spec) in targets.items():
+    for name, (entry, spec) in targets.items():
         if entry not in shapes:
             if not ignore_missing and not name.startswith(RESERVED):
                 missing.append(f"{entry!r} is not in the checkpoint")
             continue
-        found[entry] = name
+        found[name] = entry
         problem = _mismatch(shapes[entry], dtypes[entry], spec, reshape=reshape)
         if problem is not None:
             problems.append(f"{entry!r} {problem}")

@@ -152,15 +152,17 @@ async def test_rename_by_name_and_by_scope(tmp_path: Path, make_session: Callabl
 
 def checks_of_renaming() -> list[tuple[str, str | None]]:
     rename = {"a/": "x/", "a/b/": "x/y/", "exact": "x/z", "/": "top/"}
-    return [(name, entry_for(name, rename)) for name in ("x/w", "x/y/w", "x/z", "top/w", "other")]
+    return [
+        (name, entry_for(name, rename.items())) for name in ("x/w", "x/y/w", "x/z", "top/w", "other")
+    ]
 
 
 async def test_an_exact_name_goes_before_a_scope_and_a_longer_before_a_shorter() -> None:
     assert checks_of_renaming() == [
         ("x/w", "a/w"), ("x/y/w", "a/b/w"), ("x/z", "exact"), ("top/w", "w"), ("other", None),
     ]  # fmt: skip
-    assert name_for("a/b/w", {"a/": "x/", "a/b/": "x/y/"}) == "x/y/w"
-    assert name_for("q", {"a/": "x/"}) == "q"
+    assert name_for("a/b/w", [("a/", "x/"), ("a/b/", "x/y/")]) == "x/y/w"
+    assert name_for("q", [("a/", "x/")]) == "q"
 
 
 async def test_cr_2_restore_latest_takes_the_newest_that_verifies(
@@ -238,3 +240,19 @@ async def test_ck_9_a_warm_start_takes_what_the_map_covers(
         await init_from_checkpoint(session, tmp_path, {"enc/w": "nothing"})
     with pytest.raises(ValueError, match="names no variable of the session"):
         await init_from_checkpoint(session, tmp_path, {"enc/": "other/"})
+    assert await init_from_checkpoint(session, tmp_path, {}) == []
+    wide = make_session(a=np.zeros(2), b=np.zeros(2, np.int8))
+    with pytest.raises(ValueError, match=r"'enc/w' has shape(.|\n)*'enc/b' has dtype"):
+        await init_from_checkpoint(wide, tmp_path, {"enc/w": "a", "enc/b": "b"})
+
+
+async def test_ck_9_an_entry_may_go_to_several_variables(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    path = await saved(tmp_path, make_session, **{"enc/w": 1.0, "b": 5.0})
+    session = make_session(x=0.0, y=0.0)
+    assert await init_from_checkpoint(session, path, [("enc/w", "x"), ("enc/w", "y")]) == ["x", "y"]
+    assert session.state == {"x": 1, "y": 1}
+    session = make_session(b=0.0, c=0.0)
+    await Saver().restore(session, path, rename={"b": "c"}, ignore_missing=True)
+    assert (session.state["b"], session.state["c"]) == (5, 5)
