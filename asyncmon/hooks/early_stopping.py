@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -57,9 +58,15 @@ class EarlyStoppingHook(SessionRunHook):
     def __init__(self, evaluations: Evaluations, rule: StopRule) -> None:
         self._evaluations = evaluations
         self._rule = rule
+        self._untouched = copy.deepcopy(rule.state_dict())
         self._coord: Coordinator | None = None
         self._reason: str | None = None
         evaluations.add_listener(self._hear)
+
+    async def begin(self) -> None:
+        """Forget an earlier session. What a checkpoint remembers comes back when it is restored."""
+        self._rule.load_state_dict(self._untouched)
+        self._coord = self._reason = None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Keep the coordinator, to be asked for a stop. One that was reached before holds again.

@@ -317,8 +317,9 @@ class InMemoryEvaluatorHook(Evaluations):
         self._evaluated: tuple[int, int | None] | None = None
 
     async def begin(self) -> None:
-        """Prepare the other program, and take hold of the writer."""
+        """Prepare the other program, take hold of the writer, count anew."""
         await super().begin()
+        self._runs, self._evaluated = 0, None
         self._evaluator.prepare()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:

@@ -63,13 +63,15 @@ class ProgressHook(SessionRunHook):
         self._values = dict(values or {})
         self._display, interactive = _display(description, console)
         self._every_secs = refresh_secs if interactive else line_secs
+        self._fetches: Mapping[str, Any]
         self._sampled: Mapping[str, Any] = {}
         self._rate: float | None = None
         self._mark = (0.0, 0)
 
     async def begin(self) -> None:
-        """Find out which tensors the names of a graph stand for."""
-        self._values = {tag: named_tensor(fetch) for tag, fetch in self._values.items()}
+        """Find out which tensors the names of a graph stand for; forget an earlier session."""
+        self._fetches = {tag: named_tensor(fetch) for tag, fetch in self._values.items()}
+        self._sampled, self._rate = {}, None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Begin to measure; ask for the values from now on."""
@@ -92,7 +94,7 @@ class ProgressHook(SessionRunHook):
 
     async def _sample(self, coord: Coordinator) -> None:
         while True:
-            self._sampled, _ = await next_sample(coord, self._values)
+            self._sampled, _ = await next_sample(coord, self._fetches)
             if await coord.wait_for_stop(1.0):
                 return
 
@@ -138,17 +140,17 @@ class _Bar:
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[text]}"),
+            TextColumn("{task.fields[text]}", markup=False),
             console=console,
             auto_refresh=False,
         )
         self._task = self._progress.add_task(description, total=None, text="")
 
     def show(self, step: int, last_step: int | None, text: str) -> None:
-        self._progress.start()  # a second start does nothing
         self._progress.update(self._task, completed=step, total=last_step, text=text)
+        self._progress.start()  # a second start does nothing
         self._progress.refresh()
 
     def stop(self) -> None:

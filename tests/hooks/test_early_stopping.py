@@ -130,6 +130,19 @@ async def test_an_evaluation_that_is_not_among_the_hooks_is_missed() -> None:
         await sess.start()
 
 
+async def test_a_new_session_begins_anew() -> None:
+    """Where nothing is restored: neither the stop nor the best value of the first session counts."""
+    evaluation = EvalHook("test", every_n_steps=1, concurrent=False)
+    hooks = [evaluation, stop_if_no_decrease(evaluation, "score", patience=2)]
+    for scores in ([1, 2, 2], [9, 8, 7, 7, 7]):
+        sess = MonitoredSession(ChiefSessionCreator(program=scored(scores)), hooks)
+        async with sess:
+            for _ in scores:
+                assert not sess.should_stop()
+                await sess.run("train")
+            assert sess.should_stop()
+
+
 async def test_patience_is_positive() -> None:
     evaluation = EvalHook("test", every_n_steps=1)
     with pytest.raises(ValueError, match="invalid patience=0"):

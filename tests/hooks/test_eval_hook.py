@@ -332,6 +332,14 @@ async def test_in_memory_before_at_each_nth_run_and_at_the_end() -> None:
     assert [(step, metrics["wx"]) for step, metrics, _ in results] == [(0, 0), (2, 4), (4, 8), (5, 10)]
 
 
+async def test_in_memory_a_new_session_counts_anew() -> None:
+    hook = InMemoryEvaluatorHook(program(), "test", every_n_iter=3)
+    for _ in range(2):
+        results = listen(hook)
+        await train_for(4, program(), hook)
+        assert [step for step, _, _ in results] == [0, 3, 4]
+
+
 async def test_in_memory_the_end_does_not_evaluate_twice() -> None:
     training, train, testing, x, product = graphs()
     hook = InMemoryEvaluatorHook(testing, {"wx": product}, [{x: 1.0}], every_n_iter=2)

@@ -63,6 +63,18 @@ async def test_a_bar_is_drawn_on_a_terminal_and_taken_away(train: Train, lasting
     assert printed(console).endswith("\x1b[?25h"), "the cursor is back"
 
 
+async def test_a_bar_shows_tags_as_they_are_and_begins_anew_in_a_new_session(
+    train: Train, lasting: Lasting
+) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, legacy_windows=False)
+    hook = ProgressHook(values={"s[b]": "loss"}, console=console)
+    await train(hook, runs=10, session=ScriptedSession(lasting(0.2), values={"loss": 0.5}))
+    assert "s[b] = 0.5" in printed(console)
+    before = len(printed(console))
+    await train(hook, runs=1, session=ScriptedSession(lasting(3), values={"loss": 0.25}))
+    assert "s[b] = 0.5" not in printed(console)[before:]
+
+
 async def test_the_terminal_is_given_back_at_an_error(train: Train, lasting: Lasting) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=120, legacy_windows=False)
     session = ScriptedSession(lasting(1, [None, None, KeyError("x")]))
