@@ -161,7 +161,11 @@ class CheckpointSaverHook(SessionRunHook):
             operations = self._graph.get_operations()
             coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
         self._taken = self._kept = step
-        if not self._just_restored(step):
+        if self._just_restored(step):
+            await self._saver.claim(
+                self._directory
+            )  # a second process is told now, not at a first save
+        else:
             self._kept = None
             await self._finish(await self._start(session, step), session)
 

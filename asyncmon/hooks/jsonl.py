@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -34,7 +35,7 @@ class JsonlWriter:
 
     ``add_*`` are plain calls and never touch the disk. Lines are written in a worker thread, at the
     latest after ``flush_secs``, and by ``flush`` and ``close``, which raise what the disk refused; what
-    could not be written is kept and tried again.
+    could not be written is kept and tried again. What is added before an event loop runs waits for one.
 
     Args:
         path: the file; made, with its directory, when there is something to write.
@@ -51,9 +52,10 @@ class JsonlWriter:
         self._path = os.fspath(path)
         self._flush_secs = flush_secs
         self._lines: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._writing = asyncio.Lock()
+        self._writing: asyncio.Lock
         self._continues = True
         self._started = False
 
@@ -89,6 +91,7 @@ class JsonlWriter:
         Raises:
             OSError: the disk refused; the lines are kept.
         """
+        self._enter_loop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -105,11 +108,19 @@ class JsonlWriter:
         await self.close()
 
     def _add(self, global_step: int | None, values: dict[str, Any]) -> None:
-        line = {"step": global_step, "time": clock.wall(), **values}
+        step = None if global_step is None else int(global_step)  # also what running a tensor gave
+        line = {"step": step, "time": clock.wall(), **values}
         self._lines.append(json.dumps(line, allow_nan=False))
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._flush_secs, self._write_soon)
+        with contextlib.suppress(RuntimeError):  # no loop is running yet: the lines wait for one
+            loop = self._enter_loop()
+            if self._timer is None:
+                self._timer = loop.call_later(self._flush_secs, self._write_soon)
+
+    def _enter_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # what belongs to one that has ended does nothing any more
+            self._loop, self._timer, self._writing = loop, None, asyncio.Lock()
+        return loop
 
     def _write_soon(self) -> None:
         self._timer = None

@@ -45,13 +45,21 @@ class FileWriterCache:
         Raises:
             RuntimeError: no event loop is running.
         """
-        entries = cls._loops.setdefault(asyncio.get_running_loop(), {})
-        path = os.path.realpath(logdir)
-        entry = entries.get(path)
-        if entry is None or entry.writer.closed:
-            entry = entries[path] = _Entry(FileWriter(logdir), 0)
+        entry = cls._entry(logdir)
         entry.users += 1
         return entry.writer
+
+    @classmethod
+    def get(cls, logdir: str | os.PathLike[str]) -> FileWriter:
+        """Return the writer of a directory without holding it, to add to it now. TF1: same name.
+
+        Those who acquired it close it. Where nobody has, :meth:`clear` does; the end of the loop writes
+        what is left.
+
+        Raises:
+            RuntimeError: no event loop is running.
+        """
+        return cls._entry(logdir).writer
 
     @classmethod
     async def release(cls, writer: FileWriter) -> None:
@@ -73,6 +81,15 @@ class FileWriterCache:
             raise ValueError(
                 f"{writer!r} was not acquired from FileWriterCache, or was released already."
             )
+
+    @classmethod
+    def _entry(cls, logdir: str | os.PathLike[str]) -> _Entry:
+        entries = cls._loops.setdefault(asyncio.get_running_loop(), {})
+        path = os.path.realpath(logdir)
+        entry = entries.get(path)
+        if entry is None or entry.writer.closed:
+            entry = entries[path] = _Entry(FileWriter(logdir), 0)
+        return entry
 
     @classmethod
     async def clear(cls) -> None:

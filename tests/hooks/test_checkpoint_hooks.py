@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.hooks import CheckpointSaverHook, NanTensorHook
 from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.hook_check import check_hooks, overrides
@@ -103,6 +105,23 @@ async def test_hk_ckpt_2_what_was_just_restored_is_not_saved_again(tmp_path: Pat
                 await sess.run("train")
         assert await saved(tmp_path) == expected
         assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+async def test_kc_7_a_second_process_that_restores_is_told_at_once(tmp_path: Path) -> None:
+    async def train() -> None:
+        scaffold = Scaffold(saver=Saver())
+        creator = ChiefSessionCreator(scaffold, program=ScriptedProgram(), checkpoint_dir=tmp_path)
+        hook = CheckpointSaverHook(tmp_path, save_secs=600, scaffold=scaffold)
+        async with MonitoredSession(creator, [hook]) as sess:
+            await sess.run("train")
+
+    await train()
+    descriptor = os.open(tmp_path / ".asyncmon.lock", os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)  # as another process does
+    with pytest.raises(FailedPreconditionError, match="Another process saves checkpoints into"):
+        await train()
+    os.close(descriptor)
+    await train()
 
 
 async def test_hk_ckpt_2_after_a_recovery_likewise(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from asyncmon import clock
@@ -47,6 +48,29 @@ async def test_hooks_write_to_it(
         {"step": 3, "time": EPOCH + 3, "loss": 0.5},
         {"step": 3, "time": EPOCH + 3, "global_step/sec": 1.0},
     ]
+
+
+async def test_the_step_may_be_what_a_run_returned(tmp_path: Path) -> None:
+    async with JsonlWriter(tmp_path / "x") as writer:
+        writer.add_scalar("a", np.float32(0.5), np.int64(3))
+    assert read(tmp_path / "x") == [{"step": 3, "time": EPOCH, "a": 0.5}]
+
+
+async def test_it_lives_before_and_after_a_loop(tmp_path: Path) -> None:
+    """A line that came before any loop, one that was left in a loop that ended, one in the next."""
+    writer = JsonlWriter(tmp_path / "x", flush_secs=5)
+
+    async def add(step: int) -> None:
+        writer.add_scalar("a", 1.0, step)
+
+    def live() -> None:
+        writer.add_scalar("a", 1.0, 1)
+        asyncio.run(add(2))
+
+    await asyncio.to_thread(live)
+    writer.add_scalar("a", 1.0, 3)
+    await asyncio.sleep(5.5)
+    assert [line["step"] for line in read(tmp_path / "x")] == [1, 2, 3]
 
 
 async def test_lines_are_on_disk_after_a_while(tmp_path: Path) -> None:

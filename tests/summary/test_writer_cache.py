@@ -36,6 +36,18 @@ async def test_fw_8_all_who_write_into_a_directory_share_a_writer(
     assert [event.session_log.status for event in events()] == [SessionLog.START, 0, SessionLog.STOP]
 
 
+async def test_fw_8_get_gives_the_same_writer_without_holding_it(tmp_path: Path) -> None:
+    held = FileWriterCache.acquire(tmp_path)
+    assert FileWriterCache.get(tmp_path) is held
+    await FileWriterCache.release(held)
+    assert held.closed
+    writer = FileWriterCache.get(tmp_path)
+    assert writer is not held
+    writer.add_scalar("loss", 1.0, 1)
+    await FileWriterCache.clear()
+    assert writer.closed
+
+
 async def test_directories_have_their_own_writers(tmp_path: Path) -> None:
     first = FileWriterCache.acquire(tmp_path / "a")
     second = FileWriterCache.acquire(tmp_path / "b")
