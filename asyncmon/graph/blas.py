@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,8 @@ class _Keeper:
         self._mutex = threading.Lock()
         self._count = 0
         self._before = 1
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
     @property
     def can(self) -> bool:
@@ -70,6 +73,13 @@ class _Keeper:
             self._count -= 1
             if not self._count:
                 self._functions[1](self._before)
+
+    def _forget(self) -> None:
+        """Begin anew in a child process, where none of the threads is that wanted BLAS kept."""
+        self._mutex = threading.Lock()
+        if self._count and self._functions is not None:
+            self._functions[1](self._before)
+        self._count = 0
 
 
 _keeper = _Keeper()

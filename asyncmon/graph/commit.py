@@ -34,21 +34,22 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
             new.append((swap.slot, swap.value(value)))
     if plan.random:
         new.append((0, advanced(values[0])))
-    if not plan.updates:
+    calls: list[Call] = []
+    if plan.updates:
+        calls += [_joined(pack, store, registers, new) for pack in plan.packs]
+        calls += [_prepared(update, store, registers, new) for update in plan.singles]
+    try:
         for slot, value in new:
             values[slot] = value
-        return
-    calls = [_joined(pack, store, registers, new) for pack in plan.packs]
-    calls += [_prepared(update, store, registers, new) for update in plan.singles]
-    for slot, value in new:
-        values[slot] = value
-    try:
-        apply_all(calls, run)
+        if calls:
+            apply_all(calls, run)
     except BaseException as error:
         store.broken = InternalError(
-            f"An in-place update failed while it was being applied: {error!r}. "
+            f"A commit failed while it was being applied: {error!r}. "
             "The state of this session is no longer consistent; restore it into a new one."
         )
+        if not isinstance(error, Exception):  # Ctrl-C, which must not be hidden
+            raise
         raise store.broken from error
 
 

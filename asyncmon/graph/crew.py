@@ -51,7 +51,7 @@ class Crew:
         share = _Share(calls)
         if helpers > self._started:
             self._start(helpers)
-        for _ in range(helpers):
+        for _ in range(min(helpers, self._started)):
             self._shares.put(share)
         share.lead()
         return share.seconds
@@ -64,7 +64,11 @@ class Crew:
         with self._mutex:
             while self._started < count:
                 name = f"{self._name}_{self._started}"
-                threading.Thread(target=_help, args=(self._shares,), name=name, daemon=True).start()
+                thread = threading.Thread(target=_help, args=(self._shares,), name=name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # there are no more to be had: so there is less help
+                    return
                 self._started += 1
 
 

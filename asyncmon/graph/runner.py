@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -50,6 +51,7 @@ class Runner:
         self._store = store
         self._config = config
         self.limit = config.inline_ms / 1000
+        self._process = os.getpid()
         self._lock = FairLock()
         self._pool: ThreadPoolExecutor | None = None
         self._stepper: Worker | None = None
@@ -332,6 +334,11 @@ class Runner:
         Steps, one of which runs at a time, always have the same worker: the caches of its core know
         what they need.
         """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "This session was made in another process, and a fork takes no threads along. Make a "
+                "session in the process that runs it."
+            )
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._config.workers, "asyncmon-session")
         loop = asyncio.get_running_loop()

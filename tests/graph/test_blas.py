@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -60,3 +63,35 @@ def test_without_openblas_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_library_without_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _path: object())
     assert blas._functions() is None
+
+
+FORKS = """
+import os, threading
+from asyncmon.graph import blas
+keep, let_go = threading.Event(), threading.Event()
+def hold():
+    with blas.kept_to_one_thread(), blas._keeper._mutex:
+        keep.set()
+        let_go.wait()
+blas._keeper._functions[1](3)
+thread = threading.Thread(target=hold)
+thread.start()
+keep.wait()
+child = os.fork()
+if not child:
+    with blas.kept_to_one_thread():
+        inside = blas._keeper._functions[0]()
+    os._exit(10 * inside + blas._keeper._functions[0]())
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+let_go.set()
+thread.join()
+"""
+
+
+@needs_openblas
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_begins_anew() -> None:
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], capture_output=True, text=True, timeout=15
+    )
+    assert run.stdout == "13\n", run.stderr

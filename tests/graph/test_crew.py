@@ -132,3 +132,18 @@ def test_several_may_lead_at_a_time() -> None:
         thread.join(10)
     assert totals == [6] * 300
     crew.close()
+
+
+def test_where_no_thread_can_be_started_there_is_less_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    crew, done = Crew(3, "none"), list[int]()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        crew.share(deque([partial(done.append, i) for i in range(4)]))
+    assert done == [0, 1, 2, 3]
+    assert crew._shares.empty()
+    crew.share(deque([nothing] * 4))
+    assert len(named("none")) == 3
+    crew.close()

@@ -249,3 +249,12 @@ async def test_closing_ends_a_load_that_waits_for_its_turn() -> None:
         with pytest.raises(errors.CancelledError, match="Session has been closed"):
             await task
     assert "asyncmon-session" not in str(threading.enumerate())
+
+
+async def test_in_a_forked_process_a_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = tf.constant(1)
+    async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
+        assert await sess.run(x) == 1
+        monkeypatch.setattr(sess._runner, "_process", -1)  # as if it were the parent's
+        with pytest.raises(RuntimeError, match="a fork takes no threads along"):
+            await sess.run(x)

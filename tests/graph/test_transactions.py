@@ -271,3 +271,20 @@ async def test_a_broken_in_place_update_ends_the_session() -> None:
         for _ in range(2):
             with pytest.raises(errors.InternalError, match="no longer consistent"):
                 await sess.run(op)
+
+
+async def test_an_interrupted_commit_ends_the_session_and_is_not_hidden() -> None:
+    class Interrupted(list[Any]):
+        def __setitem__(self, at: Any, value: Any) -> None:
+            super().__setitem__(at, value)
+            raise KeyboardInterrupt
+
+    a, b = tf.Variable(0), tf.Variable(0)
+    step = [a.assign_add(1), b.assign_add(1)]
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        sess._store.values = Interrupted(sess._store.values)
+        with pytest.raises(KeyboardInterrupt):
+            await sess.run(step)
+        with pytest.raises(errors.InternalError, match="no longer consistent"):
+            await sess.run(step)
