@@ -99,7 +99,11 @@ def create_operation(
     graph = graph_of(inputs)
     op_def = lookup(type)
     tensors = [
-        _ref(graph, value) if i < op_def.refs else to_tensor(graph, value)
+        _ref(graph, value)
+        if i < op_def.refs
+        else to_tensor(graph, value)
+        if is_tensor_like(value)
+        else to_tensor(graph, value, None, graph.operand_name(name or type, f"input_{i}"))
         for i, value in enumerate(inputs)
     ]
     return graph.add_op(type, tensors, _NO_ATTRS if attrs is None else attrs, name)
@@ -165,9 +169,15 @@ def convert_to_tensor(
     return to_tensor(graph, value, None if dtype is None else as_dtype(dtype), name)
 
 
-def convert_pair(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
-    return to_pair(graph_of((x, y)), x, y)
+def convert_pair(x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+
+    Args:
+        x: the first operand.
+        y: the second one.
+        label: the name, or type, of the op they are for; constants get names below it.
+    """
+    return to_pair(graph_of((x, y)), x, y, label)
 
 
 class name_scope:  # TF1's name

@@ -37,7 +37,7 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     Raises:
         ValueError: axes or sizes do not fit.
     """
-    x, y = convert_pair(a, b)
+    x, y = convert_pair(a, b, name or "Tensordot")
     rank_x, rank_y = len(x.shape), len(y.shape)
     if is_tensor_like(axes):
         axes = convert_to_tensor(axes).spec.value

@@ -52,15 +52,18 @@ def to_tensor(graph: Graph, value: Any, dtype: DType | None = None, name: str | 
     return tensor
 
 
-def to_pair(graph: Graph, x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
+def to_pair(graph: Graph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+
+    ``label`` is the name of the op they are for: constants that are made are named below it.
+    """
     if is_tensor_like(x):
         first = to_tensor(graph, x)
-        second = to_tensor(graph, y, None if is_tensor_like(y) else first.spec.dtype)
-    else:
-        second = to_tensor(graph, y)
-        first = to_tensor(graph, x, second.spec.dtype)
-    return first, second
+        if is_tensor_like(y):
+            return first, to_tensor(graph, y)
+        return first, to_tensor(graph, y, first.spec.dtype, graph.operand_name(label, "y"))
+    second = to_tensor(graph, y, None, None if is_tensor_like(y) else graph.operand_name(label, "y"))
+    return to_tensor(graph, x, second.spec.dtype, graph.operand_name(label, "x")), second
 
 
 def const(graph: Graph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:

@@ -212,7 +212,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
     TF1: ``tf.linspace``.
     """
-    return create_op("LinSpace", (*convert_pair(start, stop), num), None, name)
+    return create_op("LinSpace", (*convert_pair(start, stop, name or "LinSpace"), num), None, name)
 
 
 # --- matrices and indicators ----------------------------------------------------------------------

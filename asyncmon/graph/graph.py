@@ -122,7 +122,7 @@ class Graph:
     ) -> Tensor:
         """Add an op of two operands, converted by :func:`convert_pair`. What operators call."""
         graph = self._target()
-        return graph.add_op(type, to_pair(graph, x, y), attrs, name).outputs[0]
+        return graph.add_op(type, to_pair(graph, x, y, name or type), attrs, name).outputs[0]
 
     def unary(
         self,
@@ -204,6 +204,14 @@ class Graph:
             self._names[key] = 1
             self._names[name.lower()] = count + 1
         return f"{name}_{count}"
+
+    def operand_name(self, label: str, operand: str) -> str:
+        """Return the name, absolute, of a constant that is made for an op to be added: ``add_1/y``."""
+        context = building.get()
+        scope = "" if context is None or context.graph is not self else context.scope
+        if label.endswith("/"):
+            return f"{label}{operand}/"
+        return f"{self.unique_name(scope + label, mark_as_used=False)}/{operand}/"
 
     # Scopes.
 

@@ -141,7 +141,7 @@ def matmul(
         raise ValueError("Only one of `transpose_a` and `adjoint_a` can be True.")
     if transpose_b and adjoint_b:
         raise ValueError("Only one of `transpose_b` and `adjoint_b` can be True.")
-    x, y = convert_pair(a, b)
+    x, y = convert_pair(a, b, name or "MatMul")
     if adjoint_a and x.dtype.is_complex:
         x, adjoint_a, transpose_a = create_op("Conj", (x,)), False, True
     if adjoint_b and y.dtype.is_complex:

@@ -85,7 +85,7 @@ for _type, _ufunc in (("IsNan", np.isnan), ("IsInf", np.isinf), ("IsFinite", np.
 
 
 def _compare(op_type: str, x: Any, y: Any, name: str | None) -> Tensor:
-    return create_op(op_type, convert_pair(x, y), None, name)
+    return create_op(op_type, convert_pair(x, y, name or op_type), None, name)
 
 
 def less(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -209,7 +209,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         return create_op("Where", (test,), None, name)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    first, second = convert_pair(x, y)
+    first, second = convert_pair(x, y, name or "Select")
     shape = first.spec.shape
     if (
         test.spec.shape is not None

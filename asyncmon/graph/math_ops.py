@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _binary(op_type: str, x: Any, y: Any, name: str | None) -> Tensor:
-    return create_op(op_type, convert_pair(x, y), {}, name)
+    return create_op(op_type, convert_pair(x, y, name or op_type), {}, name)
 
 
 # --- addition and subtraction ---------------------------------------------------------------------
@@ -268,7 +268,7 @@ mod = floormod
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return ``x / y`` for floats, ``x // y`` for integers, as Python 2 did. TF1: ``tf.div``."""
-    x, y = convert_pair(x, y)
+    x, y = convert_pair(x, y, name or "div")
     op_type = "RealDiv" if x.dtype.is_floating or x.dtype.is_complex else "FloorDiv"
     return create_op(op_type, (x, y), {}, name or "div")
 

@@ -186,7 +186,7 @@ def conv2d(
         ValueError: shapes do not fit, or strides, padding or dilations are not of these forms.
     """
     layout = check_data_format(data_format)
-    images, kernel = convert_pair(input, filter if filters is None else filters)
+    images, kernel = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
     attrs = _attrs(strides, padding, layout, dilations)
     if layout == "NHWC":
         return create_op("Conv2D", (images, kernel), attrs, name)

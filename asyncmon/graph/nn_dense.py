@@ -72,7 +72,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     Raises:
         ValueError: shapes do not fit, or an unknown ``data_format``.
     """
-    x, b = convert_pair(value, bias)
+    x, b = convert_pair(value, bias, name or "BiasAdd")
     if data_format is None or data_format in ("NHWC", "NWC", "NDHWC", "N...C"):
         return create_op("BiasAdd", (x, b), None, name)
     if data_format not in ("NCHW", "NCW", "NCDHW", "NC..."):

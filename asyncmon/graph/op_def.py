@@ -29,8 +29,8 @@ A worked entry::
 Building nodes (:mod:`asyncmon.graph.build`): ``create_op(type, inputs, attrs, name) -> Tensor`` for
 an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
 ``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are
-not tensors are converted; ``convert_pair(x, y)`` converts two operands where a Python number takes
-the dtype of the other one. Attributes are passed to ``kernel`` and ``infer`` as keywords, all of
+not tensors are converted; ``convert_pair(x, y, label)`` converts two operands where a Python number
+takes the dtype of the other one. Attributes are passed to ``kernel`` and ``infer`` as keywords, all of
 them, by name.
 
 Values. A kernel gets and returns numpy arrays; a 0-d value may come and go as a numpy scalar

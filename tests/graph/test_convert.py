@@ -73,3 +73,23 @@ def test_constant_shapes() -> None:
         tf.constant([1, 2], shape=[1, 2], verify_shape=True)
     with pytest.raises(ValueError, match="fully defined"):
         tf.constant(1, shape=[None])
+
+
+def test_constants_made_for_an_op_are_named_below_it() -> None:
+    x = tf.placeholder(tf.float32, [2], name="x")
+    with tf.name_scope("s"):
+        first, second = x + 1.0, 2.0 + x
+        third = tf.maximum(x, 0.0, name="top")
+        tf.reshape(x, [2, 1])
+    assert [op.name for y in (first, second, third) for op in (y.op, *(i.op for i in y.op.inputs))] == [
+        "s/add",
+        "x",
+        "s/add/y",
+        "s/add_1",
+        "s/add_1/x",
+        "x",
+        "s/top",
+        "x",
+        "s/top/y",
+    ]
+    assert tf.constant(1).op.name == "Const"
