@@ -51,13 +51,18 @@ class VirtualTime:
         """The running loop."""
         from asyncmon.testing import VirtualTimeLoop
 
-        loop = asyncio.get_running_loop()
-        if not isinstance(loop, VirtualTimeLoop):
-            raise RuntimeError(
-                f"The fixture 'virtual_time' was used on a {type(loop).__name__}: the test needs "
-                "@pytest.mark.asyncio, and pytest-asyncio 1.4 or newer."
-            )
-        return loop
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            where = "without a running loop: the test needs `async def`, "
+        else:
+            if isinstance(loop, VirtualTimeLoop):
+                return loop
+            where = f"on a {type(loop).__name__}: the test needs "
+        raise RuntimeError(
+            f"The fixture 'virtual_time' was used {where}@pytest.mark.asyncio, and pytest-asyncio 1.4 "
+            "or newer."
+        )
 
 
 @pytest.fixture

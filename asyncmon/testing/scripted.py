@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import NotFoundError, OutOfRangeError
+from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.programs.state_tree import misfit
+from asyncmon.programs.structure import map_leaves
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -108,12 +109,12 @@ class ScriptedSession:
         step = named.get(GLOBAL_STEP, self.global_step + self.steps_per_run)
         self.state[GLOBAL_STEP] = np.asarray(step, np.int64)
         other = None if isinstance(outcome, Mapping) else outcome
-        return _map_leaves(fetches, lambda fetch: self._value(fetch, named, other))
+        return map_leaves(fetches, lambda fetch: self._value(fetch, named, other))
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Look fetches up in ``values`` and ``state``; the script stays where it is."""
         self._check_open()
-        return _map_leaves(fetches, lambda fetch: self._value(fetch, {}, None))
+        return map_leaves(fetches, lambda fetch: self._value(fetch, {}, None))
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Return the state at this moment; the await gives it."""
@@ -129,19 +130,18 @@ class ScriptedSession:
         """Set entries of the state; all problems are found before anything is changed.
 
         Raises:
-            NotFoundError: names that the state does not have.
-            ValueError: shapes that differ.
+            InvalidArgumentError: something does not fit; the error lists everything that does not.
         """
         self._check_open()
-        unknown = sorted(set(values) - set(self.state))
-        if unknown:
-            raise NotFoundError(f"No such entries: {unknown}. This session has {sorted(self.state)}.")
-        arrays = {name: np.asarray(value) for name, value in values.items()}
-        for name, array in arrays.items():
-            if array.shape != self.state[name].shape:
-                expected = self.state[name].shape
-                raise ValueError(f"{name!r} has shape {array.shape}, but {expected} is expected.")
-        self.state |= {name: array.astype(self.state[name].dtype) for name, array in arrays.items()}
+        problems = [
+            f"{name!r} is not an entry of the state, which has {list(self.state)}"
+            if name not in self.state
+            else misfit(name, value, self.state[name])
+            for name, value in values.items()
+        ]
+        if any(problems):
+            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(filter(None, problems))}.")
+        self.state |= {n: np.array(value, self.state[n].dtype) for n, value in values.items()}
 
     async def close(self) -> None:
         """Close the session. A second call does nothing."""
@@ -259,16 +259,3 @@ async def _settled(outcome: Any) -> Any:
     ):
         raise outcome
     return outcome
-
-
-def _map_leaves(structure: Any, fn: Callable[[Any], Any]) -> Any:
-    if isinstance(structure, Mapping):
-        return {key: _map_leaves(value, fn) for key, value in structure.items()}
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(_map_leaves(value, fn) for value in structure))
-    if isinstance(structure, list | tuple):
-        return type(structure)(_map_leaves(value, fn) for value in structure)
-    if is_dataclass(structure) and not isinstance(structure, type):
-        names = [field.name for field in fields(structure)]
-        return replace(structure, **{name: _map_leaves(getattr(structure, name), fn) for name in names})
-    return fn(structure)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import anyio
 
+from asyncmon.runtime.stopping import where_it_waits
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from concurrent.futures import Executor
@@ -138,7 +140,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return False
 
     def _deadlock(self, reason: str) -> DeadlockError:
-        lines = [f"  {task.get_name()!r} waits at {_where(task)}" for task in asyncio.all_tasks(self)]
+        lines = [f"  {task.get_name()!r}: {where_it_waits(task)}" for task in asyncio.all_tasks(self)]
         tasks = "\n".join(sorted(lines)) or "  (there is no task)"
         return DeadlockError(f"{reason} at virtual time {self.time():g} s. The tasks:\n{tasks}")
 
@@ -239,14 +241,3 @@ def _is_listening(descriptor: int) -> bool:
             return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     except OSError:  # a pipe, a process: no socket
         return False
-
-
-def _where(task: asyncio.Task[Any]) -> str:
-    awaited: Any = task.get_coro()
-    place = "its start"
-    while awaited is not None:
-        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
-        if frame is not None:
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
-    return place

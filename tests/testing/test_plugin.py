@@ -82,3 +82,24 @@ def test_a_project_without_pytest_asyncio_is_left_alone(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_what_goes_wrong_reads_well(tmp_path: Path) -> None:
+    source = """
+import asyncio
+import pytest
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_stuck():
+    await asyncio.Event().wait()  # here it stays
+
+def test_not_async(virtual_time):
+    virtual_time.now()
+"""
+    result = run_pytest(tmp_path, source)
+    assert "2 failed" in result.stdout, result.stdout + result.stderr
+    assert "it waits in Event.wait (" in result.stdout
+    assert "called from test_stuck (" in result.stdout
+    assert "test_project.py:8)" in result.stdout
+    assert "used without a running loop: the test needs `async def`, @pytest.mark.asyn" in result.stdout
