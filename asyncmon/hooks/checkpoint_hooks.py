@@ -162,9 +162,7 @@ class CheckpointSaverHook(SessionRunHook):
             coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
         self._taken = self._kept = step
         if self._just_restored(step):
-            await self._saver.claim(
-                self._directory
-            )  # a second process is told now, not at a first save
+            await self._saver.claim(self._directory)  # so that a second process is told now
         else:
             self._kept = None
             await self._finish(await self._start(session, step), session)
