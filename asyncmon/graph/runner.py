@@ -140,6 +140,8 @@ class Runner:
 
     async def close(self, error: Exception) -> None:
         """End all runs and threads."""
+        for resource in self._resources.values():
+            resource.session_closed()  # first, so that who waits there is told what was cancelled
         for run in tuple(self._runs):
             run.abort(error)
         cancelled = None
@@ -153,8 +155,6 @@ class Runner:
             self._stepper.close()
             self._stepper = None
         self._crew.close()
-        for resource in self._resources.values():
-            resource.session_closed()
         self._resources.clear()
         if cancelled is not None:
             raise cancelled

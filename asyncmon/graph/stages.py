@@ -178,9 +178,12 @@ class Stage:
     ) -> list[asyncio.Future[None]]:
         interrupt = [] if run.interrupt is None else [run.interrupt]
         await asyncio.wait((*tasks, *interrupt), return_when=asyncio.FIRST_COMPLETED)
+        done = [task for task in tasks if task.done()]
         if run.error is not None:
+            for task in done:
+                task.result()  # what failed by itself says more
             raise run.error
-        return [task for task in tasks if task.done()]
+        return done
 
 
 def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:

@@ -275,11 +275,15 @@ async def test_closing_the_session_cancels_who_waits() -> None:
     """QU-7."""
     with Graph().as_default() as graph:
         dequeue = FIFOQueue(1, [int32], shapes=[[]]).dequeue()
+        put = FIFOQueue(1, [int32], shapes=[[]]).enqueue(1)
     sess = Session(graph=graph)
-    waiting = await started(sess.run(dequeue))
+    await sess.run(put)
+    takes, puts = await started(sess.run(dequeue)), await started(sess.run(put))
     await sess.close()
-    with pytest.raises(CancelledError):
-        await waiting
+    with pytest.raises(CancelledError, match="Dequeue operation was cancelled"):
+        await takes
+    with pytest.raises(CancelledError, match="Enqueue operation was cancelled"):
+        await puts
 
 
 async def test_no_elements_are_put_into_a_full_or_closed_queue(sess: Session) -> None:
