@@ -11,6 +11,7 @@ from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.owned_tasks import OwnedTasks
+from asyncmon.runtime.phase import SessionClosing
 from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
 from asyncmon.runtime.restarts import check_function
 from asyncmon.runtime.samples import Samples
@@ -249,6 +250,10 @@ class Coordinator:
         """Return a bounded channel for the tasks, which the stop closes. See :class:`Channel`."""
         return self._channels.make(capacity, overflow, max_staleness, name)
 
+    def closing(self, message: str) -> SessionClosing:
+        """Return what a call gets that the session's end cuts off: no failure in a task of this."""
+        return SessionClosing(message, self._stop)
+
     def register_task(self, task: asyncio.Task[Any]) -> None:
         """Own a task that was made elsewhere: :meth:`join` waits for it, its error stops all."""
         if not isinstance(task, asyncio.Future):
@@ -308,7 +313,14 @@ class Coordinator:
 
     async def _join(self, grace: float, but: asyncio.Task[Any] | None = None) -> str:
         but = but or asyncio.current_task()
+
+        def leave() -> None:  # nobody waits for what can only come when they have ended
+            self._channels.leave(but)
+            self.samples.refuse(
+                self._tasks.all, lambda: self.closing("The session ends: no run comes any more.")
+            )
+
         try:
-            return await self._tasks.end(grace, but, lambda: self._channels.leave(but))
+            return await self._tasks.end(grace, but, leave)
         finally:
             self._joined = True

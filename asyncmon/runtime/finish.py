@@ -103,7 +103,7 @@ async def _take_turn(sessions: Recoverable, hooks: HookSet, turn: Turn, grace: f
 
 
 def _interrupt(coord: Coordinator, what: str) -> None:
-    coord.interrupts.interrupt(RuntimeError(f"The session was closed while {what}."))
+    coord.interrupts.interrupt(coord.closing(f"The session was closed while {what}."))
 
 
 async def _phase(what: str, work: Coroutine[Any, Any, T]) -> T | None:

@@ -225,7 +225,14 @@ class SessionLife:
     def _current(self) -> Coordinated:
         session = self._session.current
         if self._phase is not Phase.OPEN:
-            raise RuntimeError(self._phase.value)
+            raise self._not_open()
         if session is None:
             raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
         return session
+
+    def _not_open(self) -> RuntimeError:
+        """Return what to say to a call that comes at the wrong time."""
+        coord = self._stops.current
+        if coord is None or self._phase is not Phase.CLOSING:
+            return RuntimeError(self._phase.value)
+        return coord.closing(self._phase.value)

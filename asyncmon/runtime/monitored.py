@@ -98,7 +98,7 @@ class MonitoredBase(SessionLife):
 
     def _refuse(self, hooks: bool = True) -> None:
         if self._phase is not Phase.OPEN:
-            raise RuntimeError(self._phase.value)
+            raise self._not_open()
         if hooks:
             raise RuntimeError(AFTER_STOP)
 
@@ -110,7 +110,7 @@ class MonitoredBase(SessionLife):
         """
         coord = self._stops.current
         if self._phase is not Phase.OPEN or coord is None:
-            raise RuntimeError(self._phase.value)
+            raise self._not_open()
         return await coord.sample(fetches)
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:

@@ -100,7 +100,7 @@ class OwnedTasks:
         Args:
             grace: seconds that they have, from the stop on.
             but: a task not to wait for.
-            on_stop: called between the two.
+            on_stop: called between the two, when those that have no grace period are cancelled.
 
         Returns:
             A sentence about those that outlive even that, empty when there are none.
@@ -111,8 +111,10 @@ class OwnedTasks:
 
         try:
             await self._wait_until_stop_or_idle(alive)
+            for task in alive() & self._hasty:
+                task.cancel()
             on_stop()
-            stragglers = await stop_tasks(alive, self._hasty, grace)
+            stragglers = await stop_tasks(alive, grace)
         except asyncio.CancelledError:
             for task in alive():
                 task.cancel()

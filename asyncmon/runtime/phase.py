@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-__all__ = ["AsyncOnly", "Phase"]
+if TYPE_CHECKING:
+    from asyncmon.runtime.stop_event import StopEvent
+
+__all__ = ["AsyncOnly", "Phase", "SessionClosing"]
 
 
 class Phase(Enum):
@@ -16,6 +19,22 @@ class Phase(Enum):
     OPEN = "The session is open already."
     CLOSING = "The session is closed: it is just being closed."
     CLOSED = "The session is closed and cannot be used again; make a new one."
+
+
+class SessionClosing(RuntimeError):
+    """What a call gets that comes, or is under way, when its session ends.
+
+    A worker that uses the session of its own coordinator cannot know of the end before: to it this is
+    the end, and no failure.
+
+    Args:
+        message: the sentence.
+        stop: of that coordinator.
+    """
+
+    def __init__(self, message: str, stop: StopEvent) -> None:
+        super().__init__(message)
+        self.stop = stop
 
 
 class AsyncOnly:

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, OutOfRangeError
+from asyncmon.runtime.phase import SessionClosing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,14 +29,15 @@ async def supervised(
 
     The pauses double, from 0.05 s up to 5 s. The error that is one too many is raised, with the earlier
     ones as notes. The end of the data is no reason to start again. After a stop nothing is: a failure
-    that would have been forgiven is logged, and that a channel or a queue was closed is none.
+    that would have been forgiven is logged, and that a channel, a queue or the session itself was
+    closed is none.
     """
     earlier: list[Exception] = []
     while True:
         try:
             return await _awaitable(fn, args)
         except Exception as error:
-            if stop.is_set and isinstance(error, (CancelledError, OutOfRangeError)):
+            if _is_the_end(error, stop):
                 return None
             if len(earlier) == restart or isinstance(error, OutOfRangeError):
                 for number, failure in enumerate(earlier, 1):
@@ -53,6 +55,13 @@ async def supervised(
         pause = min(FIRST_PAUSE_SECS * 2 ** (len(earlier) - 1), LONGEST_PAUSE_SECS)
         if await stop.wait(pause):
             return None
+
+
+def _is_the_end(error: Exception, stop: StopEvent) -> bool:
+    """Return whether an error only says that what the worker uses was closed at the end of all."""
+    if isinstance(error, SessionClosing):
+        return error.stop is stop
+    return stop.is_set and isinstance(error, (CancelledError, OutOfRangeError))
 
 
 def check_function(fn: Any) -> None:

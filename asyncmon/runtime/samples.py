@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
 
 __all__ = ["Sample", "Samples"]
 
@@ -17,8 +20,13 @@ class Sample:
 
     fetches: Any
     future: asyncio.Future[tuple[Any, int | None]]
-    asked_by: str
+    task: asyncio.Task[Any] | None
     failures: int = 0
+
+    @property
+    def asked_by(self) -> str:
+        """The name of the task."""
+        return self.task.get_name() if self.task is not None else "?"
 
     def answer(self, values: Any, step: int | None) -> None:
         """Give the values, with the global step after the run, to whoever still waits."""
@@ -29,17 +37,27 @@ class Sample:
 class Samples:
     """The requests of one session that no run has answered yet."""
 
-    __slots__ = ("waiting",)
+    __slots__ = ("_refusal", "_refused", "check", "waiting")
 
     def __init__(self) -> None:
+        self.check: Callable[[Any], None] | None = None
+        """Refuses fetches that the session does not know, where it can tell: they would cost others the
+        runs that carry them."""
+        self._refused: Collection[asyncio.Task[Any] | None] = ()
+        self._refusal: Callable[[], Exception] = RuntimeError
         self.waiting: list[Sample] = []
         """Empty where nobody asks: a look at this is all that a run pays."""
 
     async def ask(self, fetches: Any) -> tuple[Any, int | None]:
         """Wait for the next run; return the values it computed for ``fetches``, and its global step."""
+        if self.check is not None:
+            self.check(fetches)
         task = asyncio.current_task()
+        if task in self._refused:
+            await asyncio.sleep(0)  # who asks again and again can be cancelled
+            raise self._refusal()
         future: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
-        sample = Sample(fetches, future, task.get_name() if task is not None else "?")
+        sample = Sample(fetches, future, task)
         self.waiting.append(sample)
         try:
             return await future
@@ -69,6 +87,15 @@ class Samples:
         """Hand the requests to the session that comes after a recovery."""
         other.waiting.extend(self.waiting)
         self.waiting = []
+
+    def refuse(
+        self, tasks: Collection[asyncio.Task[Any] | None], refusal: Callable[[], Exception]
+    ) -> None:
+        """Answer some tasks, now and whenever they ask again, that no run will come."""
+        self._refused, self._refusal = tasks, refusal
+        for sample in self.waiting:
+            if sample.task in tasks and not sample.future.done():
+                sample.future.set_exception(refusal())
 
     def close(self, reason: str) -> None:
         """Answer everybody that no run will come."""

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from types import FrameType
 
 __all__ = ["stop_tasks", "time_out", "where_it_waits"]
@@ -25,18 +25,13 @@ CANCEL_ROUNDS = 5
 _NOT_THEIRS = ("asyncmon", "asyncio", "anyio")
 
 
-async def stop_tasks(
-    alive: Callable[[], Tasks], hasty: Collection[asyncio.Task[Any]], grace: float
-) -> list[str]:
+async def stop_tasks(alive: Callable[[], Tasks], grace: float) -> list[str]:
     """Wait for tasks, then cancel them. Return the names of those that outlive even that.
 
     Args:
         alive: gives the tasks that have not ended; asked again, as tasks start tasks.
-        hasty: tasks that are cancelled at once.
-        grace: seconds the others have to end by themselves.
+        grace: seconds they have to end by themselves.
     """
-    for task in alive() & set(hasty):
-        task.cancel()
     await _wait_quietly(alive, min(grace, PATIENCE_SECS))
     if grace > PATIENCE_SECS and alive():
         logger.info("Waiting up to %g s for tasks to stop: %s", grace, " ".join(_names(alive())))
