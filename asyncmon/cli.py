@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ("verify", "check every byte of a checkpoint, or of all those of a directory"),
     ]:
         command = commands.add_parser(name, help=what, description=what.capitalize() + ".")
-        command.add_argument("path", help="a checkpoint (dir/model.ckpt-10), a directory, or a URL")
+        command.add_argument(
+            "path", help="a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
+        )
     parsed = parser.parse_args(arguments)
     run = {"inspect": _inspect, "verify": _verify}[parsed.command]
     try:
@@ -35,9 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # whoever reads has seen enough, as `| head` has
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # for what is yet to be flushed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is yet to be flushed
         return 1
     except (OpError, OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")

@@ -31,7 +31,16 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Element", "byte_chunks", "decode", "element_named", "element_of", "is_text", "numpy_dtype"]
+__all__ = [
+    "Element",
+    "byte_chunks",
+    "decode",
+    "element_named",
+    "element_of",
+    "element_tagged",
+    "is_text",
+    "numpy_dtype",
+]
 
 Array = NDArray[Any]
 
@@ -43,6 +52,11 @@ class Element:
     name: str
     tag: str
     size: int
+
+    @property
+    def is_native(self) -> bool:
+        """Whether numpy has the type by itself."""
+        return self.name not in _FOREIGN
 
     def file_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape that the tensor file declares for an entry of this shape."""
@@ -81,6 +95,11 @@ def element_named(name: str) -> Element:
         KeyError: there is none.
     """
     return _ELEMENTS[name]
+
+
+def element_tagged(tag: str) -> Element | None:
+    """Return the element type of this tag in a tensor file, or None where there is none."""
+    return next((one for one in _ELEMENTS.values() if one.tag == tag), None)
 
 
 def element_of(dtype: np.dtype[Any]) -> Element | None:
@@ -133,7 +152,7 @@ def numpy_dtype(element: Element) -> np.dtype[Any]:
     Raises:
         ImportError: a float8 entry, and ``ml_dtypes`` is not installed.
     """
-    if element.name not in _FOREIGN:
+    if element.is_native:
         return np.dtype(element.name).newbyteorder("<")
     foreign = _foreign_dtypes()
     if foreign is not None:

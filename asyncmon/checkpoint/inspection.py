@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from asyncmon.checkpoint import places
 from asyncmon.checkpoint.latest import candidates, latest_checkpoint
 from asyncmon.checkpoint.management import checkpoint_exists
+from asyncmon.checkpoint.plain import is_plain
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
@@ -23,7 +24,8 @@ __all__ = ["Inspected", "list_variables", "load_checkpoint", "load_variable", "v
 async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
 
-    Use the reader with ``async with``, or close it.
+    Any safetensors file, ``weights.safetensors``, is a checkpoint too. Use the reader with
+    ``async with``, or close it.
 
     Raises:
         ValueError: the directory has no checkpoint.
@@ -31,7 +33,7 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
         DataLossError: its manifest is damaged, or a file is missing or of another size.
     """
     path = os.fspath(ckpt_dir_or_file)
-    if not await checkpoint_exists(path):
+    if not is_plain(path) and not await checkpoint_exists(path):
         newest = await latest_checkpoint(path)
         if newest is None and await _is_directory(path):
             raise ValueError(
@@ -83,7 +85,7 @@ async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
         there are among them. Empty where there are none.
     """
     path = os.fspath(ckpt_dir_or_file)
-    if await checkpoint_exists(path):
+    if is_plain(path) or await checkpoint_exists(path):
         return [await _inspect(path)]
     paths = [found async for found in candidates(path, everything=True)]
     return [await _inspect(found) for found in paths]

@@ -14,6 +14,14 @@ them:
 ``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the checkpoint is
 saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``; the manifest is what
 says which files belong to a checkpoint.
+
+The safetensors library reads these files (0.7 or newer, for ``C64``), and :mod:`.plain` reads other
+people's through it. Writing ours, and reading them back, is done here, byte by byte, for what the
+library has no place for and this package exists for: arrays of a snapshot that is shared with the
+steps go to the file piece by piece, with a checksum of each array taken on the way, pauses where the
+steps want the processor, a cancellation between two pieces and a flush at the end, through system
+calls that a test can fail one at a time; and they come back mapped and verified, from a directory or
+by ranges of an object. The library takes all bytes at once, and gives back copies, of what numpy knows.
 """
 
 from __future__ import annotations

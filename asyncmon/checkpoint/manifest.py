@@ -26,8 +26,9 @@ of any byte of the file shows. The other members:
 ``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
 =============  ======================================================================================
 
-To read a checkpoint without asyncmon: ``json.load`` the manifest, ``safetensors.numpy.load_file`` each
-of its files.
+To read a checkpoint without asyncmon: ``json.load`` the manifest, and ``safetensors.numpy.load_file``
+each of its files (after ``import ml_dtypes`` where there is bfloat16; ``safetensors.deserialize``, which
+gives the bytes, where there is float8).
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.checkpoint import places
 from asyncmon.checkpoint.contents import Contents, Facts, ManifestContents
+from asyncmon.checkpoint.plain import PlainContents, is_plain
 from asyncmon.checkpoint.tf1 import BundleContents, index_name
 from asyncmon.errors import NotFoundError
 
@@ -45,6 +46,8 @@ class CheckpointReader:
     ) -> CheckpointReader:
         """Open the checkpoint of this prefix, ``dir/model.ckpt-10``, asyncmon's or TensorFlow's.
 
+        Any safetensors file can be opened likewise, by its own name.
+
         Raises:
             NotFoundError: there is no such checkpoint.
             DataLossError: its manifest is damaged, or a file is missing or of another size.
@@ -55,9 +58,12 @@ class CheckpointReader:
         try:
             return cls(path, await ManifestContents.open(store, basename, path))
         except NotFoundError:
-            if index_name(basename) not in await store.names():
-                raise
-            return cls(path, await BundleContents.open(store, basename, path))
+            names = await store.names()
+            if index_name(basename) in names:
+                return cls(path, await BundleContents.open(store, basename, path))
+            if is_plain(basename) and basename in names:
+                return cls(path, await PlainContents.open(store, basename, path))
+            raise
 
     @property
     def facts(self) -> Facts:

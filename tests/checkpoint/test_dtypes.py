@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint
 
@@ -63,23 +62,6 @@ async def test_every_array_comes_back_bit_for_bit(
         same = array.astype(array.dtype.newbyteorder("="))
         assert found[name].tolist() == array.tolist() or found[name].tobytes() == same.tobytes(), name
         assert not found[name].flags.writeable or array.dtype.kind in "OUS", name
-
-
-async def test_the_files_are_read_by_safetensors_alone(
-    tmp_path: Path, make_session: Callable[..., Any]
-) -> None:
-    numbers = {name: ARRAYS[name] for name in [*NUMBERS, "bool", "scalar", "empty", "strided"]}
-    await Saver(shard_bytes=300).save(make_session(**numbers), tmp_path / "model.ckpt", 1)
-    manifest = json.loads(read(tmp_path / "model.ckpt-1.json"))
-    assert len(manifest["files"]) == 2
-    found = {}
-    for file in manifest["files"]:
-        assert file["name"].startswith("model.ckpt-1-0000")
-        found |= safetensors.numpy.load_file(tmp_path / file["name"])
-    assert found.keys() == numbers.keys()
-    for name, array in numbers.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
 
 
 async def test_the_manifest_says_where_each_array_lies(

@@ -1,0 +1,137 @@
+"""Safetensors files without a manifest: weights from elsewhere, read through the safetensors library.
+
+Local files are mapped and read entry by entry; objects in an object store, and entries of types that
+the library does not hand to numpy (float8, and bfloat16 where ``ml_dtypes`` is missing), are read
+whole. There are no checksums in such a file: the library checks that its header makes sense and that
+the bytes it speaks of are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+
+from asyncmon.checkpoint import places
+from asyncmon.checkpoint.contents import Facts
+from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
+from asyncmon.errors import DataLossError
+from asyncmon.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from asyncmon.checkpoint.store import Store
+
+__all__ = ["PlainContents", "is_plain"]
+
+logger = logging.getLogger(__name__)
+
+Entry = tuple[Element, tuple[int, ...]]
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path is that of a safetensors file, and not a checkpoint's prefix."""
+    return path.endswith(".safetensors")
+
+
+class PlainContents:
+    """The entries of a safetensors file."""
+
+    def __init__(
+        self, path: str, name: str, nbytes: int, entries: Mapping[str, Entry], data: bytes | None
+    ) -> None:
+        self._path = path
+        self._entries = entries
+        self._data = data
+        self.facts = Facts(
+            file_names=(name,),
+            nbytes=nbytes,
+            shapes={key: shape for key, (_, shape) in entries.items()},
+            dtypes={key: numpy_dtype(element) for key, (element, _) in entries.items()},
+        )
+
+    @classmethod
+    async def open(cls, store: Store, name: str, path: str) -> PlainContents:
+        """Open a file.
+
+        Raises:
+            FileNotFoundError: there is none.
+            DataLossError: it is no safetensors file, or is cut off.
+        """
+        data = await store.read(name) if places.is_url(path) else None
+        return await in_thread(cls._opened, path, name, data)
+
+    @classmethod
+    def _opened(cls, path: str, name: str, data: bytes | None) -> PlainContents:
+        try:
+            if data is not None:
+                found = {key: (one["dtype"], one["shape"]) for key, one in _deserialized(data)}
+                return cls(path, name, len(data), _entries(found, path), data)
+            with safetensors.safe_open(path, framework="np") as file:
+                slices = {key: file.get_slice(key) for key in file.offset_keys()}
+                found = {key: (one.get_dtype(), one.get_shape()) for key, one in slices.items()}
+            return cls(path, name, os.stat(path).st_size, _entries(found, path), None)
+        except safetensors.SafetensorError as error:
+            raise DataLossError(f"{path!r} is no whole safetensors file: {error}.") from error
+
+    async def read(self, names: Collection[str]) -> dict[str, Array]:
+        try:
+            return await in_thread(self._read, names)
+        except (safetensors.SafetensorError, OSError) as error:
+            raise DataLossError(f"{self._path!r} cannot be read: {error}.") from error
+
+    async def travellers(self) -> dict[str, Any]:
+        return {}
+
+    async def verify(self) -> None:
+        await self.read(list(self._entries))
+
+    async def close(self) -> None:
+        self._data = None
+
+    def _read(self, names: Collection[str]) -> dict[str, Array]:
+        direct = (
+            []
+            if self._data is not None
+            else [name for name in names if self._entries[name][0].is_native]
+        )
+        found: dict[str, Array] = {}
+        if direct:
+            with safetensors.safe_open(self._path, framework="np") as file:
+                found = {name: file.get_tensor(name) for name in direct}
+        rest = set(names) - found.keys()
+        if rest:
+            for name, one in _deserialized(self._whole()):
+                if name in rest:
+                    element, shape = self._entries[name]
+                    found[name] = decode(np.frombuffer(one["data"], np.uint8), element, shape)
+        for array in found.values():
+            array.flags.writeable = False
+        return found
+
+    def _whole(self) -> bytes:
+        if self._data is not None:
+            return self._data
+        with open(self._path, "rb") as file:
+            return file.read()
+
+
+def _deserialized(data: bytes) -> list[tuple[str, dict[str, Any]]]:
+    function: Any = safetensors.deserialize  # the library gives it no types
+    return list(function(data))
+
+
+def _entries(found: Mapping[str, tuple[str, Collection[int]]], path: str) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    for name, (tag, shape) in found.items():
+        element = element_tagged(tag)
+        if element is not None:
+            entries[name] = element, tuple(shape)
+    others = sorted(found.keys() - entries.keys())
+    if others:
+        logger.warning("%s: of types that numpy has not, and left out: %s", path, ", ".join(others))
+    return entries
