@@ -24,24 +24,46 @@ def chrome_trace(
 ) -> str:
     """Return a trace as JSON: a row for each thread, a slice for each operation.
 
+    What awaits something overlaps with what its thread does meanwhile; it gets a row beside.
+
     Args:
         nodes: the operations.
         title: the name of the process in the trace.
         inputs: the names of each operation's inputs, to draw the flow of data; None draws none.
         show_memory: also draw the sum of the bytes made so far.
     """
-    threads: dict[str, int] = {}
+    rows = _rows(nodes)
+    names = list(dict.fromkeys(rows))
     events: list[dict[str, Any]] = [_named("process_name", title, tid=0)]
-    for node in nodes:
-        if node.thread not in threads:
-            threads[node.thread] = len(threads)
-            events.append(_named("thread_name", node.thread, tid=threads[node.thread]))
-    events += [_slice(node, threads[node.thread]) for node in nodes]
+    events += [_named("thread_name", name, tid) for tid, name in enumerate(names)]
+    tids = [names.index(row) for row in rows]
+    events += map(_slice, nodes, tids)
     if inputs is not None:
-        events += _flows(nodes, threads, inputs)
+        events += _flows(nodes, tids, inputs)
     if show_memory:
         events += _memory(nodes)
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
+
+
+def _rows(nodes: Sequence[NodeTimes]) -> list[str]:
+    """Return the row of each node: slices of one lie apart, or one inside the other."""
+    lanes: dict[str, list[list[float]]] = {}  # of each thread, the ends of what is going on
+    rows = [node.thread for node in nodes]
+    for i in sorted(range(len(nodes)), key=lambda i: (nodes[i].start, -nodes[i].duration)):
+        node = nodes[i]
+        end, beside = node.start + node.duration, lanes.setdefault(node.thread, [])
+        for number, ends in enumerate(beside, 1):
+            while ends and ends[-1] <= node.start:
+                ends.pop()
+            if not ends or end <= ends[-1]:
+                break
+        else:
+            number, ends = len(beside) + 1, []
+            beside.append(ends)
+        ends.append(end)
+        if number > 1:
+            rows[i] = f"{node.thread} ({number})"
+    return rows
 
 
 def _named(what: str, name: str, tid: int) -> dict[str, Any]:
@@ -62,21 +84,19 @@ def _slice(node: NodeTimes, tid: int) -> dict[str, Any]:
 
 
 def _flows(
-    nodes: Sequence[NodeTimes], threads: Mapping[str, int], inputs: Mapping[str, Iterable[str]]
+    nodes: Sequence[NodeTimes], tids: Sequence[int], inputs: Mapping[str, Iterable[str]]
 ) -> list[dict[str, Any]]:
-    ran = {node.name: node for node in nodes}
+    ran = {node.name: (node, tid) for node, tid in zip(nodes, tids, strict=True)}
     flows: list[dict[str, Any]] = []
-    for node in nodes:
-        for source in map(ran.get, inputs.get(node.name, ())):
-            if source is None:
-                continue
+    for node, tid in zip(nodes, tids, strict=True):
+        for source, source_tid in [ran[name] for name in inputs.get(node.name, ()) if name in ran]:
             flow = {"cat": "DataFlow", "name": source.name, "id": len(flows) // 2, "pid": _PROCESS}
             begin = {
                 "ph": "s",
-                "tid": threads[source.thread],
+                "tid": source_tid,
                 "ts": _micros(source.start + source.duration),
             }
-            end = {"ph": "t", "tid": threads[node.thread], "ts": _micros(node.start)}
+            end = {"ph": "t", "tid": tid, "ts": _micros(node.start)}
             flows += [flow | begin, flow | end]
     return flows
 

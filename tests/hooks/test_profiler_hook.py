@@ -179,3 +179,27 @@ async def test_what_a_trace_holds() -> None:
     assert [event["args"]["bytes"] for event in by_kind["C"]] == [8, 4008]
     plain = json.loads(chrome_trace(NODES, title="step 7"))
     assert {event["ph"] for event in plain["traceEvents"]} == {"M", "X"}
+
+
+async def test_what_is_awaited_beside_something_else_has_a_row_of_its_own() -> None:
+    nodes = [
+        NodeStats("first", "AsyncPyFunc", 0.0, 4.0, "main", 0),
+        NodeStats("second", "AsyncPyFunc", 1.0, 5.0, "main", 0),
+        NodeStats("inside", "Add", 1.5, 0.5, "main", 0),
+        NodeStats("cond", "If", 7.0, 2.0, "main", 0),
+        NodeStats("branch", "Mul", 7.5, 0.5, "main", 0),
+        NodeStats("other", "Mul", 0.0, 9.0, "worker", 0),
+    ]
+    events = json.loads(chrome_trace(nodes, title="t", inputs={"cond": ["second"]}))["traceEvents"]
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    rows = {e["args"]["name"]: names[e["tid"]] for e in events if e["ph"] == "X"}
+    assert rows == {
+        "first": "main",
+        "second": "main (2)",
+        "inside": "main",
+        "cond": "main",
+        "branch": "main",
+        "other": "worker",
+    }
+    (start,) = [e for e in events if e["ph"] == "s"]
+    assert names[start["tid"]] == "main (2)"
