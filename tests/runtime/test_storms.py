@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,14 @@ import pytest
 from asyncmon.checkpoint import Saver
 from asyncmon.data import from_iterable
 from asyncmon.errors import AbortedError, UnavailableError
-from asyncmon.hooks import CheckpointSaverHook
-from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, Scaffold, SessionRunHook
+from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener
+from asyncmon.runtime import (
+    ChiefSessionCreator,
+    LooperTask,
+    MonitoredSession,
+    Scaffold,
+    SessionRunHook,
+)
 from asyncmon.testing import RecordingHook, assert_nothing_left_behind, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -26,16 +33,23 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 ITEMS = 22
 
 
-class Weather:
-    """Says, at random, when a storm strikes."""
+PLACES = (
+    "creation", "restored", "after_create_session", "before_run", "run", "run, after its commit",
+    "after_run", "background", "background, sampled", "looper", "before_save", "metrics", "snapshot",
+    "close",
+)  # fmt: skip
 
-    def __init__(self, seed: int, chance: float) -> None:
+
+class Weather:
+    """Says, at random, when a storm strikes; which places are in danger is a matter of the seed."""
+
+    def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        self.chance = chance
+        self.chances = {place: self.dice.choice([0, 0.03, 0.1, 0.2]) for place in PLACES}
         self.struck: list[str] = []
 
     def strike(self, where: str) -> None:
-        if self.dice.random() < self.chance:
+        if self.dice.random() < self.chances[where]:
             self.struck.append(where)
             error = self.dice.choice([AbortedError, UnavailableError])
             raise error(f"injected in {where}")
@@ -47,6 +61,7 @@ class Stormy(SessionRunHook):
 
     async def after_create_session(self, session: Any, coord: Any) -> None:
         self.weather.strike("after_create_session")
+        LooperTask.loop(coord, 0.3, self.weather.strike, ["looper"])
 
     async def before_run(self, run_context: Any) -> None:
         self.weather.strike("before_run")
@@ -57,45 +72,72 @@ class Stormy(SessionRunHook):
     async def background(self, session: Any, coord: Any) -> None:
         async for _ in coord.every(0.7):
             self.weather.strike("background")
+            await coord.sample([])
+            self.weather.strike("background, sampled")
+
+
+class StormyListener(CheckpointSaverListener):
+    def __init__(self, weather: Weather) -> None:
+        self.weather = weather
+
+    async def before_save(self, session: Any, global_step: int) -> None:
+        self.weather.strike("before_save")
 
 
 class StormyCreator:
-    """Makes sessions when it can, which run when they can."""
+    """Makes sessions when it can, which run, are saved and closed when they can."""
 
     def __init__(self, creator: ChiefSessionCreator, weather: Weather) -> None:
         self.creator, self.weather = creator, weather
         self.program, self.prepare = creator.program, creator.prepare
 
     async def create_session(self) -> Any:
-        self.weather.strike("creation")
+        weather = self.weather
+        weather.strike("creation")
         raw = await self.creator.create_session()
-        run = raw.run
+        run, snapshot, close = raw.run, raw.snapshot, raw.close
 
         async def stormy_run(*args: Any, **kwargs: Any) -> Any:
-            self.weather.strike("run")
+            weather.strike("run")
             result = await run(*args, **kwargs)
-            self.weather.strike("run, after its commit")
+            await asyncio.sleep(weather.dice.choice([0, 0, 0, 0.4]))
+            weather.strike("run, after its commit")
             return result
 
-        raw.run = stormy_run  # type: ignore[method-assign]
+        def stormy_snapshot() -> Any:
+            weather.strike("snapshot")
+            return snapshot()
+
+        async def stormy_close() -> None:
+            await close()
+            weather.strike("close")
+
+        raw.run, raw.snapshot, raw.close = stormy_run, stormy_snapshot, stormy_close  # type: ignore[method-assign]
+        weather.strike("restored")
         return raw
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
-    world: World, tmp_path: Path, seed: int
-) -> None:
+async def ride_out(world: World, directory: Path, seed: int) -> Weather:
     """WR-2, WR-3: every step is saved, so nothing is lost: each item is used once, in its order."""
-    weather = Weather(seed, chance=0.1)
+    weather = Weather(seed)
+
+    def metrics() -> dict[str, float]:
+        weather.strike("metrics")
+        return {}
+
     scaffold = Scaffold(saver=Saver(), program=world.program)
-    creator = ChiefSessionCreator(scaffold, checkpoint_dir=tmp_path, program=world.program)
-    saves = CheckpointSaverHook(tmp_path, save_steps=1, scaffold=scaffold, save_graph_def=False)
+    creator = ChiefSessionCreator(scaffold, checkpoint_dir=directory, program=world.program)
+    saves = CheckpointSaverHook(
+        directory, save_steps=1, scaffold=scaffold, save_graph_def=False, metrics=metrics,
+        listeners=[StormyListener(weather)],
+    )  # fmt: skip
     hooks = [Stormy(weather), saves]
+    stormy: Any = StormyCreator(creator, weather)
     given: list[float] = []
     order = [float(2**number) for number in range(ITEMS)]  # whose sums tell which were used
     async with (
-        assert_nothing_left_behind(tmp_path),
-        MonitoredSession(StormyCreator(creator, weather), hooks, 3) as sess,
+        assert_nothing_left_behind(directory),
+        MonitoredSession(stormy, hooks, 3) as sess,
     ):
         async for number in sess.iterate(from_iterable(order)):
             given.append(number)
@@ -104,7 +146,27 @@ async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
         assert sess.global_step == ITEMS
         assert float(await sess.raw_session().peek(world.weight)) == sum(order)
     assert given == order
+    return weather
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_storm_of_errors_leads_to_the_state_of_a_quiet_run(
+    world: World, tmp_path: Path, seed: int
+) -> None:
+    weather = await ride_out(world, tmp_path, seed)
     assert weather.struck
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_hundreds_of_storms_strike_everywhere(world: World, tmp_path: Path) -> None:
+    """The long form: a few thousand errors, all recovered from."""
+    struck: set[str] = set()
+    for seed in range(100, 400):
+        directory = tmp_path / str(seed)
+        struck.update((await ride_out(world, directory, seed)).struck)
+        shutil.rmtree(directory)
+    assert struck == set(PLACES)
 
 
 @pytest.mark.parametrize("seed", range(50))
