@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.context import BuildContext, building
-from asyncmon.graph.convert import is_tensor_like, to_pair, to_tensor
+from asyncmon.graph.convert import is_tensor_like, operand_name, to_pair, to_tensor
 from asyncmon.graph.dtypes import as_dtype
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.op_def import lookup
@@ -103,7 +103,7 @@ def create_operation(
         if i < op_def.refs
         else to_tensor(graph, value)
         if is_tensor_like(value)
-        else to_tensor(graph, value, None, graph.operand_name(name or type, f"input_{i}"))
+        else to_tensor(graph, value, None, operand_name(graph, name or type, f"input_{i}"))
         for i, value in enumerate(inputs)
     ]
     return graph.add_op(type, tensors, _NO_ATTRS if attrs is None else attrs, name)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph import dtypes
+from asyncmon.graph.context import building
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.tensor import Tensor
 from asyncmon.graph.tensor_shape import as_shape
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.dtypes import DType
     from asyncmon.graph.graph import Graph
 
-__all__ = ["const", "is_tensor_like", "to_array", "to_pair", "to_tensor"]
+__all__ = ["const", "is_tensor_like", "operand_name", "to_array", "to_pair", "to_tensor"]
 
 _INT32 = np.iinfo(np.int32)
 
@@ -61,9 +62,18 @@ def to_pair(graph: Graph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
         first = to_tensor(graph, x)
         if is_tensor_like(y):
             return first, to_tensor(graph, y)
-        return first, to_tensor(graph, y, first.spec.dtype, graph.operand_name(label, "y"))
-    second = to_tensor(graph, y, None, None if is_tensor_like(y) else graph.operand_name(label, "y"))
-    return to_tensor(graph, x, second.spec.dtype, graph.operand_name(label, "x")), second
+        return first, to_tensor(graph, y, first.spec.dtype, operand_name(graph, label, "y"))
+    second = to_tensor(graph, y, None, None if is_tensor_like(y) else operand_name(graph, label, "y"))
+    return to_tensor(graph, x, second.spec.dtype, operand_name(graph, label, "x")), second
+
+
+def operand_name(graph: Graph, label: str, operand: str) -> str:
+    """Return the name, absolute, of a constant that is made for an op to be added: ``add_1/y``."""
+    if label.endswith("/"):
+        return f"{label}{operand}/"
+    context = building.get()
+    scope = "" if context is None or context.graph is not graph else context.scope
+    return f"{graph.unique_name(scope + label, mark_as_used=False)}/{operand}/"
 
 
 def const(graph: Graph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:

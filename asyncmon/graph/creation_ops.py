@@ -298,9 +298,7 @@ def eye(
     TF1: ``tf.eye``; sizes are known when it is built.
     """
     matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).as_numpy_dtype)
-    tensor = convert_to_tensor(matrix, name=name or "eye")
     if batch_shape is None:
-        return tensor
-    return create_op(
-        "BroadcastTo", (tensor, shape_tensor([*batch_shape, *matrix.shape])), None, name or "eye"
-    )
+        return convert_to_tensor(matrix, name=name or "eye")
+    shape = shape_tensor([*batch_shape, *matrix.shape])
+    return create_op("BroadcastTo", (matrix, shape), None, name or "eye")

@@ -168,13 +168,23 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def hessians(ys: Any, xs: Any, name: str = "hessians") -> list[Tensor]:
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+) -> list[Tensor]:
     """Return the second derivatives of the sum of ``ys`` with respect to each x. TF1: ``tf.hessians``.
 
     Args:
         ys: a tensor, or a list of them.
         xs: tensors or variables of a known shape.
         name: the scope of the new ops.
+        colocate_gradients_with_ops: as for :func:`gradients`, like the rest.
+        gate_gradients: likewise.
+        aggregation_method: likewise.
 
     Returns:
         For each x of shape ``s`` a tensor of shape ``s + s``.

@@ -205,14 +205,6 @@ class Graph:
             self._names[name.lower()] = count + 1
         return f"{name}_{count}"
 
-    def operand_name(self, label: str, operand: str) -> str:
-        """Return the name, absolute, of a constant that is made for an op to be added: ``add_1/y``."""
-        context = building.get()
-        scope = "" if context is None or context.graph is not self else context.scope
-        if label.endswith("/"):
-            return f"{label}{operand}/"
-        return f"{self.unique_name(scope + label, mark_as_used=False)}/{operand}/"
-
     # Scopes.
 
     @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from asyncmon.graph.dtypes import as_dtype
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Arg", "Range", "encode_index"]
+__all__ = ["Arg", "Range", "encode_index", "is_mask"]
 
 
 class Arg(NamedTuple):
@@ -37,6 +38,12 @@ class Range(NamedTuple):
 
 Item = Any
 """int | Arg | Range | None | ..."""
+
+
+def is_mask(index: Any) -> bool:
+    """Return true for a bool, or an array or tensor of bools, which picks what is true."""
+    dtype = getattr(index, "dtype", None)
+    return isinstance(index, bool) or (dtype is not None and as_dtype(dtype).is_bool)
 
 
 def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:

@@ -19,20 +19,31 @@ if TYPE_CHECKING:
     from asyncmon.graph.tensor import Tensor
 
 __all__ = [
+    "constant",
     "constant_initializer",
+    "glorot_normal",
     "glorot_normal_initializer",
+    "glorot_uniform",
     "glorot_uniform_initializer",
     "he_normal",
     "he_uniform",
+    "identity",
     "identity_initializer",
     "lecun_normal",
     "lecun_uniform",
+    "ones",
     "ones_initializer",
+    "orthogonal",
     "orthogonal_initializer",
+    "random_normal",
     "random_normal_initializer",
+    "random_uniform",
     "random_uniform_initializer",
+    "truncated_normal",
     "truncated_normal_initializer",
+    "variance_scaling",
     "variance_scaling_initializer",
+    "zeros",
     "zeros_initializer",
 ]
 
@@ -313,6 +324,20 @@ def lecun_uniform(seed: int | None = None) -> variance_scaling_initializer:
     TF1: ``tf.initializers.lecun_uniform``.
     """
     return variance_scaling_initializer(1.0, "fan_in", "uniform", seed)
+
+
+# As tf.initializers calls them.
+zeros = zeros_initializer
+ones = ones_initializer
+constant = constant_initializer
+random_uniform = random_uniform_initializer
+random_normal = random_normal_initializer
+truncated_normal = truncated_normal_initializer
+variance_scaling = variance_scaling_initializer
+glorot_uniform = glorot_uniform_initializer
+glorot_normal = glorot_normal_initializer
+orthogonal = orthogonal_initializer
+identity = identity_initializer
 
 
 def _floating(dtype: Any) -> DType:

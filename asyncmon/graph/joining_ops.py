@@ -262,6 +262,8 @@ def _split_v_spec(x: Spec, sizes: Spec, *, num: int, axis: int) -> tuple[Spec, .
     at = rules.normalize_axis(axis, len(x.shape), "split dimension")
     parts = list(sizes.known_dims() or (None,) * num)
     total = x.shape[at]
+    if parts.count(-1) > 1:
+        raise ValueError(f"size_splits can only have one -1, got {parts}")
     if None not in parts and total is not None:
         known = sum(part for part in parts if part is not None and part >= 0)
         if -1 in parts:

@@ -83,9 +83,12 @@ def dense(
         reuse: share the variables of an earlier layer of this name.
 
     Raises:
+        TypeError: not of floats.
         ValueError: a lower rank, or a last dimension that is not known.
     """
     x = convert_to_tensor(inputs)
+    if not x.dtype.is_floating:
+        raise TypeError(f"Unable to build `Dense` layer with non-floating point dtype {x.dtype.name}")
     rank = _rank(x, 2, "dense", exact=False)
     depth = x.shape[-1]
     if depth is None:

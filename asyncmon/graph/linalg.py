@@ -120,6 +120,8 @@ def matmul(
     transpose_b: bool = False,
     adjoint_a: bool = False,
     adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Tensor:
     """Return the product of matrices, or of batches of them that broadcast. TF1: ``tf.matmul``.
@@ -131,6 +133,8 @@ def matmul(
         transpose_b: take the transpose of each matrix of ``b``.
         adjoint_a: the same for real tensors.
         adjoint_b: the same for real tensors.
+        a_is_sparse: a hint of the original's, which changes no value.
+        b_is_sparse: likewise.
         name: the node's name.
 
     Raises:

@@ -92,7 +92,7 @@ register(
 def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
     if not wanted.is_floating:
-        raise ValueError(f"dtype must be a floating type, got {wanted.name}")
+        raise TypeError(f"dtype must be a floating type, got {wanted.name}")
     return create_op(op_type, (shape_tensor(shape),), {"dtype": wanted, "seed": seed}, name)
 
 

@@ -299,9 +299,10 @@ def pad(
     widths = convert_to_tensor(paddings, dtypes.int32 if not is_tensor_like(paddings) else None)
     mode = mode.upper()
     if mode == "CONSTANT":
-        return create_op(
-            "PadV2", (x, widths, convert_to_tensor(constant_values, x.dtype)), None, name or "Pad"
-        )
+        if type(constant_values) is int and constant_values == 0:  # nothing, in any dtype
+            constant_values = "" if x.dtype is dtypes.string else x.dtype.as_numpy_dtype.type(0)
+        around = convert_to_tensor(constant_values, x.dtype)
+        return create_op("PadV2", (x, widths, around), None, name or "Pad")
     if mode not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(
             f"Value of argument `mode` expected to be one of CONSTANT, REFLECT, SYMMETRIC, got {mode!r}"
@@ -319,7 +320,7 @@ def _tile_spec(x: Spec, multiples: Spec) -> Spec:
     rules.merge_dim(rank, len(x.shape))
     times = multiples.known_dims() or (None,) * len(x.shape)
     shape = tuple(
-        None if n is None or m is None else n * m for n, m in zip(x.shape, times, strict=True)
+        None if n is None or m is None or m < 0 else n * m for n, m in zip(x.shape, times, strict=True)
     )
     return Spec(x.dtype, shape)
 

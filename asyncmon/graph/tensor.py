@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.indexing import encode_index
+from asyncmon.graph.indexing import encode_index, is_mask
 from asyncmon.graph.op_def import Spec
 from asyncmon.graph.tensor_shape import TensorShape, as_shape
 
@@ -185,6 +185,8 @@ class Operators:
         return self.graph.binary("GreaterEqual", self, other)
 
     def __getitem__(self, index: Any) -> Tensor:
+        if is_mask(index):
+            return self.graph.unary("BooleanMask", self, (index,), {"axis": 0}, "boolean_mask")
         inputs, encoded = encode_index(index)
         return self.graph.unary("StridedSlice", self, inputs, {"index": encoded}, "strided_slice")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class UnaryFunction(Protocol):
     """A public function of one tensor."""
 
-    def __call__(self, x: Any, name: str | None = None) -> Tensor:
+    def __call__(self, x: Any, /, name: str | None = None) -> Tensor:
         """Add the op to the graph of ``x``."""
 
 
@@ -57,9 +57,14 @@ def unary_function(
     def function(x: Any, name: str | None = None) -> Tensor:
         return create_op(op_type, (x,), None, name)
 
-    function.__name__ = function.__qualname__ = tf_name
-    function.__doc__ = f"{doc} TF1: ``tf.{tf_name}``."
-    return function
+    def of_features(features: Any, name: str | None = None) -> Tensor:
+        return create_op(op_type, (features,), None, name)
+
+    public: UnaryFunction = of_features if tf_name.startswith("nn.") else function
+    for each in (function, of_features):
+        each.__name__ = each.__qualname__ = tf_name
+        each.__doc__ = f"{doc} TF1: ``tf.{tf_name}``."
+    return public
 
 
 # --- sign, powers, exponentials -------------------------------------------------------------------

@@ -99,3 +99,9 @@ def test_seeds_make_variables_repeat(ops: Any) -> None:
     b = tf.get_variable("b", [4], initializer=tf.random_normal_initializer(seed=1))
     first, second = ops.evaluate([a, b])
     np.testing.assert_array_equal(first, second)
+
+
+def test_initializers_go_by_their_short_names_too() -> None:
+    assert tf.initializers.zeros is tf.zeros_initializer
+    assert tf.initializers.glorot_uniform is tf.glorot_uniform_initializer
+    assert tf.initializers.constant is tf.constant_initializer

@@ -115,3 +115,8 @@ def test_split_refuses_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="Cannot infer argument `num`"):
         tf.split(x, tf.placeholder(tf.int32, [None]), 1)
     assert len(tf.split(x, tf.constant(2), 1)) == 2
+
+
+def test_one_size_of_a_split_may_be_left_out() -> None:
+    with pytest.raises(ValueError, match="can only have one -1"):
+        tf.split(tf.zeros([6]), [-1, -1])

@@ -216,3 +216,8 @@ def test_batch_normalization_needs_known_sizes() -> None:
         layers.batch_normalization(tf.placeholder(tf.float32))
     with pytest.raises(ValueError, match="undefined `axis` dimension"):
         layers.batch_normalization(tf.placeholder(tf.float32, [2, None]))
+
+
+def test_a_dense_layer_takes_floats() -> None:
+    with pytest.raises(TypeError, match="non-floating point dtype int32"):
+        tf.layers.dense(tf.constant([[1, 2]]), 3)

@@ -83,3 +83,9 @@ def test_static_shapes_of_batches() -> None:
     a = tf.placeholder(tf.float32, [None, 1, 2, 3])
     b = tf.placeholder(tf.float32, [5, 3, 4])
     assert tf.matmul(a, b).shape.as_list() == [None, 5, 2, 4]
+
+
+def test_hints_of_the_original_change_nothing(ops: Any) -> None:
+    x = np.eye(2)
+    ops.agree(lambda a: tf.matmul(a, a, a_is_sparse=True, b_is_sparse=True, name="m"), x, x)
+    assert tf.nn.softplus(features=1.0).op.type == "Softplus"

@@ -128,7 +128,7 @@ def test_bad_arguments() -> None:
         tf.random_uniform([2], dtype=tf.int32)
     with pytest.raises(ValueError, match="Argument `dtype` got invalid value bool"):
         tf.random_uniform([2], dtype=tf.bool)
-    with pytest.raises(ValueError, match="dtype must be a floating type, got int32"):
+    with pytest.raises(TypeError, match="dtype must be a floating type, got int32"):
         tf.random_normal([2], dtype=tf.int32)
     with pytest.raises(ValueError, match="Shape must be rank 2 but is rank 1"):
         tf.multinomial(tf.constant([1.0]), 2)

@@ -129,3 +129,13 @@ def test_reverse(ops: Any) -> None:
     ops.differentiate(lambda x: tf.reverse(x, [0, -1]), X, max_elements=3)
     with pytest.raises(ValueError, match="Invalid axis 3"):
         tf.reverse(tf.constant(X), [3])
+
+
+def test_padding_is_nothing_in_any_dtype(ops: Any) -> None:
+    for value in (np.array([True]), np.array([1], np.int64), np.array([1.5], np.float16)):
+        ops.agree(lambda x: tf.pad(x, [[1, 0]]), np.pad(value, (1, 0)), value)
+    assert ops.evaluate(tf.pad(tf.constant(["a"]), [[1, 0]])).tolist() == ["", "a"]
+
+
+def test_a_negative_count_of_tiles_has_no_shape() -> None:
+    assert tf.tile(tf.constant([1, 2]), [-1]).shape == (None,)

@@ -114,7 +114,6 @@ def test_wrong_indices() -> None:
     for wrong, error in (
         (1.5, TypeError),
         ("a", TypeError),
-        (True, TypeError),
         (tf.constant([1]), TypeError),
     ):
         with pytest.raises(error):
@@ -167,3 +166,13 @@ def test_a_tensor_knows_what_consumes_it() -> None:
     y, z = x + 1.0, x * x
     assert x.consumers() == [y.op, z.op]
     assert z.consumers() == []
+
+
+def test_a_mask_picks_what_is_true(ops: Any) -> None:
+    x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    known = ("all", "rank")
+    ops.agree(lambda x: x[x > 1.5], x[x > 1.5], x, known=known)
+    ops.agree(lambda x, m: x[m], x[[False, True]], x, np.array([False, True]), known=known)
+    ops.agree(lambda x: x[np.array([True, False])], x[:1], x)
+    with pytest.raises(ValueError, match="mask"):
+        tf.constant([1, 2])[True]
