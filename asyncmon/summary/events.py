@@ -1,19 +1,20 @@
 """What an event file holds: events, and the summaries in them. Names are protobuf's and TF1's.
 
-Values are frozen. :class:`Summary` has its parts as attributes too, ``Summary.Value`` and so on, as
-``tf.Summary`` has. A graph and run metadata stay the bytes they are.
+Messages are frozen, but for :class:`Summary` and its values, which programs put together piece by
+piece. ``Summary`` has its parts as attributes too, ``Summary.Value`` and so on, as ``tf.Summary`` has.
+A graph and run metadata stay the bytes they are.
 """
 # ruff: noqa: RUF009 -- proto() returns a dataclasses.field
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from asyncmon.summary.message import Kind, Message, proto
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "Audio",
@@ -118,7 +119,7 @@ class TensorProto(Message):
     bool_val: Sequence[bool] = proto(11, Kind.BOOL, repeated=True)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class Value(Message):
     """One value of a summary: a tag and one of the kinds. ``tf.Summary.Value``.
 
@@ -136,24 +137,57 @@ class Value(Message):
     metadata: SummaryMetadata = proto(9, SummaryMetadata)
 
 
-if TYPE_CHECKING:
-    _Values = Sequence[Value]  # within Summary the name is an attribute
+_Value = Value  # within Summary the name is an attribute
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+class Values(list[Value]):
+    """The values of a summary."""
+
+    def add(self, **fields: Any) -> Value:
+        """Add a value with these fields, and return it. Protobuf's method."""
+        value = Value(**fields)
+        self.append(value)
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(list(other) if isinstance(other, tuple) else other)
+
+
+@dataclass(slots=True, repr=False)
 class Summary(Message):
     """Values that belong together. ``tf.Summary``.
 
     Example::
 
-        writer.add_summary(Summary(value=[Summary.Value(tag="loss", simple_value=0.5)]), step)
+        summary = Summary(value=[Summary.Value(tag="loss", simple_value=0.5)])
+        summary.value.add(tag="rate", simple_value=0.1)
+        writer.add_summary(summary, step)
     """
 
     Value: ClassVar[type[Value]] = Value
     Image: ClassVar[type[Image]] = Image
     Audio: ClassVar[type[Audio]] = Audio
 
-    value: _Values = proto(1, Value, repeated=True)
+    value: Values = proto(1, Value, repeated=True)
+
+    if TYPE_CHECKING:  # any values are taken and become Values
+
+        def __init__(self, value: Iterable[_Value] = ()) -> None: ...
+
+    def __post_init__(self) -> None:
+        self.value = Values(self.value)
+
+    def ParseFromString(self, serialized: bytes) -> int:
+        """Take the values of a serialized summary, such as running a summary op returned.
+
+        Returns:
+            How many bytes these are.
+
+        Raises:
+            WireError: the bytes are no summary.
+        """
+        self.value = Summary.FromString(serialized).value
+        return len(serialized)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

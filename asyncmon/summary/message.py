@@ -1,4 +1,4 @@
-"""Protobuf messages as frozen dataclasses: declare the fields, get both directions."""
+"""Protobuf messages as dataclasses: declare the fields, get both directions."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ def proto(
     message = None if isinstance(kind, Kind) else kind
     default: Any = () if repeated else message() if message else _DEFAULTS[Kind(kind)]
     spec = (number, Kind.MESSAGE if message else kind, default, repeated, message, oneof, fallback)
+    if message and not repeated and getattr(message, "__hash__", None) is None:  # it can change
+        return dataclasses.field(default_factory=message, metadata={"proto": spec})
     return dataclasses.field(default=default, metadata={"proto": spec})
 
 
@@ -93,7 +95,7 @@ _DEFAULTS: dict[Kind, Any] = {
 
 
 class Message:
-    """Base of frozen dataclasses that are protobuf messages. Method names are protobuf's.
+    """Base of dataclasses that are protobuf messages. Method names are protobuf's.
 
     A field that differs from its default is set. Lists given for repeated fields become tuples.
     """
@@ -174,6 +176,8 @@ class Message:
             raise ValueError(f"{type(self).__name__} has no field {field_name!r}.")
         if field.oneof:
             return self.WhichOneof(field.oneof) == field_name
+        if field.repeated:
+            return bool(getattr(self, field_name))
         return bool(getattr(self, field_name) != field.default)
 
 

@@ -168,7 +168,26 @@ def test_the_repr_shows_what_is_set() -> None:
 
 
 def test_a_message_is_a_value() -> None:
-    summary = Summary(value=[Summary.Value("loss", 0.5)])
+    log = SessionLog(SessionLog.CHECKPOINT, "model.ckpt-1")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        summary.value = ()  # type: ignore[misc]
-    assert hash(summary) == hash(pickle.loads(pickle.dumps(summary)))
+        log.status = 0  # type: ignore[misc]
+    assert hash(log) == hash(pickle.loads(pickle.dumps(log)))
+    event = Event(step=1, summary=Summary(value=[Summary.Value("loss", 0.5)]))
+    assert pickle.loads(pickle.dumps(event)) == event
+
+
+def test_a_summary_is_put_together_piece_by_piece_as_in_tf1() -> None:
+    summary = Summary()
+    assert summary.ParseFromString(Summary([Summary.Value("loss", 0.5)]).SerializeToString()) == 13
+    value = summary.value.add(tag="rate", simple_value=0.1)
+    value.simple_value = 0.25
+    summary.value.add(tag="n").simple_value = 3.0
+    assert Summary.FromString(summary.SerializeToString()) == summary
+    assert [(value.tag, value.simple_value) for value in summary.value] == [
+        ("loss", 0.5),
+        ("rate", 0.25),
+        ("n", 3.0),
+    ]
+    assert summary.value[0] == Summary.Value("loss", 0.5)
+    assert not Event().summary.value, "what was added is of this summary only"
+    assert not Summary().HasField("value")
