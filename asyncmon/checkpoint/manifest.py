@@ -27,7 +27,7 @@ of any byte of the file shows. The other members:
 =============  ======================================================================================
 
 To read a checkpoint without asyncmon: ``json.load`` the manifest, and ``safetensors.numpy.load_file``
-each of its files (after ``import ml_dtypes`` where there is bfloat16; ``safetensors.deserialize``, which
+each of its files (after ``import ml_dtypes`` where there is bfloat16; ``safetensors.deserialize``, that
 gives the bytes, where there is float8).
 """
 
