@@ -51,19 +51,20 @@ def _rows(nodes: Sequence[NodeTimes]) -> list[str]:
     rows = [node.thread for node in nodes]
     for i in sorted(range(len(nodes)), key=lambda i: (nodes[i].start, -nodes[i].duration)):
         node = nodes[i]
-        end, beside = node.start + node.duration, lanes.setdefault(node.thread, [])
-        for number, ends in enumerate(beside, 1):
-            while ends and ends[-1] <= node.start:
-                ends.pop()
-            if not ends or end <= ends[-1]:
-                break
-        else:
-            number, ends = len(beside) + 1, []
-            beside.append(ends)
-        ends.append(end)
-        if number > 1:
-            rows[i] = f"{node.thread} ({number})"
+        beside = lanes.setdefault(node.thread, [])
+        lane = next((k for k, ends in enumerate(beside) if _fits(ends, node)), len(beside))
+        if lane == len(beside):
+            beside.append([])
+        beside[lane].append(node.start + node.duration)
+        if lane:
+            rows[i] = f"{node.thread} ({lane + 1})"
     return rows
+
+
+def _fits(ends: list[float], node: NodeTimes) -> bool:
+    while ends and ends[-1] <= node.start:
+        ends.pop()
+    return not ends or node.start + node.duration <= ends[-1]
 
 
 def _named(what: str, name: str, tid: int) -> dict[str, Any]:
