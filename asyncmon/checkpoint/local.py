@@ -87,6 +87,7 @@ class LocalStore:
             token = secrets.token_hex(4)
             try:
                 parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
+                draft.control.left = sum(part.nbytes for part in parts)
                 writes = [
                     partial(self._write_part, part, self._beside(token, str(number)), draft.control)
                     for number, part in enumerate(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import weakref
 from typing import TYPE_CHECKING, cast
 
 from asyncmon.checkpoint.local import LocalStore
@@ -12,7 +13,7 @@ from asyncmon.files import FileCalls
 if TYPE_CHECKING:
     from asyncmon.checkpoint.store import Store
 
-__all__ = ["OS_CALLS", "is_url", "join", "open_store", "relative", "split"]
+__all__ = ["OS_CALLS", "Claims", "is_url", "join", "open_store", "relative", "split"]
 
 OS_CALLS = FileCalls()
 """The system's own calls; tests pass others."""
@@ -33,6 +34,34 @@ def open_store(directory: str, calls: FileCalls = OS_CALLS) -> Store:
         cloud = importlib.import_module("asyncmon.checkpoint.cloud")
         return cast("Store", cloud.ObjectStore(directory))
     return LocalStore(directory, calls)
+
+
+class Claims:
+    """The directories that a saver saves into, which are its own until they are released.
+
+    Args:
+        calls: the system calls to write with.
+    """
+
+    def __init__(self, calls: FileCalls) -> None:
+        self._calls = calls
+        self._stores: dict[str, Store] = {}
+        weakref.finalize(self, _release, self._stores)
+
+    def store(self, directory: str) -> Store:
+        """Return a directory's store, which may be claimed."""
+        if directory not in self._stores:
+            self._stores[directory] = open_store(directory, self._calls)
+        return self._stores[directory]
+
+    def release(self) -> None:
+        """Let other processes save there."""
+        _release(self._stores)
+
+
+def _release(stores: dict[str, Store]) -> None:
+    while stores:
+        stores.popitem()[1].release_nowait()
 
 
 def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,17 +20,19 @@ from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.saving import Job, SaveQueue
 from asyncmon.checkpoint.selection import Selection, name_of
-from asyncmon.checkpoint.sessions import describe, raw_session
+from asyncmon.checkpoint.sessions import describe, expect_snapshot, raw_session
 from asyncmon.checkpoint.state import STATE_NAME
+from asyncmon.checkpoint.threads import Control
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from asyncmon.checkpoint.store import Store
     from asyncmon.checkpoint.travellers import Passenger
 
 __all__ = ["Saver"]
+
+_IN_TIME = 0.9  # of the time between two saves, for the writing of one
 
 WhenBusy = Literal["coalesce", "skip", "wait"]
 
@@ -106,16 +107,14 @@ class Saver:
         self._pad_step_number = pad_step_number
         self._when_busy = when_busy
         self._shard_bytes = shard_bytes
-        self._calls = calls
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._ledger = Ledger(
             Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best), calls
         )
         self._passengers = Passengers()
         self._queue = SaveQueue()
-        self._stores: dict[str, Store] = {}
+        self._claims = places.Claims(calls)
         self._restorer = Restorer(self._selection, self._passengers, reshape=reshape, calls=calls)
-        weakref.finalize(self, _release_all, self._stores)
 
     # --- saving
 
@@ -172,22 +171,25 @@ class Saver:
         *,
         write_state: bool = True,
         metrics: Mapping[str, float] | None = None,
+        again_in: float | None = None,
     ) -> SaveHandle:
         """Order a snapshot and return at once; the checkpoint is written while steps go on.
 
         Where steps and the writing compete for the processor, the writing pauses now and then, until
-        :meth:`drain` or :meth:`close` waits for it.
+        :meth:`drain` or :meth:`close` waits for it. Who saves again soon says so with ``again_in``, in
+        seconds: the writing tries to be done by then, and the session may keep the memory that this
+        snapshot cost for the next one (:meth:`asyncmon.graph.Session.expect_snapshot`).
 
-        Arguments and errors are those of :meth:`save`; errors of the writing are raised by awaiting
-        the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`. At most
-        two snapshots live at a time with ``when_busy="coalesce"``: of the save under way, and of the
-        newest one that waits.
+        Other arguments and errors are those of :meth:`save`; errors of the writing are raised by
+        awaiting the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`.
+        At most two snapshots live at a time with ``when_busy="coalesce"``: of the save under way, and
+        of the newest one that waits.
         """
         if self._when_busy == "skip" and self._queue.busy:
             handle = SaveHandle(None, None)
             handle.settle(None)
             return handle
-        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
+        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics, again_in)
         job.replaceable = self._when_busy == "coalesce"
         self._queue.submit(job, coalesce=job.replaceable)
         return job.handle
@@ -214,15 +216,14 @@ class Saver:
             FailedPreconditionError: another process saves into the directory.
             PermissionDeniedError: the directory cannot be made or written.
         """
-        await self._store(os.fspath(directory)).claim()
+        await self._claims.store(os.fspath(directory)).claim()
 
     async def close(self) -> None:
         """:meth:`drain`, then let other processes save here. A later save claims its directory anew."""
         try:
             await self._queue.drain()
         finally:
-            _release_all(self._stores)
-            self._stores.clear()
+            self._claims.release()
 
     # --- passengers
 
@@ -335,11 +336,16 @@ class Saver:
         latest_filename: str | None,
         write_state: bool,
         metrics: Mapping[str, float] | None,
+        again_in: float | None = None,
     ) -> Job:
         prefix = os.fspath(save_path)
         latest = latest_filename or STATE_NAME
         check_names(prefix, global_step, latest)
         raw = raw_session(sess)
+        control = Control()
+        if again_in is not None:
+            expect_snapshot(raw, again_in)
+            control.due = time.perf_counter() + _IN_TIME * again_in
         request = Request(
             prefix=prefix,
             global_step=global_step,
@@ -348,6 +354,7 @@ class Saver:
             program=describe(raw),
             latest_filename=latest,
             write_state=write_state,
+            control=control,
         )
         step = request.known_step
         if step is None and global_step is not None:
@@ -368,7 +375,7 @@ class Saver:
         handle.step = request.step(snapshot)
         path = handle.path = checkpoint_path(request.prefix, handle.step, self._pad_step_number)
         directory, basename = places.split(path)
-        store = self._store(directory)
+        store = self._claims.store(directory)
         await store.claim()
         with op_errors(f"Checkpoint {path!r} was not saved", lambda: f"{directory!r} is its place"):
             await self._ledger.continue_list(store, request.latest_filename)
@@ -387,13 +394,3 @@ class Saver:
         handle.nbytes = manifest.nbytes
         handle.seconds = time.perf_counter() - request.began
         return path
-
-    def _store(self, directory: str) -> Store:
-        if directory not in self._stores:
-            self._stores[directory] = places.open_store(directory, self._calls)
-        return self._stores[directory]
-
-
-def _release_all(stores: dict[str, Store]) -> None:
-    for store in stores.values():
-        store.release_nowait()

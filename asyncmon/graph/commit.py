@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InternalError
-from asyncmon.graph.applying import Call, apply_all
+from asyncmon.graph.applying import Call, Copy, apply_all
 from asyncmon.graph.random_state import advanced
 from asyncmon.graph.state import uninitialized
 
@@ -54,21 +54,26 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
 
 
 def _joined(pack: Pack, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]) -> Call:
-    return pack.updates, pack.arrays(store, new), pack.inputs(registers)
+    return Call(pack.updates, pack.arrays(store, new), pack.inputs(registers))
 
 
 def _prepared(
     update: Update, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]
 ) -> Call:
-    """Return an update with its arrays, copied where somebody else looks at them."""
-    arrays = []
+    """Return an update with its arrays, others where somebody else looks at those of the state."""
+    arrays: list[Any] = []
+    copies: list[Copy] = []
     for slot, name in zip(update.slots, update.names, strict=True):
         array = store.values[slot]
         if array is None:
             raise uninitialized(name)
-        if not isinstance(array, np.ndarray) or (store.pinned and store.is_pinned(slot, array)):
+        if not isinstance(array, np.ndarray):
             array = np.array(array)
             new.append((slot, array))
+        elif store.pinned and store.is_pinned(slot, array):
+            old, array = array, store.spares.like(array)
+            new.append((slot, array))
+            copies.append((array, old))
         arrays.append(array)
     inputs = [registers[i] for i in update.inputs]
     for at, i in enumerate(update.inputs) if update.copied else ():
@@ -77,10 +82,11 @@ def _prepared(
     if update.blockwise:
         shape = arrays[0].shape
         if not shape:  # of 0-d arrays ufuncs make scalars, which cannot be written into
-            return (update,), [x.reshape(1) for x in arrays], [np.reshape(x, 1) for x in inputs]
+            shape, inputs = (1,), [np.reshape(x, 1) for x in inputs]
         inputs = [
             np.ascontiguousarray(x).reshape(-1) if x.__class__ is np.ndarray and x.shape == shape else x
             for x in inputs
         ]
         arrays = [array.reshape(-1) for array in arrays]
-    return (update,), arrays, inputs
+        copies = [(new.reshape(-1), old.reshape(-1)) for new, old in copies]
+    return Call((update,), arrays, inputs, copies)

@@ -240,6 +240,7 @@ class _Compiler:
             function = partial(function, **op.attrs)
         if in_place and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
+            self.store.in_place.update(slots)
             self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise, ()))
             return
         outputs = tuple(registers.new() for _ in names)

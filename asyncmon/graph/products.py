@@ -50,7 +50,7 @@ def _cut_product(a: Array, b: Array, out: Array | None) -> Array:
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
-    pieces = 2 * CORES if out.size * a.shape[-1] >= _LONG else CORES
+    pieces = 4 * CORES if out.size * a.shape[-1] >= _LONG else CORES
     if a.ndim == b.ndim > 2 and len(a) == len(b) >= pieces:
         cuts = _slices(len(a), pieces, 1)
         share(partial(np.matmul, a[cut], b[cut], out=out[cut]) for cut in cuts)

@@ -155,6 +155,7 @@ class Runner:
             self._stepper.close()
             self._stepper = None
         self._crew.close()
+        self._store.spares.close()
         self._resources.clear()
         if cancelled is not None:
             raise cancelled

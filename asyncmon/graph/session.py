@@ -196,6 +196,16 @@ class Session:
             )
         return call.rebuild(await self._runner.run(plan, call.accept(feeds), None, None, peek=True))
 
+    def expect_snapshot(self, secs: float) -> None:
+        """Be told in how many seconds a snapshot will probably be ordered. Returns at once.
+
+        The step after a snapshot writes to other arrays than those that the snapshot shares, and memory
+        that is new to the process makes it a slow one. So if a snapshot is expected within 5 s, such
+        memory is made ready in a thread, or what the last snapshot lets go is kept; and freed if none
+        comes within twice the time. A snapshot that nobody expected costs memory while it lives only.
+        """
+        self._store.expect_snapshot(secs)
+
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.
 

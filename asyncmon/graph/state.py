@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
 from asyncmon.graph.arena import Arena
+from asyncmon.graph.spares import Spares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +55,9 @@ class StateStore:
         self._applying = False
         self._waiting: list[Callable[[Pin], None]] = []
         self._arenas = [Arena()]
+        self.spares = Spares()
+        self.in_place: set[int] = set()
+        """Slots that commits write in place, or to a copy where a pin shares the array."""
         self.homes: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
         """Where the values of packs lie, by their slots: common arrays, and the part of each slot."""
         self.broken: Exception | None = None
@@ -91,6 +95,14 @@ class StateStore:
     def unpin(self, pin: Pin) -> None:
         """Forget a pin; from any thread, twice is fine."""
         self._pins.discard(pin)
+        versions = zip(pin.values, self.values, strict=False)
+        self.spares.keep(old for old, now in versions if old is not now)
+
+    def expect_snapshot(self, secs: float) -> None:
+        """Make memory ready for the copies that a snapshot in so many seconds will cost."""
+        values = self.values
+        needed = () if self._pins else [x for i in self.in_place if (x := values[i]) is not None]
+        self.spares.expect(secs, needed)
 
     def take_arena(self) -> Arena | None:
         """Return memory for a run's values, unless another run has it; give it back when that ends."""

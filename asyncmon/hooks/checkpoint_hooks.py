@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from asyncmon import files
+from asyncmon import clock, files
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
 from asyncmon.hooks.graph_names import current_graph
@@ -132,6 +132,8 @@ class CheckpointSaverHook(SessionRunHook):
         self._coord: Coordinator
         self._taken: int | None = None  # the step of the last snapshot
         self._kept: int | None = None  # the step of the last commit
+        self._ordered_at: float | None = None
+        self._halfway = (save_steps or 0) // 2
         self._quick = True
         self._finishing: asyncio.Task[Any] | None = None
         if save_secs is None:
@@ -153,7 +155,7 @@ class CheckpointSaverHook(SessionRunHook):
         """Save the state the session begins with, unless it was just restored from there."""
         step = global_step_of(self, session)
         self._saver, self._coord = self._find_saver(), coord
-        self._finishing = None
+        self._finishing = self._ordered_at = None
         self._output.start(step)
         writer = self._output.file_writer
         if self._save_graph_def and writer is not None and self._graph is not None:
@@ -166,6 +168,7 @@ class CheckpointSaverHook(SessionRunHook):
         else:
             self._kept = None
             await self._finish(await self._start(session, step), session)
+        self._ordered_at = clock.monotonic()
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Take a checkpoint if it is due."""
@@ -173,6 +176,8 @@ class CheckpointSaverHook(SessionRunHook):
         assert step is not None, "after_create_session saw to it"
         assert taken is not None, "after_create_session set it"
         assert self._save_steps is not None, "left out otherwise"
+        if self._halfway and step == taken + self._halfway:
+            self._look_ahead(run_context.session)
         if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
             if self._quick:
                 await self._wait_a_moment()
@@ -325,7 +330,9 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _order(self, session: Session | _Taken, step: int | None) -> SaveHandle:
         metrics = self._metrics() if self._metrics is not None else None
-        handle = self._saver.start_save(session, self._prefix, global_step=step, metrics=metrics)
+        handle = self._saver.start_save(
+            session, self._prefix, global_step=step, metrics=metrics, again_in=self._again_in()
+        )
         self._taken = step
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
@@ -362,6 +369,19 @@ class CheckpointSaverHook(SessionRunHook):
                 logger.info(line, listener)
                 self._coord.request_stop(reason=line % (listener,))
 
+    def _look_ahead(self, session: Session) -> None:
+        """Tell the session when the next save will be due, if steps go on as fast as up to now."""
+        expect = getattr(session, "expect_snapshot", None)
+        if callable(expect) and self._ordered_at is not None:
+            expect(clock.monotonic() - self._ordered_at)
+
+    def _again_in(self) -> float | None:
+        """Return in how many seconds the save after the present one will be due, if that is known."""
+        before, self._ordered_at = self._ordered_at, clock.monotonic()
+        if self._save_secs is not None or before is None:
+            return self._save_secs
+        return self._ordered_at - before
+
 
 class _Taken:
     """A session as it was: what a saver needs to save a snapshot that was taken before."""
@@ -369,6 +389,7 @@ class _Taken:
     def __init__(self, session: Session, snapshot: Snapshot) -> None:
         self.graph = session.graph
         self.load = session.load
+        self.expect_snapshot = getattr(session, "expect_snapshot", None)
         self._snapshot = snapshot
 
     async def snapshot(self) -> Snapshot:

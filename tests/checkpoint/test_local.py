@@ -236,7 +236,33 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
             clocks["wall"] += wall / 4
             clocks["processor"] += processor / 4
             pace.did(1 << 20)
-    assert pauses == pytest.approx([0.005, 0.02, 0.005])
+    assert pauses == pytest.approx([0.005, 0.03, 0.005])
+
+
+async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(threads, "_RESTS_ALONE", 3.0)
+    monkeypatch.setattr(threads, "_WRITERS", 1)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(time, "thread_time", lambda: now)
+    pauses: list[float] = []
+
+    class Watched(Control):
+        def pause(self, seconds: float) -> None:
+            nonlocal now
+            pauses.append(seconds)
+            now += seconds
+
+    for due, expected in [(100.0, [3.0, 3.0, 3.0, 3.0]), (8.0, [1.0, 1.0, 1.0, 1.0]), (2.0, [0.0] * 4)]:
+        now = 0.0
+        pauses.clear()
+        control = Watched(due)
+        control.left = 4 * (4 << 20)
+        pace = Pace(control)
+        for _ in range(4):
+            now += 1.0
+            pace.did(4 << 20)
+        assert pauses == pytest.approx(expected)
 
 
 async def test_a_pause_ends_when_there_is_a_hurry_or_an_end() -> None:

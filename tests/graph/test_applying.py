@@ -34,7 +34,7 @@ OPTIMIZERS = [
 ]
 
 
-async def trained(make: Any, config: Any) -> Any:
+async def trained(make: Any, config: Any, *, beside_snapshots: bool = False) -> Any:
     with tf.Graph().as_default():
         rng = np.random.default_rng(0)
         x = tf.placeholder(tf.float32, [20, 50])
@@ -43,7 +43,11 @@ async def trained(make: Any, config: Any) -> Any:
         async with tf.Session(config=config) as sess:
             await sess.run(tf.global_variables_initializer())
             for _ in range(4):
+                snapshot = await sess.snapshot() if beside_snapshots else None
+                before = {name: array.copy() for name, array in (snapshot or {}).items()}
                 await sess.run(op, {x: rng.standard_normal((20, 50)).astype(np.float32)})
+                for name, array in before.items():
+                    np.testing.assert_array_equal(snapshot[name], array)  # type: ignore[index]
             return await sess.run(v)
 
 
@@ -85,7 +89,7 @@ def test_every_element_is_written_once_whoever_helps() -> None:
         array += value
 
     arrays = [np.zeros(n) for n in (SIZE, 63, 64, 65, 31, 1)]
-    calls: Any = [((Update(add),), [array], [2.0]) for array in arrays]
+    calls: Any = [applying.Call((Update(add),), [array], [2.0]) for array in arrays]
     crew = Crew(3, "help")
     for helpers in (None, crew):
         with lent(helpers):
@@ -94,6 +98,14 @@ def test_every_element_is_written_once_whoever_helps() -> None:
     for array in arrays:
         np.testing.assert_array_equal(array, np.full(array.shape, 100.0))
     crew.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.usefixtures("small_blocks")
+async def test_updates_beside_a_snapshot_give_the_same_bits(make: Any) -> None:
+    whole = await trained(make, None)
+    np.testing.assert_array_equal(await trained(make, THREADED, beside_snapshots=True), whole)
 
 
 @pytest.mark.asyncio
