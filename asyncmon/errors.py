@@ -30,8 +30,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "ABORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+    "DATA_LOSS",
+    "DEADLINE_EXCEEDED",
     "END_OF_DATA",
+    "FAILED_PRECONDITION",
+    "INTERNAL",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "OK",
+    "OUT_OF_RANGE",
+    "PERMISSION_DENIED",
     "PREEMPTION",
+    "RESOURCE_EXHAUSTED",
+    "UNAUTHENTICATED",
+    "UNAVAILABLE",
+    "UNIMPLEMENTED",
+    "UNKNOWN",
     "AbortedError",
     "AlreadyExistsError",
     "CancelledError",
@@ -52,6 +69,26 @@ __all__ = [
     "error_code_from_exception_type",
     "exception_type_from_error_code",
 ]
+
+
+# The codes by name, to compare ``error.error_code`` with.
+OK = 0
+CANCELLED = 1
+UNKNOWN = 2
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+ALREADY_EXISTS = 6
+PERMISSION_DENIED = 7
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+ABORTED = 10
+OUT_OF_RANGE = 11
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+DATA_LOSS = 15
+UNAUTHENTICATED = 16
 
 
 class OpError(Exception):
@@ -187,5 +224,11 @@ def exception_type_from_error_code(error_code: int) -> type[OpError]:
 
 
 def error_code_from_exception_type(cls: type[OpError]) -> int:
-    """Return the gRPC status code of an error class. TF1: same name."""
+    """Return the gRPC status code of an error class. TF1: same name.
+
+    Raises:
+        TypeError: it is no class of these errors. (The original returns an ``UnknownError``.)
+    """
+    if not issubclass(cls, OpError):
+        raise TypeError(f"Only the classes of am.errors have a code, got {cls!r}.")
     return cls.error_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -27,9 +28,24 @@ def test_er_1_each_code_has_its_class(name: str, code: int) -> None:
     assert cls.__mro__[1:] == (errors.OpError, Exception, BaseException, object)
 
 
+def test_er_1_the_codes_have_the_names_of_the_original() -> None:
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).upper() for name in CODES]
+    assert [getattr(errors, word) for word in words] == list(CODES.values())
+    assert errors.OK == 0
+
+
 def test_er_5_an_unknown_code_has_none() -> None:
     with pytest.raises(KeyError):
         errors.exception_type_from_error_code(17)
+
+
+def test_er_5_other_exceptions_have_no_code_and_subclasses_have_that_of_their_class() -> None:
+    class Own(errors.AbortedError):
+        """A user's own."""
+
+    assert errors.error_code_from_exception_type(Own) == errors.ABORTED
+    with pytest.raises(TypeError, match=r"Only the classes of am\.errors have a code, got <class 'Key"):
+        errors.error_code_from_exception_type(KeyError)  # type: ignore[arg-type]  # the mistake under test
 
 
 @pytest.mark.parametrize("name", CODES)
