@@ -34,6 +34,8 @@ __all__ = ["compile_plan", "needed_ops"]
 
 _FOLD_LIMIT = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
+_LOOPS = frozenset({"While", "WhileGrad"})
+_UNKNOWN = 1 << 30  # elements: nobody knows how often a loop repeats, so its first run is in a worker
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
 
 
@@ -285,6 +287,9 @@ class _Compiler:
             self.plan.random |= plan.random
             self.plan.foreign |= plan.foreign
             self.plan.changes += plan.changes
+            registers.weight += plan.weight
+        if op.type in _LOOPS:
+            registers.weight += _UNKNOWN
         inputs = registers.all_of(op.inputs)
         outputs = registers.outputs(op, self.given)
         new = []

@@ -184,6 +184,16 @@ async def test_a_body_may_wait() -> None:
     assert await run(tf.while_loop(lambda i: i < 5, body, [0])) == 5
 
 
+async def test_the_first_run_of_a_loop_does_not_hold_the_event_loop() -> None:
+    endless = tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [1])
+    async with tf.Session() as sess:
+        run = asyncio.create_task(sess.run(endless))
+        await asyncio.sleep(0.001)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+
 @pytest.mark.parametrize("inline_ms", [1000, 0])
 async def test_an_endless_loop_can_be_stopped(inline_ms: float) -> None:
     loop = tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [1])
