@@ -63,6 +63,10 @@ class Coordinated:
         """Run without hooks, likewise."""
         return self._guard(self.raw.run, *args)
 
+    def call(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
+        """Await anything else, likewise."""
+        return self._guard(fn, *args)
+
     async def _guard(self, call: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         coord = self.coord
         if coord.error is not None:

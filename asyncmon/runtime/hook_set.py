@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
+from asyncmon.runtime.shield import shielded
+from asyncmon.runtime.stopping import stop_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -169,12 +171,10 @@ class HookSet:
         try:
             async with asyncio.timeout(secs):
                 await hook.cleanup(error)
-        except TimeoutError as timeout:
-            logger.exception("%s.cleanup failed or took longer than %g s.", hook_name(hook), secs)
-            return timeout
         except Exception as failure:
-            logger.exception("%s.cleanup failed.", hook_name(hook))
-            return failure
+            slow = f" or took longer than {secs:g} s" if isinstance(failure, TimeoutError) else ""
+            logger.exception("%s.cleanup failed%s.", hook_name(hook), slow)
+            return failure if _policy(hook) == "raise" else None
         return None
 
     # -- changes while the session runs -------------------------------------------------------------
@@ -182,16 +182,19 @@ class HookSet:
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
         """Add a hook to a session that is open, with the moments it missed."""
         check_hook(hook)
-        before = self.hooks
+        before, running = self.hooks, self.running
         self.hooks = check_hooks((*self.hooks, hook))
+        self.running = hook
         try:
             await self._begin(hook)
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)
         except BaseException as error:
             self.hooks = before
-            await self._clean_up(hook, error)
+            await self._clean_up_shielded(hook, error)
             raise
+        finally:
+            self.running = running
         if self.has(hook):  # else on_error="detach" took it out again
             self._start_background(hook, session, coord)
             self._bind()
@@ -201,17 +204,20 @@ class HookSet:
         if not self.has(hook):
             return
         background = self._remove(hook)
-        if background is not None:
-            await asyncio.wait([background])
         try:
+            if background is not None:
+                await stop_tasks(lambda: set() if background.done() else {background}, 0)
             if (call := self._call(hook, "end")) is not None:
                 await call(session)
         except BaseException as error:
-            await self._clean_up(hook, error)
+            await self._clean_up_shielded(hook, error)
             raise
-        failed = await self._clean_up(hook, None)
+        failed = await self._clean_up_shielded(hook, None)
         if failed is not None:
             raise failed
+
+    async def _clean_up_shielded(self, hook: Any, error: BaseException | None) -> Exception | None:
+        return await shielded(self._clean_up, hook, error, name=f"{hook_name(hook)}.cleanup")
 
     def _remove(self, hook: Any) -> asyncio.Task[Any] | None:
         self.hooks = tuple(one for one in self.hooks if one is not hook)

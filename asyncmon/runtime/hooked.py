@@ -48,6 +48,7 @@ class Hooked:
         self.raw = raw
         self._hooks = hooks
         self._samples = coord.samples
+        coord.samples.check = getattr(raw, "check_fetches", None)
         self._settled = coord.settled
         self._turn = turn
         self._canonical_feed = _canonical_feed(raw)
@@ -152,6 +153,7 @@ class Hooked:
             result = step_fn(context)
             return await result if inspect.isawaitable(result) else result
         finally:
+            context.end()
             inside_run.reset(token)
 
     def _stops_runs(self) -> Callable[[], bool]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asyncmon.clock import LoopBudget
 from asyncmon.errors import PREEMPTION
@@ -19,6 +20,7 @@ from asyncmon.runtime.opening import begin, tell_created
 from asyncmon.runtime.passengers import Passengers
 from asyncmon.runtime.phase import Phase
 from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.recovery import Recovery
 from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.stops import Stops
@@ -31,11 +33,15 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.creators import SessionCreator
     from asyncmon.runtime.endings import Ending
-    from asyncmon.runtime.recovery import Recovery
 
-__all__ = ["SessionLife"]
+__all__ = ["OTHER_LOOP", "SessionLife"]
 
 logger = logging.getLogger(__name__)
+
+OTHER_LOOP = (
+    "A session belongs to the event loop in which it was started, and this is another one. Use it "
+    "there; from a thread, by asyncio.run_coroutine_threadsafe(session.run(...), loop)."
+)
 
 
 class SessionLife:
@@ -55,6 +61,12 @@ class SessionLife:
     ) -> None:
         if signals not in ("auto", None):
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
+        if not isinstance(cast("object", recovery), Recovery):
+            raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
+        if not isinstance(cast("object", stop_grace_period_secs), Real):
+            raise TypeError(
+                f"stop_grace_period_secs must be a number of seconds, got {stop_grace_period_secs!r}."
+            )
         self._creator = creator
         self._hooks = HookSet(hooks)
         self._passengers = Passengers(None)
@@ -65,9 +77,15 @@ class SessionLife:
         self._turn = Turn()
         self._stops = Stops(recovery.errors)
         self._session = Recoverable(self._create, recovery, self._stops.whole)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = asyncio.Event()
         self._ended: str | None = None
         self._forget_signals: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        step = getattr(self._session.current and self._session.current.raw, "global_step", None)
+        at_step = "" if step is None else f" at step {step}"
+        return f"<{type(self).__name__}: {self._phase.name.lower()}{at_step}>"
 
     # -- opening ------------------------------------------------------------------------------------
 
@@ -143,7 +161,12 @@ class SessionLife:
 
         A run that is under way has the grace period to complete, and as long as it takes where it is
         itself what asks; runs that come after are not refused.
+
+        Raises:
+            TypeError: the reason is no text.
         """
+        if not isinstance(cast("object", reason), str | None):
+            raise TypeError(f"reason must be a str or None, got {reason!r}.")
         self._stops.request(reason or "a stop was requested")
 
     @property
@@ -222,10 +245,16 @@ class SessionLife:
         self._ended = ending.reason
         return ending
 
+    def _check_loop(self) -> None:
+        """Refuse to be used in another event loop, which would harm both."""
+        if asyncio.current_task(self._loop) is None:
+            raise RuntimeError(OTHER_LOOP)
+
     def _current(self) -> Coordinated:
         session = self._session.current
         if self._phase is not Phase.OPEN:
             raise self._not_open()
+        self._check_loop()
         if session is None:
             raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
         return session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.runtime.attached import AttachedHook
 from asyncmon.runtime.batches import Batches
-from asyncmon.runtime.life import SessionLife
+from asyncmon.runtime.life import OTHER_LOOP, SessionLife
 from asyncmon.runtime.phase import Phase
 from asyncmon.runtime.program import as_program, program_scope
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext, check_step_fn
@@ -54,19 +54,22 @@ class MonitoredBase(SessionLife):
 
         Raises:
             RuntimeError: the session is not open, a hook has requested a stop, or this is called from
-                inside a run.
+                inside a run or in another event loop.
             Exception: what the step or a hook raised; or, in its place, what a task beside the steps
                 reported, which also interrupts a run that is waiting.
         """
         if self._phase is not _OPEN or self._hooks.stop_requested:
             self._refuse(hooks)
+        task = asyncio.current_task(self._loop)
+        if task is None:
+            raise RuntimeError(OTHER_LOOP)
         if self._budget.spent():
             await self._budget.turn()
         if not hooks:
             return await self._session.run_bare(self._turn, (fetches, feed_dict, options, run_metadata))
         turn = self._turn
         if turn.holder is None:
-            turn.holder = asyncio.current_task(self._loop)
+            turn.holder = task
         else:
             await turn.wait()
         try:
@@ -89,6 +92,7 @@ class MonitoredBase(SessionLife):
         check_step_fn(step_fn)
         if self._phase is not Phase.OPEN or self._hooks.stop_requested:
             self._refuse()
+        self._check_loop()
         if self._budget.spent():
             await self._budget.turn()
         async with self._turn.held(reentrant=False):
@@ -111,6 +115,7 @@ class MonitoredBase(SessionLife):
         coord = self._stops.current
         if self._phase is not Phase.OPEN or coord is None:
             raise self._not_open()
+        self._check_loop()
         return await coord.sample(fetches)
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
@@ -149,22 +154,25 @@ class MonitoredBase(SessionLife):
         """Add a hook while the session runs: ``begin``, ``after_create_session``, ``background``.
 
         Its part in runs begins with the next one. The program is finalized, so ``begin`` cannot add
-        to it. Waits for the run that is under way, unless it is called from inside of it.
+        to it. Waits for the run that is under way, unless it is called from inside of it. Ends as a
+        run does: when something fails beside, or when it takes too long after a stop.
 
         Raises:
             RuntimeError: the session is not open.
             TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
         """
+        self._check_loop()
         async with self._turn.held():
             session = self._current()
             with program_scope(as_program(getattr(session.raw, "graph", session.raw))):
-                await self._hooks.attach(hook, session.raw, session.coord)
+                await session.call(self._hooks.attach, hook, session.raw, session.coord)
             self._passengers.add([hook])
         return AttachedHook(hook, self._detach)
 
     async def _detach(self, hook: Any) -> None:
         if self._phase is not Phase.OPEN:
             return
+        self._check_loop()
         async with self._turn.held():
             if self._phase is Phase.OPEN:
                 self._passengers.remove(hook)

@@ -60,8 +60,8 @@ class StepContext:
         async with self._turn:
             if self._over:
                 raise RuntimeError(
-                    "The step function of this context is over, and no longer has its turn. Await what it "
-                    "started before it returns."
+                    "The step function of this context is over and has its turn no longer. Await what "
+                    "it started before it returns."
                 )
             if self._is_stopped():
                 raise RuntimeError(AFTER_STOP)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
-from asyncmon.errors import AbortedError
+from asyncmon.errors import AbortedError, DeadlineExceededError
 from asyncmon.runtime import MonitoredSession, SessionRunHook
 from asyncmon.testing import (
     RecordingHook,
@@ -16,6 +18,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
+from tests.runtime.conftest import graph_world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
     from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+def scripted(script: list[Any], *, hooks: Any = None, **kwargs: Any) -> MonitoredSession:
+    return MonitoredSession(ScriptedCreator(ScriptedSession(script)), hooks, **kwargs)
+
 
 LIFE = ["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
 
@@ -156,6 +164,16 @@ async def test_a_failed_run_keeps_the_sample_and_names_who_asked(world: World) -
         await asked
 
 
+async def test_a_sample_of_what_is_not_in_the_graph_costs_nobody_a_run() -> None:
+    world = graph_world()
+    async with world.session() as sess:
+        asked = asyncio.create_task(sess.sample(["weight", "los:0"]))
+        await wait_all_tasks_blocked()
+        await sess.run(world.train, world.feed())
+        with pytest.raises(ValueError, match="los:0"):
+            await asked
+
+
 async def test_a_hooks_state_travels_in_the_checkpoint(world: World, tmp_path: Path) -> None:
     class Counting(SessionRunHook):
         count = 0
@@ -181,3 +199,69 @@ async def test_a_hooks_state_travels_in_the_checkpoint(world: World, tmp_path: P
 
     for _ in range(2):
         await run([Counting(), Counting()])
+
+
+async def test_a_hook_whose_attaching_hangs_is_given_up_after_a_stop() -> None:
+    class Hanging(RecordingHook):
+        async def after_create_session(self, session: Any, coord: Any) -> None:
+            await asyncio.Event().wait()
+
+    hook = Hanging()
+    async with scripted([1], stop_grace_period_secs=10) as sess:
+        asyncio.get_running_loop().call_later(5, sess.request_stop)
+        with pytest.raises(DeadlineExceededError, match="The hook hook did not finish"):
+            await sess.attach(hook)
+        assert asyncio.get_running_loop().time() == 15
+        assert hook.moments() == ["begin", "cleanup"]
+        assert await sess.run("a") == 1
+
+
+async def test_a_cancelled_attaching_cleans_up_whatever_else_comes() -> None:
+    class Slow(RecordingHook):
+        async def begin(self) -> None:
+            await asyncio.sleep(100)
+
+        async def cleanup(self, error: BaseException | None) -> None:
+            await asyncio.sleep(10)
+            await super().cleanup(error)
+
+    hook = Slow()
+    async with scripted([1]) as sess:
+        with anyio.move_on_after(1):
+            await sess.attach(hook)
+        assert hook.moments() == ["cleanup"]
+        assert asyncio.get_running_loop().time() == 11
+
+
+async def test_a_background_that_ignores_its_cancellation_does_not_hold_a_detach(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    release = asyncio.Event()
+
+    class Stubborn(RecordingHook):
+        async def background(self, session: Any, coord: Any) -> None:
+            while not release.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await release.wait()
+
+    hook = Stubborn()
+    async with scripted([1]) as sess:
+        attached = await sess.attach(hook)
+        await asyncio.sleep(1)
+        await attached.detach()
+        assert hook.moments()[-2:] == ["end", "cleanup"]
+        release.set()
+    assert "'hook.background' ignores its cancellation: it waits in" in caplog.text
+
+
+@pytest.mark.parametrize("policy", ["log", "detach"])
+async def test_a_failing_cleanup_obeys_on_error_too(policy: Any) -> None:
+    class Failing(SessionRunHook):
+        on_error = policy
+
+        async def cleanup(self, error: BaseException | None) -> None:
+            raise ValueError("spilt")
+
+    async with scripted([1], hooks=[Failing()]) as sess:
+        await sess.run("a")
+    assert sess.stop_reason == "the body ended"

@@ -12,6 +12,8 @@ from asyncmon.runtime.turn import Turn
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from tests.runtime.conftest import World
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -157,3 +159,25 @@ async def test_a_turn_handed_over_in_the_moment_of_a_cancellation_goes_on() -> N
     assert got == [1]
     assert tasks[0].cancelled()
     assert turn.holder is tasks[1]
+
+
+USES: list[Callable[[Any], Coroutine[Any, Any, Any]]] = [
+    lambda sess: sess.run("a"),
+    lambda sess: sess.run("a", hooks=False),
+    lambda sess: sess.run_step_fn(lambda context: context.run_with_hooks("a")),
+    lambda sess: sess.sample("a"),
+    lambda sess: sess.peek("a"),
+    lambda sess: sess.attach(RecordingHook()),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_another_event_loop_is_refused_and_harms_nothing(use: Any) -> None:
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [RecordingHook()]) as sess:
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="event loop in which it was started"):
+                await asyncio.to_thread(lambda: asyncio.run(use(sess)))
+            await sess.run("a")
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(sess.run("a"), loop).result())
+        assert sess.global_step == 4
