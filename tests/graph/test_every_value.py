@@ -173,8 +173,8 @@ MORE: dict[str, Callable[..., Any]] = {
 
 
 def _by_name(name: str) -> Callable[..., Any]:
-    reference: Callable[..., Any] = RENAMED[name] if name in RENAMED else getattr(np, name)
-    return reference
+    found: Any = RENAMED.get(name)
+    return getattr(np, name) if found is None else found  # type: ignore[no-any-return]  # a function of numpy
 
 
 REFERENCES = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -219,3 +221,14 @@ def test_gradients_must_have_the_dtype_and_shape_of_the_variable() -> None:
         _descent().apply_gradients([(tf.constant([1.0, 2.0], tf.float64), w)])
     with pytest.raises(ValueError, match="must be equal"):
         _descent().apply_gradients([(tf.constant([1.0, 2.0, 3.0]), w)])
+
+
+def test_every_optimizer_is_held_to_its_formula() -> None:
+    """Some test of this folder checks the steps of each, of dense and of sparse gradients."""
+    files = Path(__file__).parent.glob("test_*.py")
+    tests = [test for file in files for test in file.read_text().split("\ndef test_")]
+    checked = " ".join(test for test in tests if "steps.check(" in test)
+    for name in train.__all__:
+        found = getattr(train, name)
+        if inspect.isclass(found) and issubclass(found, train.Optimizer) and name != "Optimizer":
+            assert f"{name}(" in checked, f"{name} has no test against a closed form"
