@@ -26,7 +26,7 @@ from asyncmon.programs.structure import leaves, map_leaves
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine, Generator
+    from collections.abc import Awaitable, Collection, Coroutine, Generator
 
     from asyncmon.programs.steps import Step
 
@@ -157,7 +157,7 @@ class FunctionSession:
         results = {}
         for one in steps:
             if one.read_only and before:
-                results[one.name] = await _looked_at(one, dict(working.now()), feeds)
+                results[one.name] = await _looked_at(one, unwritable(dict(working.now())), feeds)
                 continue
             result = one(working, feeds)
             results[one.name] = await result if one.waits(result) else result
@@ -170,7 +170,7 @@ class FunctionSession:
                     f"The steps {list(results)} left a state of another form than was declared, and "
                     f"nothing of it is kept: {'; '.join(problems)}."
                 )
-        fetched = _fetched(fetches, results, tree, step if self._counts else None)
+        fetched = _fetched(fetches, results, tree, step if self._counts else None, self._steps)
         self._tree, self._step = tree, step
         return fetched
 
@@ -178,7 +178,7 @@ class FunctionSession:
         number = self._step if self._counts else None
         tree = self._tree  # another step may commit while this one waits
         results = {one.name: await _looked_at(one, tree, feeds) for one in steps}
-        return _fetched(fetches, results, tree, number)
+        return _fetched(fetches, results, tree, number, self._steps)
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
         """Return the steps to run, each once; None where the state is to be initialised."""
@@ -279,13 +279,17 @@ class _Ready:
         return self._snapshot
 
 
-def _fetched(fetches: Any, results: Mapping[str, Any], tree: Tree, step: int | None) -> Any:
+def _fetched(
+    fetches: Any, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
+) -> Any:
     if type(fetches) is str and fetches in results:
         return results[fetches]
-    return map_leaves(fetches, lambda name: _value(name, results, tree, step))
+    return map_leaves(fetches, lambda name: _value(name, results, tree, step, steps))
 
 
-def _value(name: str, results: Mapping[str, Any], tree: Tree, step: int | None) -> Any:
+def _value(
+    name: str, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
+) -> Any:
     if name in results:
         return results[name]
     for result in results.values():
@@ -299,18 +303,18 @@ def _value(name: str, results: Mapping[str, Any], tree: Tree, step: int | None) 
     outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
     raise NotFoundError(
         f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-        f"{sorted(map(str, outputs))}; entries of the state: {list(entries)}."
+        f"{sorted(map(str, outputs))}. The program has the steps {list(steps)}, and the entries "
+        f"{list(entries)} of the state."
     )
 
 
 async def _looked_at(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
-    """Call a read-only step, and see that it is one."""
+    """Call a read-only step with a copy of a state whose arrays are so, and see that it is one."""
     given = unwritable(state)
-    before = unwritable(given)
     result = step(given, feeds)
     if step.waits(result):
         result = await result
-    if before and (changed := first_change(given, before)) is not None:
+    if state and (changed := first_change(given, state)) is not None:
         raise TypeError(
             f"The step {step.name!r} is read_only, and set {changed}, which is not kept. Declare "
             "it without read_only, or let it return the value."

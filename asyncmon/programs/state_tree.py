@@ -88,27 +88,32 @@ def with_fresh_arrays(tree: Tree, made: Arrays) -> Tree:
 
 def unwritable(tree: Tree) -> Tree:
     """Return a copy of the containers; the arrays are shared and cannot be written through it."""
-    if isinstance(tree, dict):
+    kind = tree.__class__
+    if kind is dict:
         return {key: unwritable(value) for key, value in tree.items()}
-    if isinstance(tree, list):
+    if kind is list:
         return [unwritable(value) for value in tree]
-    if isinstance(tree, np.ndarray) and tree.flags.writeable:
+    if kind is np.ndarray and tree.flags.writeable:
         return _frozen(tree.view())
     return tree
 
 
 def first_change(now: Tree, before: Tree, path: tuple[str | int, ...] = ()) -> str | None:
-    """Return where something was put into the containers of a tree, by words, or None."""
-    if isinstance(before, dict | list) and type(now) is type(before) and len(now) == len(before):
-        keys = before.keys() if isinstance(before, dict) else range(len(before))
-        for key in keys:
-            if isinstance(now, dict) and key not in now:
-                break
-            if (change := first_change(now[key], before[key], (*path, key))) is not None:
-                return change
-        else:
-            return None
-    return None if now is before else _place(path)
+    """Return where something was put into the containers of a tree, in words, or None."""
+    kind = before.__class__
+    if kind not in (dict, list):
+        return None if now is before else _place(path)
+    if (
+        now.__class__ is not kind
+        or len(now) != len(before)
+        or (kind is dict and now.keys() != before.keys())
+    ):
+        return _place(path)
+    for key, was in before.items() if kind is dict else enumerate(before):
+        value = now[key]
+        if value is not was and (change := first_change(value, was, (*path, key))) is not None:
+            return change
+    return None
 
 
 def adopt(
