@@ -18,7 +18,7 @@ from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
@@ -114,8 +114,8 @@ class ProfilerHook(SessionRunHook):
                 self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
         took = time.perf_counter() - self._began
         nodes = metadata.nodes or [_whole(step, took)]
-        inputs = _inputs(run_context.session) if self._show_dataflow else None
-        self._coord.create_task(self._write, step, nodes, inputs, name=f"ProfilerHook, step {step}")
+        program = run_context.session.graph if self._show_dataflow else None
+        self._coord.create_task(self._write, step, nodes, program, name=f"ProfilerHook, step {step}")
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Let go of the writer."""
@@ -124,21 +124,14 @@ class ProfilerHook(SessionRunHook):
     def _next_mark(self, session: Session) -> float:
         return clock.monotonic() if self._save_steps is None else global_step_of(self, session) + 1
 
-    async def _write(
-        self, step: int, nodes: Sequence[NodeStats], inputs: Mapping[str, Sequence[str]] | None
-    ) -> None:
+    async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         path = os.path.join(self._directory, f"timeline-{step}.json")
         logger.info("Saving timeline for %d into '%s'.", step, path)
         await files.make_dirs(self._directory)
-        await files.in_thread(self._write_file, path, step, nodes, inputs)
+        await files.in_thread(self._write_file, path, step, nodes, program)
 
-    def _write_file(
-        self,
-        path: str,
-        step: int,
-        nodes: Sequence[NodeStats],
-        inputs: Mapping[str, Sequence[str]] | None,
-    ) -> None:
+    def _write_file(self, path: str, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
+        inputs = _inputs(program)
         trace = chrome_trace(nodes, title=f"step {step}", inputs=inputs, show_memory=self._show_memory)
         with open(path, "w") as file:
             file.write(trace)
@@ -149,9 +142,9 @@ def _whole(step: int, secs: float) -> NodeStats:
     return NodeStats(name=f"step {step}", op="step", start=0.0, duration=secs, thread=name, nbytes=0)
 
 
-def _inputs(session: Session) -> dict[str, list[str]] | None:
+def _inputs(program: Any) -> dict[str, list[str]] | None:
     """Return the names of the operations whose results each operation takes, where a graph tells."""
-    operations: Any = getattr(session.graph, "get_operations", None)
+    operations = getattr(program, "get_operations", None)
     if operations is None:
         return None
     return {op.name: [tensor.op.name for tensor in op.inputs] for op in operations()}

@@ -13,7 +13,7 @@ from asyncmon.summary.records import RecordParser
 from asyncmon.summary.wire import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
 __all__ = ["follow", "summary_iterator"]
 
@@ -55,7 +55,7 @@ class summary_iterator:  # TF1's name
                 tail.parser.finish()
                 return
 
-    async def __aiter__(self) -> AsyncIterator[Event]:
+    async def __aiter__(self) -> AsyncGenerator[Event]:
         tail = _Tail(self._path)
         while True:
             events, error = await files.in_thread(tail.read)
@@ -68,7 +68,7 @@ class summary_iterator:  # TF1's name
                 return
 
 
-async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncIterator[Event]:
+async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncGenerator[Event]:
     """Yield the events of a file that is being written, as they come.
 
     Looks for more every ``poll_secs`` seconds. Ends after the session's ``STOP``, when nothing follows

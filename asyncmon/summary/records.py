@@ -7,7 +7,7 @@ what lies before it counts.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class RecordParser:
     name: str
     index: int = 0
     offset: int = 0
-    _rest: bytes = b""
+    _rest: bytearray = field(default_factory=bytearray)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the records that are complete now; what is left over waits for more bytes.
@@ -73,7 +73,7 @@ class RecordParser:
         position = 0
         try:
             while (end := self._end_of_record(position)) is not None:
-                record = self._rest[position + _HEADER.size : end - _FOOTER.size]
+                record = bytes(self._rest[position + _HEADER.size : end - _FOOTER.size])
                 if _FOOTER.unpack_from(self._rest, end - _FOOTER.size)[0] != masked_crc32c(record):
                     raise self._loss("does not match its checksum")
                 self.index += 1
@@ -81,7 +81,7 @@ class RecordParser:
                 position = end
                 yield record
         finally:
-            self._rest = self._rest[position:]
+            del self._rest[:position]
 
     def finish(self) -> None:
         """Say that no more bytes come.
@@ -96,7 +96,7 @@ class RecordParser:
         if len(self._rest) - position < _HEADER.size:
             return None
         length, checksum = _HEADER.unpack_from(self._rest, position)
-        if checksum != masked_crc32c(self._rest[position : position + 8]):
+        if checksum != masked_crc32c(bytes(self._rest[position : position + 8])):
             raise self._loss("has a length that does not match its checksum")
         end = position + _HEADER.size + int(length) + _FOOTER.size
         return end if end <= len(self._rest) else None
