@@ -16,6 +16,9 @@ class Recovery:
     The first attempt follows at once; from the second failure in a row on there is a pause, which
     doubles each time up to a limit. A run that succeeds ends the row.
 
+    The run that failed is repeated whole. Where it failed after its own step was saved, in a listener's
+    ``after_save`` for example, that step is done twice.
+
     Attributes:
         errors: the types of error that are recovered from.
         max_attempts: how many failures in a row are followed by another attempt; None for no limit.
