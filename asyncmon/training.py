@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from asyncmon.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
 from asyncmon.runtime import (
@@ -13,9 +15,9 @@ from asyncmon.runtime import (
     Scaffold,
     WorkerSessionCreator,
 )
+from asyncmon.runtime.hook_check import check_hooks
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable
 
     from asyncmon.checkpoint import Saver
@@ -101,6 +103,7 @@ def MonitoredTrainingSession(
     Raises:
         ValueError: seconds and steps are both given, for checkpoints or for summaries; or a saver and a
             scaffold are; or no checkpoints are saved, but one is to be on cancellation.
+        TypeError: an argument is no number, no path, no scaffold.
 
     Example::
 
@@ -109,6 +112,11 @@ def MonitoredTrainingSession(
             while not sess.should_stop():
                 await sess.run(train_op)
     """
+    _check_directories(checkpoint_dir=checkpoint_dir, summary_dir=summary_dir)
+    _check_numbers(log_step_count_steps=log_step_count_steps, max_wait_secs=max_wait_secs)
+    if not isinstance(cast("object", scaffold), Scaffold | None):
+        raise TypeError(f"scaffold must be a Scaffold or None, got {scaffold!r}.")
+    hooks, chief_only_hooks = check_hooks(hooks), check_hooks(chief_only_hooks)
     if saver is not None:
         if scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
@@ -125,7 +133,7 @@ def MonitoredTrainingSession(
         )
     scaffold = scaffold if scaffold is not None else Scaffold(program=program)
     summary_dir = summary_dir or checkpoint_dir
-    chief_hooks: list[SessionRunHook] = list(chief_only_hooks or ())
+    chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
     if summary_dir:
         if log_step_count_steps and log_step_count_steps > 0:
             chief_hooks.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
@@ -154,7 +162,7 @@ def MonitoredTrainingSession(
         )
     return MonitoredSession(
         ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program),
-        [*chief_hooks, *(hooks or ())],
+        [*chief_hooks, *hooks],
         stop_grace_period_secs,
         recovery=recovery,
         signals=signals,
@@ -169,17 +177,33 @@ def _cadence(
     default: tuple[int | None, float | None],
 ) -> tuple[Any, Any]:
     """Return steps and seconds, one of them None, or both where it is off."""
+    _check_numbers(**{f"{name}_steps": steps, f"{name}_secs": secs})
     given = [value for value in (steps, secs) if value is not USE_DEFAULT and value is not None]
     if not given:
         return (
             default[0] if steps is USE_DEFAULT else None,
             default[1] if secs is USE_DEFAULT else None,
         )
-    by_steps = steps if isinstance(steps, int | float) and steps > 0 else None
-    by_secs = secs if isinstance(secs, int | float) and secs > 0 else None
+    by_steps = steps if steps not in (None, USE_DEFAULT) and steps > 0 else None
+    by_secs = secs if secs not in (None, USE_DEFAULT) and secs > 0 else None
     if by_steps and by_secs:
         raise ValueError(
             f"Can not provide both every_secs and every_steps: got {name}_secs={secs!r} and "
             f"{name}_steps={steps!r}. Pass one of them."
         )
     return by_steps, by_secs
+
+
+def _check_numbers(**values: Any) -> None:
+    """Refuse what is no number and would silently switch something off."""
+    for name, value in values.items():
+        if value is USE_DEFAULT or value is None:
+            continue
+        if not isinstance(value, Real) or value != value:
+            raise TypeError(f"{name} must be a number or None, got {value!r}.")
+
+
+def _check_directories(**paths: Any) -> None:
+    for name, path in paths.items():
+        if path is not None and not isinstance(path, str | os.PathLike):
+            raise TypeError(f"{name} must be a path or None, got {path!r}.")

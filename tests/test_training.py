@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from asyncmon.runtime import MonitoredSession, Scaffold
 from asyncmon.summary import scalar, summary_iterator
 from asyncmon.testing import RecordingHook, assert_nothing_left_behind, wait_all_tasks_blocked
 from asyncmon.training import MonitoredTrainingSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -308,3 +306,41 @@ async def test_what_cannot_be_done_is_refused(made: tuple[Any, Any], tmp_path: P
     for arguments in ({}, {"checkpoint_dir": tmp_path, "save_checkpoint_secs": 0}):
         with pytest.raises(ValueError, match="save_on_cancel=True needs a checkpoint_dir"):
             MonitoredTrainingSession(program=program, save_on_cancel=True, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"checkpoint_dir": 3}, "checkpoint_dir must be a path or None, got 3"),
+        ({"summary_dir": b"logs"}, "summary_dir must be a path or None, got b'logs'"),
+        ({"scaffold": "x"}, "scaffold must be a Scaffold or None, got 'x'"),
+        ({"program": "x"}, "A program must be a Graph, a FunctionProgram or the like, got 'x'"),
+        ({"recovery": 3}, "recovery must be a Recovery or None, got 3"),
+        ({"hooks": StopAtStepHook(1)}, "hooks must be a list of hooks, got .*StopAtStepHook"),
+        ({"stop_grace_period_secs": None}, "must be a number of seconds, got None"),
+        ({"log_step_count_steps": "a"}, "log_step_count_steps must be a number or None, got 'a'"),
+        ({"save_checkpoint_secs": "10"}, "save_checkpoint_secs must be a number or None, got '10'"),
+        ({"save_checkpoint_steps": "10"}, "save_checkpoint_steps must be a number or None, got '10'"),
+        ({"save_summaries_secs": float("nan")}, "summaries_secs must be a number or None, got nan"),
+    ],
+)
+async def test_a_wrong_argument_is_named_before_anything_begins(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    """A cadence that is no number would have switched checkpoints off without a word."""
+    directory = tmp_path / "new"
+    with pytest.raises(TypeError, match=message):
+        MonitoredTrainingSession(**{"checkpoint_dir": directory, **arguments})
+    assert not directory.exists()
+
+
+async def test_numpys_numbers_are_numbers(made: tuple[Any, Any], tmp_path: Path) -> None:
+    program, op = made
+    async with MonitoredTrainingSession(
+        checkpoint_dir=tmp_path, program=program, save_checkpoint_steps=np.int64(2)
+    ) as sess:
+        await train(sess, op, 3)
+    state = await get_checkpoint_state(tmp_path)
+    assert state is not None
+    names = [Path(path).name for path in state.all_model_checkpoint_paths]
+    assert names == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-3"]

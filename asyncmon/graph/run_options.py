@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-__all__ = ["NodeStats", "RunMetadata", "RunOptions", "SessionConfig"]
+__all__ = ["NodeStats", "RunMetadata", "RunOptions", "SessionConfig", "check_options"]
 
 
 @dataclass(slots=True)
@@ -91,3 +91,15 @@ class SessionConfig:
                 "intra_op_parallelism_threads must be 0 or more, "
                 f"got {self.intra_op_parallelism_threads!r}."
             )
+
+
+def check_options(options: Any, metadata: Any) -> None:
+    """Refuse what is neither None nor what a run takes.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if options is not None and not isinstance(options, RunOptions):
+        raise TypeError(f"options must be a RunOptions, got {options!r}.")
+    if metadata is not None and not isinstance(metadata, RunMetadata):
+        raise TypeError(f"run_metadata must be a RunMetadata, got {metadata!r}.")

@@ -20,6 +20,7 @@ from asyncmon.graph.crew import Crew
 from asyncmon.graph.fair_lock import FairLock
 from asyncmon.graph.plan import execute_checked
 from asyncmon.graph.prompt import run_promptly
+from asyncmon.graph.run_options import check_options
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.sharing import CORES, cut_up, helped, lent
 from asyncmon.graph.waiting import outlast
@@ -98,15 +99,16 @@ class Runner:
         """Execute a plan in any case: waiting, in a worker, with a deadline, traced."""
         if self._store.broken is not None:
             raise self._store.broken
+        check_options(options, metadata)
         run = self._begin()
-        if options is not None and metadata is not None and options.trace_level:
-            run.trace, run.started = [], perf_counter()
-        if options is not None and options.timeout_in_ms > 0:
-            error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
-            seconds = options.timeout_in_ms / 1000
-            run.deadline = asyncio.get_running_loop().call_later(seconds, run.abort, error)
         start = perf_counter()
         try:
+            if options is not None and metadata is not None and options.trace_level:
+                run.trace, run.started = [], start
+            if options is not None and options.timeout_in_ms > 0:
+                error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
+                seconds = options.timeout_in_ms / 1000
+                run.deadline = asyncio.get_running_loop().call_later(seconds, run.abort, error)
             registers = plan.start(fed)
             if plan.prelude is not None:
                 await plan.prelude.run(run, registers, self._compute)

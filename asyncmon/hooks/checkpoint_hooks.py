@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from asyncmon import clock, files
 from asyncmon.graph import GraphKeys
-from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
+from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener, check_listeners
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import (
     global_step_of,
@@ -116,7 +116,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._prefix = f"{self._directory.rstrip('/')}/{checkpoint_basename}"
         self._given_saver = saver
         self._scaffold = scaffold
-        self._listeners = tuple(listeners or ())
+        self._listeners = check_listeners(listeners)
         self._is_followed = any(
             getattr(type(one), "after_save", None) is not CheckpointSaverListener.after_save
             for one in self._listeners
@@ -226,7 +226,8 @@ class CheckpointSaverHook(SessionRunHook):
         if _directories.setdefault(path, self) is not self:
             raise ValueError(
                 f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
-                "the other's checkpoints. Leave one out; MonitoredTrainingSession adds one of its own "
+                "the other's checkpoints. Close the session of the first one where it is still open; "
+                "else leave one out: MonitoredTrainingSession adds one of its own "
                 "unless save_checkpoint_secs and save_checkpoint_steps are None."
             )
         self._path = path

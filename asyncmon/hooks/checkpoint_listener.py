@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.runtime.hook_check import check_method
 
 if TYPE_CHECKING:
     from asyncmon.runtime.protocol import Session
 
-__all__ = ["CheckpointSaverListener"]
+__all__ = ["CheckpointSaverListener", "check_listeners"]
+
+_MOMENTS: dict[str, tuple[str, ...]] = {
+    "begin": (),
+    "before_save": ("session", "global_step_value"),
+    "after_save": ("session", "global_step_value"),
+    "end": ("session", "global_step_value"),
+}
 
 
 class CheckpointSaverListener:
@@ -41,3 +51,28 @@ class CheckpointSaverListener:
 
     async def end(self, session: Session, global_step_value: int) -> None:
         """The session ends successfully, at this step; its last checkpoint is committed."""
+
+
+def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverListener, ...]:
+    """Refuse listeners that could not be told, before the first save.
+
+    Raises:
+        TypeError: they are no list; one is a class, lacks a method, or has a plain or wrong one.
+    """
+    if listeners is not None and not isinstance(listeners, Iterable):
+        raise TypeError(f"listeners must be a list, got {listeners!r}. Write `listeners=[...]`.")
+    checked = tuple(listeners or ())
+    for one in checked:
+        if isinstance(one, type):
+            raise TypeError(
+                f"listeners must be objects, got the class {one.__name__!r}. Write `{one.__name__}()`."
+            )
+        for moment, arguments in _MOMENTS.items():
+            method = getattr(one, moment, None)
+            if method is None:
+                raise TypeError(
+                    f"{one!r} is no listener, it has no method {moment!r}. Derive the class from "
+                    "asyncmon.CheckpointSaverListener."
+                )
+            check_method(type(one).__name__, moment, arguments, method, what="listeners")
+    return checked

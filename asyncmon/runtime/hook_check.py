@@ -8,7 +8,7 @@ from typing import Any
 
 from asyncmon.runtime.hook import SessionRunHook
 
-__all__ = ["MOMENTS", "check_hook", "check_hooks", "hook_name", "overrides"]
+__all__ = ["MOMENTS", "check_hook", "check_hooks", "check_method", "hook_name", "overrides"]
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -75,18 +75,25 @@ def check_hook(hook: Any) -> None:
         )
     for moment, arguments in MOMENTS.items():
         if overrides(hook, moment):
-            _check_method(name, moment, arguments, getattr(hook, moment))
+            check_method(name, moment, arguments, getattr(hook, moment))
     _check_attributes(name, hook)
 
 
-def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: Any) -> None:
+def check_method(
+    name: str, moment: str, arguments: tuple[str, ...], method: Any, *, what: str = "hooks"
+) -> None:
+    """Refuse a method that cannot be awaited with its arguments.
+
+    Raises:
+        TypeError: it is not ``async def``, or takes others.
+    """
     wanted = f"`async def {moment}({', '.join(('self', *arguments))})`"
     if not inspect.iscoroutinefunction(method) and not inspect.iscoroutinefunction(
         getattr(method, "__call__", None)  # noqa: B004 - an object with `async def __call__`
     ):
-        what = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
+        kind = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
         raise TypeError(
-            f"{name}.{moment} is {what}{_where(method)}; hooks are awaited. Write {wanted}."
+            f"{name}.{moment} is {kind}{_where(method)}; {what} are awaited. Write {wanted}."
         )
     try:
         inspect.signature(method).bind(*arguments)
@@ -99,7 +106,7 @@ def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: An
 
 def _check_attributes(name: str, hook: Any) -> None:
     deadline = getattr(hook, "deadline", None)
-    if deadline is not None and not deadline > 0:
+    if deadline is not None and not (isinstance(deadline, int | float) and deadline > 0):
         raise ValueError(
             f"{name}.deadline must be a positive number of seconds or None, got {deadline!r}."
         )

@@ -69,9 +69,16 @@ def as_program(program: Any = None) -> Program:
 
     Args:
         program: None for the default graph.
+
+    Raises:
+        TypeError: it can create no session.
     """
     program = get_default_graph() if program is None else program
-    return cast("Program", GraphProgram(program) if isinstance(program, Graph) else program)
+    if isinstance(program, Graph):
+        return GraphProgram(program)
+    if not callable(getattr(program, "create_session", None)):
+        raise TypeError(f"A program must be a Graph, a FunctionProgram or the like, got {program!r}.")
+    return cast("Program", program)
 
 
 def current_program() -> Program:

@@ -258,3 +258,14 @@ async def test_in_a_forked_process_a_worker_is_refused(monkeypatch: pytest.Monke
         monkeypatch.setattr(sess._runner, "_process", -1)  # as if it were the parent's
         with pytest.raises(RuntimeError, match="a fork takes no threads along"):
             await sess.run(x)
+
+
+@pytest.mark.parametrize("arguments", [{"options": {"trace_level": 3}}, {"run_metadata": []}])
+async def test_wrong_options_are_refused_and_the_session_still_closes(arguments: Any) -> None:
+    async with tf.Session() as sess:
+        name = next(iter(arguments))
+        with pytest.raises(TypeError, match=f"{name} must be a Run"):
+            await sess.run(tf.constant(1), **arguments)
+        wrong = tf.RunOptions(timeout_in_ms="1")  # type: ignore[arg-type]  # it is what is tested
+        with pytest.raises(TypeError):
+            await sess.run(tf.constant(1), options=wrong)

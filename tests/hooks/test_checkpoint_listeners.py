@@ -298,3 +298,24 @@ async def test_a_save_that_failed_is_tried_again_at_the_end(tmp_path: Path) -> N
     with pytest.raises(OpError, match="No space left"):
         await fill_the_disk_for_a_moment()
     assert await saved(tmp_path) == [0, 2]
+
+
+class PlainListener(CheckpointSaverListener):
+    def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]
+        """As in TF1, where nobody awaits it."""
+
+
+@pytest.mark.parametrize(
+    ("listeners", "message"),
+    [
+        ([CheckpointSaverListener], r"got the class 'CheckpointSaverListener'. Write `"),
+        (CheckpointSaverListener(), r"Write `listeners=\[...\]`"),
+        ([3], "3 is no listener, it has no method 'begin'"),
+        ([PlainListener()], "PlainListener.after_save is a plain function .*; listeners are awaited"),
+    ],
+)
+async def test_wrong_listeners_are_refused_before_the_first_save(
+    tmp_path: Path, listeners: Any, message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        CheckpointSaverHook(tmp_path, save_steps=1, listeners=listeners)
