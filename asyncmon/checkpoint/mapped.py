@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -59,6 +60,8 @@ class MappedFile:
         descriptor, self._descriptor = self._descriptor, -1
         self._bytes = np.empty(0, np.uint8)
         if descriptor >= 0:
+            with contextlib.suppress(OSError):  # arrays that are still in use would keep the lock too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
     def __del__(self) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.checkpoint.sessions import release
+from asyncmon.checkpoint.sessions import known_names, release
+from asyncmon.errors import FailedPreconditionError
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from asyncmon.checkpoint.dtypes import Array
     from asyncmon.checkpoint.passage import Passengers
+    from asyncmon.checkpoint.selection import Selection
 
 __all__ = ["Moment"]
 
@@ -51,6 +54,22 @@ class Moment:
             release(snapshot)
             snapshot = await self._raw.snapshot()
             self._pack()
+        return snapshot
+
+    async def taken(self, selection: Selection) -> Mapping[str, Any]:
+        """Return the snapshot, once it is there and has all that is to be saved.
+
+        Raises:
+            FailedPreconditionError: a variable that the selection covers has no value yet.
+        """
+        snapshot = await self.snapshot
+        known = await in_thread(known_names, self._raw)
+        unset = sorted(name for name in known - snapshot.keys() if selection.covers(name))
+        if unset:
+            raise FailedPreconditionError(
+                f"Attempting to use uninitialized value {', '.join(unset)}: there is nothing to save of"
+                " it. Initialise or restore the session first, or give the saver a var_list."
+            )
         return snapshot
 
     def discard(self) -> None:

@@ -13,7 +13,7 @@ from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.latest import candidates
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.renaming import entry_for, name_for
-from asyncmon.checkpoint.sessions import Anything, StateSpec, state_spec
+from asyncmon.checkpoint.sessions import RESERVED, Anything, StateSpec, state_spec
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
 from asyncmon.files import in_thread
 
@@ -28,9 +28,6 @@ logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
 """Name in the session -> entry name, and what the session has there (``shape`` and ``dtype``)."""
-
-RESERVED = "__"
-"""State that begins with this is the engine's own (random generators): restored where it was saved."""
 
 
 class Restorer:
@@ -123,7 +120,7 @@ async def load_entries(
         DataLossError: bytes do not match their checksums.
     """
     found = await in_thread(_matched, reader, targets, ignore_missing, reshape)
-    arrays = await reader.get_tensors(set(found.values()))
+    arrays = await reader.get_tensors(dict.fromkeys(found.values()))
     await raw.load({name: _shaped(arrays[entry], targets[name][1]) for name, entry in found.items()})
 
 

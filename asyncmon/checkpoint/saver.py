@@ -147,10 +147,11 @@ class Saver:
 
         Raises:
             ValueError: there is nothing to save, or a name collides with that of the state file.
+            FailedPreconditionError: a variable has no value yet, or another process saves into the
+                directory.
             TypeError: ``sess`` is no session, or a value is of a type that a checkpoint cannot hold.
             PermissionDeniedError: the directory cannot be written.
             ResourceExhaustedError: the disk is full.
-            FailedPreconditionError: another process saves into the directory.
         """
         job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
         job.handle.awaited = True
@@ -366,7 +367,7 @@ class Saver:
         )
 
     async def _write(self, request: Request, handle: SaveHandle) -> str | None:
-        snapshot = await request.moment.snapshot
+        snapshot = await request.moment.taken(self._selection)
         state = self._selection.to_checkpoint(snapshot)
         if not state and not self._allow_empty:
             raise ValueError("No variables to save")

@@ -71,6 +71,10 @@ class Selection:
         """The names in the session that it lists; none where it covers everything."""
         return list((self._names or {}).values())
 
+    def covers(self, name: str) -> bool:
+        """Return whether a variable of the session is among what it covers."""
+        return self._names is None or name in self._names.values()
+
     def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
         """Return the covered part of a session's state, by its names in the checkpoint.
 

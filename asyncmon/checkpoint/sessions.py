@@ -9,15 +9,21 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
 __all__ = [
+    "RESERVED",
     "Anything",
     "SaveableSession",
     "StateSpec",
     "describe",
     "expect_snapshot",
+    "known_names",
     "raw_session",
     "release",
     "state_spec",
 ]
+
+
+RESERVED = "__"
+"""State that begins with this is the engine's own (random generators): restored where it was saved."""
 
 
 class SaveableSession(Protocol):
@@ -87,6 +93,12 @@ async def state_spec(raw: Any) -> StateSpec:
     finally:
         release(snapshot)
     return StateSpec(known, complete=False)
+
+
+def known_names(raw: Any) -> set[str]:
+    """Return the names of all variables of a session that says so, whether they have values or not."""
+    spec = getattr(raw, "state_spec", None)
+    return {name for name in spec() if not name.startswith(RESERVED)} if callable(spec) else set()
 
 
 @dataclass(frozen=True, slots=True)

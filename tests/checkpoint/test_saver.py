@@ -12,6 +12,7 @@ import pytest
 import safetensors.numpy
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint, load_variable
+from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,19 @@ async def test_sa_9_nothing_to_save(
         make_session(a=1.0), await save_one(tmp_path, make_session)
     )
     assert "m.json" not in names_in(tmp_path)
+
+
+async def test_what_has_no_value_yet_is_not_left_out_in_silence(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    session = make_session(a=1.0)
+    session.state_spec = lambda: dict.fromkeys(["a", "b", "c", "__random__"])
+    with pytest.raises(FailedPreconditionError, match="Attempting to use uninitialized value b, c: "):
+        await Saver().save(session, tmp_path / "m", 1)
+    with pytest.raises(FailedPreconditionError, match="uninitialized value b: "):
+        await Saver(["a", "b"]).save(session, tmp_path / "m", 1)
+    assert session.released == session.snapshots
+    assert await Saver(["a"]).save(session, tmp_path / "m", 1)
 
 
 async def save_one(directory: Path, make_session: Callable[..., Any]) -> str:
