@@ -250,6 +250,19 @@ async def test_without_a_trace_level_metadata_stays_empty() -> None:
     assert metadata.nodes == []
 
 
+async def test_each_traced_run_fills_the_metadata_anew() -> None:
+    metadata = tf.RunMetadata()
+    options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
+    x = tf.placeholder(tf.float32, [2])
+    y = x * 2.0
+    async with tf.Session() as sess:
+        await sess.run(y, {x: [1.0, 2.0]}, options=options, run_metadata=metadata)
+        names = [node.name for node in metadata.nodes]
+        await sess.run(y, {x: [1.0, 2.0]}, options=options, run_metadata=metadata)
+    assert [node.name for node in metadata.nodes] == names
+    assert names
+
+
 async def test_the_global_step_is_a_property() -> None:
     async with tf.Session() as sess:
         assert sess.global_step is None
