@@ -81,7 +81,7 @@ def cond(
             (convert_to_tensor(pred), *true_graph.captured, *false_graph.captured),
             {"branches": branches},
         )
-        result = nest.pack_like(true_value, [identity(output) for output in outputs])
+        result = nest.pack_like(true_value, [identity(output, "Merge") for output in outputs])
     if not strict and isinstance(result, list | tuple) and len(result) == 1:
         return result[0]
     return result

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.convert import to_pair, to_tensor
 from asyncmon.graph.op_def import Spec, lookup, table
+from asyncmon.graph.shape_rules import text as shape_text
 from asyncmon.graph.tensor import Operation, Tensor
 
 if TYPE_CHECKING:
@@ -27,12 +28,7 @@ def _has_value(spec: Spec) -> bool:
 
 def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
     """Say at which op inputs did not fit, in the original's form."""
-    shapes = ", ".join(
-        "<unknown>"
-        if s.shape is None
-        else "[" + ",".join("?" if d is None else str(d) for d in s.shape) + "]"
-        for s in specs
-    )
+    shapes = ", ".join(shape_text(s.shape) for s in specs)
     text = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
@@ -230,6 +226,10 @@ class Graph:
             scope = self.unique_name(context.scope + name) + "/"
         with entered(context.but(scope=scope)):
             yield scope
+
+    def get_name_scope(self) -> str:
+        """Return the current name scope, without a slash at its end. TF1: same name."""
+        return self._context().scope.removesuffix("/")
 
     @contextmanager
     def control_dependencies(self, control_inputs: Sequence[Any] | None) -> Iterator[None]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph import nn_normalization
 from asyncmon.graph.array_ops import reshape
-from asyncmon.graph.build import add_to_collection, convert_to_tensor, create_op
+from asyncmon.graph.build import add_to_collection, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.constraints import constrain
 from asyncmon.graph.contraction import tensordot
 from asyncmon.graph.convert import is_tensor_like
@@ -179,9 +179,8 @@ def max_pooling2d(
     name: str | None = None,
 ) -> Tensor:
     """Return the greatest element of each window of images. TF1: ``tf.layers.max_pooling2d``."""
-    layout = _layout(data_format)
-    name = name or "max_pooling2d"
-    return max_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), layout, name)
+    with name_scope(name, "max_pooling2d"):
+        return max_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
 
 
 def average_pooling2d(
@@ -193,9 +192,8 @@ def average_pooling2d(
     name: str | None = None,
 ) -> Tensor:
     """Return the mean of each window of images. TF1: ``tf.layers.average_pooling2d``."""
-    layout = _layout(data_format)
-    name = name or "average_pooling2d"
-    return avg_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), layout, name)
+    with name_scope(name, "average_pooling2d"):
+        return avg_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:

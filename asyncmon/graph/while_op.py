@@ -94,7 +94,8 @@ def while_loop(
             (*first, *test.captured, *step.captured),
             {"branches": branches, "count": len(first)},
         )
-        outputs = tuple(map(identity if back_prop else stop_gradient, outputs))
+        leave = identity if back_prop else stop_gradient
+        outputs = tuple(leave(output, "Exit") for output in outputs)
     packed = nest.pack_like(result, outputs)
     if not return_same_structure and isinstance(packed, list | tuple) and len(packed) == 1:
         return packed[0]

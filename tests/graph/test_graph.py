@@ -199,3 +199,9 @@ def test_reprs() -> None:
     assert repr(v.op) == "<Operation 'v' type=VariableV2>"
     assert repr(tf.placeholder(tf.float32, name="p")) == 'Tensor("p:0", dtype=float32)'
     assert repr(tf.get_default_graph()).startswith("<Graph with")
+
+
+def test_a_graph_knows_its_name_scope(graph: tf.Graph) -> None:
+    assert graph.get_name_scope() == ""
+    with tf.name_scope("a"), tf.name_scope("b"):
+        assert graph.get_name_scope() == "a/b"

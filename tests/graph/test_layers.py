@@ -221,3 +221,13 @@ def test_batch_normalization_needs_known_sizes() -> None:
 def test_a_dense_layer_takes_floats() -> None:
     with pytest.raises(TypeError, match="non-floating point dtype int32"):
         tf.layers.dense(tf.constant([[1, 2]]), 3)
+
+
+def test_pooling_layers_are_scopes_of_their_ops() -> None:
+    x = tf.zeros([1, 4, 4, 1])
+    layers = [tf.layers.max_pooling2d, tf.layers.max_pooling2d, tf.layers.average_pooling2d]
+    assert [layer(x, 2, 2).op.name for layer in layers] == [
+        "max_pooling2d/MaxPool",
+        "max_pooling2d_1/MaxPool",
+        "average_pooling2d/AvgPool",
+    ]
