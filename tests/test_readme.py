@@ -39,5 +39,28 @@ def test_run_again_it_goes_on(tmp_path: Path) -> None:
     assert "step 600:" in again
 
 
+def test_the_service_trains_answers_and_saves(tmp_path: Path) -> None:
+    drive = """
+async def serve():
+    async with lifespan(None) as state:
+        sess = state["session"]
+        while sess.global_step < 300:
+            await asyncio.sleep(0.001)
+        print(round(float(await sess.peek(slope)), 1))
+    print(sess.stop_reason)
+    print(await am.latest_checkpoint("runs/line"))
+
+asyncio.run(serve())
+"""
+    program = block("python").replace("asyncio.run(main())", "") + block("python", 1) + drive
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    slope, reason, path = done.stdout.splitlines()
+    assert (slope, reason) == ("3.0", "the service stops")
+    assert int(path.rpartition("-")[2]) >= 300
+
+
 def test_ci_runs_the_command_that_tests() -> None:
     assert block("sh", 1) in (ROOT / ".ci" / "run").read_text()

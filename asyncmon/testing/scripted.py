@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -228,6 +228,9 @@ class ScriptedCreator:
     """
 
     def __init__(self, *sessions: ScriptedSession | Exception) -> None:
+        for one in sessions:
+            if not isinstance(cast("object", one), ScriptedSession | Exception):
+                raise TypeError(f"A ScriptedCreator takes sessions and exceptions, got {one!r}.")
         self._sessions = iter(sessions)
         self.program = ScriptedProgram()
         """What hooks' ``begin`` sees as the current program."""

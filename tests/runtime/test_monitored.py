@@ -489,3 +489,19 @@ async def test_kc_2_an_end_that_takes_long_is_named(
     async with world.session([SlowEnd()]):
         pass
     assert "Waiting for SlowEnd.end." in caplog.messages
+
+
+async def test_a_session_shows_where_it_is(world: World) -> None:
+    sess = world.session()
+    assert repr(sess) == "<MonitoredSession: new>"
+    async with sess:
+        await sess.run(world.train, world.feed())
+        assert repr(sess) == "<MonitoredSession: open at step 1>"
+    assert repr(sess) == "<MonitoredSession: closed>"
+
+
+async def test_a_reason_that_is_no_text_is_refused_at_once(world: World) -> None:
+    async with world.session() as sess:
+        with pytest.raises(TypeError, match="reason must be a str or None, got ValueError"):
+            sess.request_stop(ValueError("mine"))
+        assert not sess.should_stop()

@@ -115,3 +115,9 @@ async def test_the_creator_hands_out_sessions_and_errors() -> None:
     assert await creator.create_session() is second
     with pytest.raises(RuntimeError, match="no session left after 2"):
         await creator.create_session()
+
+
+async def test_the_creator_refuses_what_is_no_session() -> None:
+    """A class or a function, given in haste, would fail far away from here."""
+    with pytest.raises(TypeError, match="takes sessions and exceptions, got <class"):
+        ScriptedCreator(ScriptedSession)  # type: ignore[arg-type]  # it is what is tested
