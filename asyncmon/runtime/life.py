@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import ExitStack
 from numbers import Real
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from asyncmon.clock import LoopBudget
@@ -78,6 +79,7 @@ class SessionLife:
         self._stops = Stops(recovery.errors)
         self._session = Recoverable(self._create, recovery, self._stops.whole)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # of the loop; faster to compare than the loop, in each run
         self._closed = asyncio.Event()
         self._ended: str | None = None
         self._forget_signals: Callable[[], None] | None = None
@@ -102,7 +104,7 @@ class SessionLife:
         if self._phase is not Phase.NEW:
             raise RuntimeError(self._phase.value)
         self._phase = Phase.OPENING
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), get_ident()
         self._budget = LoopBudget.of_running_loop()
         task, interrupts = asyncio.current_task(), self._session.interrupts
         assert task is not None, "coroutines of a session run in tasks"
@@ -247,7 +249,7 @@ class SessionLife:
 
     def _check_loop(self) -> None:
         """Refuse to be used in another event loop, which would harm both."""
-        if asyncio.current_task(self._loop) is None:
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
             raise RuntimeError(OTHER_LOOP)
 
     def _current(self) -> Coordinated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.runtime.attached import AttachedHook
@@ -61,7 +62,7 @@ class MonitoredBase(SessionLife):
         if self._phase is not _OPEN or self._hooks.stop_requested:
             self._refuse(hooks)
         task = asyncio.current_task(self._loop)
-        if task is None:
+        if task is None or get_ident() != self._thread:
             raise RuntimeError(OTHER_LOOP)
         if self._budget.spent():
             await self._budget.turn()

@@ -223,7 +223,7 @@ async def test_a_step_function_is_one_step(hanging: Hanging) -> None:
             DeadlineExceededError, match=r"The step function did not .* called from .*epoch"
         ):
             await sess.run_step_fn(epoch)
-        assert now() == 10
+        assert 10 <= now() <= 11  # it may begin before or after the stop is acted on
 
 
 async def test_a_run_without_hooks_is_ended_too(hanging: Hanging) -> None:
