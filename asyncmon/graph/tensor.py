@@ -193,6 +193,11 @@ class Operators:
     def __iter__(self) -> Iterator[Tensor]:
         raise TypeError(f"{self!r} is not iterable: its values exist only in a run. Use unstack().")
 
+    def __array__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"Cannot convert {self!r} to a numpy array: its value exists only in a run. Use run()."
+        )
+
     def __bool__(self) -> NoReturn:
         raise TypeError(
             f"Using {self!r} as a Python bool is not allowed: its value exists only in a run. "

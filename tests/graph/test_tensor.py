@@ -176,3 +176,9 @@ def test_a_mask_picks_what_is_true(ops: Any) -> None:
     ops.agree(lambda x: x[np.array([True, False])], x[:1], x)
     with pytest.raises(ValueError, match="mask"):
         tf.constant([1, 2])[True]
+
+
+def test_a_tensor_is_no_array() -> None:
+    for value in (tf.constant([1.0]), tf.Variable(1.0)):
+        with pytest.raises(TypeError, match="to a numpy array"):
+            np.array(value)
