@@ -47,32 +47,36 @@ class Coordinated:
         """Whether a run has raised the coordinator's error to the caller."""
         self._inner = inner
         self._preemption = preemption
-        self._loop = asyncio.get_running_loop()
+        self._turn = inner.turn
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Awaitable[Any]:
         """Run once, unless something beside the steps has failed."""
-        return self._guard(self._inner.run, fetches, feed_dict, options, run_metadata)
+        # The turn knows who calls this, and asking asyncio takes long.
+        task = self._turn.holder
+        return self._guard(task, self._inner.run, fetches, feed_dict, options, run_metadata)
 
     def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Awaitable[Any]:
         """Call a step function, likewise."""
-        return self._guard(self._inner.run_step_fn, step_fn)
+        return self._guard(self._turn.holder, self._inner.run_step_fn, step_fn)
 
     def run_bare(self, *args: Any) -> Awaitable[Any]:
         """Run without hooks, likewise."""
-        return self._guard(self.raw.run, *args)
+        return self._guard(asyncio.current_task(), self.raw.run, *args)
 
     def call(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
         """Await anything else, likewise."""
-        return self._guard(fn, *args)
+        return self._guard(asyncio.current_task(), fn, *args)
 
-    async def _guard(self, call: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    async def _guard(
+        self, task: asyncio.Task[Any] | None, call: Callable[..., Awaitable[Any]], *args: Any
+    ) -> Any:
         coord = self.coord
         if coord.error is not None:
             self.delivered = True
             raise coord.error
-        interrupts, task = coord.interrupts, asyncio.current_task(self._loop)
+        interrupts = coord.interrupts
         if task is None or (base := interrupts.enter(task)) is None:
             return await call(*args)
         try:

@@ -50,7 +50,7 @@ class Hooked:
         self._samples = coord.samples
         coord.samples.check = getattr(raw, "check_fetches", None)
         self._settled = coord.settled
-        self._turn = turn
+        self.turn = turn
         self._canonical_feed = _canonical_feed(raw)
         self._on_stop = on_stop
         self._counts_steps = hasattr(raw, "global_step")
@@ -66,7 +66,7 @@ class Hooked:
         return self.raw.run(fetches, feed_dict, options, run_metadata)
 
     async def _run_with_hooks(self, args: SessionRunArgs, run_metadata: Any) -> Any:
-        hooks, turn, raw, settled = self._hooks, self._turn, self.raw, self._settled
+        hooks, turn, raw, settled = self._hooks, self.turn, self.raw, self._settled
         steps = hooks.steps
         context = SessionRunContext(args, raw, self._request_stop)
         token, outer = inside_run.set(context), turn.run
@@ -148,7 +148,7 @@ class Hooked:
         """Call a step function, plain or async, and return what it returns."""
         context = StepContext(self.raw, self.run, self._on_stop, self._stops_runs())
         token = inside_run.set(context)
-        self._turn.run = context
+        self.turn.run = context
         try:
             result = step_fn(context)
             return await result if inspect.isawaitable(result) else result
