@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Saver"]
 
-_IN_TIME = 0.9  # of the time between two saves, for the writing of one
+_IN_TIME = 0.8  # of the time between two saves, for the writing of one
 
 WhenBusy = Literal["coalesce", "skip", "wait"]
 

@@ -22,10 +22,10 @@ T = TypeVar("T")
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Threads that one save uses: the steps that go on meanwhile keep the other half of the machine."""
 
-_STRETCH = 4 << 20
+_STRETCH = 1 << 20
 _CONTENDED = 1.5
-_RESTS = 3.0
-_RESTS_ALONE = max(0.0, min(_RESTS, 8 / (os.cpu_count() or 1) - 1))
+_RESTS = 4.0
+_RESTS_ALONE = max(0.0, min(_RESTS, 10 / (os.cpu_count() or 1) - 1))
 
 
 class Control:
@@ -68,11 +68,11 @@ class Control:
 class Pace:
     """Keeps a thread that works in the background from slowing down the steps beside it.
 
-    Every few megabytes it compares the time that passed with the processor time that the thread got.
-    Where that is much less, others want the processor too, and the thread pauses for three times what
+    Every megabyte it compares the time that passed with the processor time that the thread got.
+    Where that is much less, others want the processor too, and the thread pauses for four times what
     it used. Elsewhere it pauses on a small machine only, where one thread's writing takes a good part
-    of the memory's speed from the steps: for three times what it used on 2 processors, for as long on
-    4, never on 8. It pauses less where the save would be late otherwise.
+    of the memory's speed from the steps: for four times what it used on 2 processors, for half as long
+    again on 4, never on 10. It pauses less where the save would be late otherwise.
     """
 
     __slots__ = ("_bytes", "_control", "_processor", "_wall")

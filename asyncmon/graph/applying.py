@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.graph.sharing import share
+from asyncmon.graph.sharing import CORES, share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -80,8 +80,10 @@ def _cut(call: Call) -> Iterator[partial[None]]:
     shape, size = arrays[0].shape, arrays[0].size
     arguments = [*arrays, *call.inputs]
     cut = [x.__class__ is np.ndarray and x.shape == shape for x in arguments]
-    for at in range(0, size, _BLOCK):
-        block = slice(at, at + _BLOCK)
+    blocks = -(-size // _BLOCK)
+    step = -(-size // (-(-blocks // CORES) * CORES))  # as many for each core, all of one size
+    for at in range(0, size, step):
+        block = slice(at, at + step)
         yield partial(
             _update,
             [(new[block], old[block]) for new, old in call.copies],

@@ -133,7 +133,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._taken: int | None = None  # the step of the last snapshot
         self._kept: int | None = None  # the step of the last commit
         self._ordered_at: float | None = None
-        self._halfway = (save_steps or 0) // 2
+        self._ahead = (save_steps or 0) // 4  # of how many steps we judge when the next save is due
         self._quick = True
         self._finishing: asyncio.Task[Any] | None = None
         if save_secs is None:
@@ -176,7 +176,7 @@ class CheckpointSaverHook(SessionRunHook):
         assert step is not None, "after_create_session saw to it"
         assert taken is not None, "after_create_session set it"
         assert self._save_steps is not None, "left out otherwise"
-        if self._halfway and step == taken + self._halfway:
+        if self._ahead and step == taken + self._ahead:
             self._look_ahead(run_context.session)
         if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
             if self._quick:
@@ -374,7 +374,8 @@ class CheckpointSaverHook(SessionRunHook):
         """Tell the session when the next save will be due, if steps go on as fast as up to now."""
         expect = getattr(session, "expect_snapshot", None)
         if callable(expect) and self._ordered_at is not None:
-            expect(clock.monotonic() - self._ordered_at)
+            left = (self._save_steps or 0) / self._ahead - 1
+            expect(left * (clock.monotonic() - self._ordered_at))
 
     def _again_in(self) -> float | None:
         """Return in how many seconds the save after the present one will be due, if that is known."""

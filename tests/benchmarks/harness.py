@@ -42,18 +42,23 @@ def seconds(fn: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
+_REST = 0.1  # seconds
+
+
 def take_turns(
     contestants: Mapping[str, Callable[[], float]], rounds: int = 15, warmup: int = 2
 ) -> dict[str, float]:
     """Call each contestant once a round; return the median of what each returned.
 
-    A contestant returns its own measurement in seconds. The collector runs between, not within.
+    A contestant returns its own measurement in seconds. The collector runs between, not within; and
+    there is a rest, for threads of BLAS spin on for some time after their work.
     """
     found: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(warmup + rounds):
         for name, measure in contestants.items():
             gc.collect()
             gc.disable()
+            time.sleep(_REST)
             try:
                 value = measure()
             finally:

@@ -220,6 +220,7 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
 ) -> None:
     clocks = {"wall": 0.0, "processor": 0.0}
     monkeypatch.setattr(threads, "_RESTS_ALONE", 0.5)
+    monkeypatch.setattr(threads, "_STRETCH", 4 << 20)
     monkeypatch.setattr(time, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(time, "thread_time", lambda: clocks["processor"])
     pauses: list[float] = []
@@ -236,7 +237,7 @@ async def test_a_thread_in_the_background_pauses_where_others_want_the_processor
             clocks["wall"] += wall / 4
             clocks["processor"] += processor / 4
             pace.did(1 << 20)
-    assert pauses == pytest.approx([0.005, 0.03, 0.005])
+    assert pauses == pytest.approx([0.005, 0.04, 0.005])
 
 
 async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,11 +258,11 @@ async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.M
         now = 0.0
         pauses.clear()
         control = Watched(due)
-        control.left = 4 * (4 << 20)
+        control.left = 4 * threads._STRETCH
         pace = Pace(control)
         for _ in range(4):
             now += 1.0
-            pace.did(4 << 20)
+            pace.did(threads._STRETCH)
         assert pauses == pytest.approx(expected)
 
 
