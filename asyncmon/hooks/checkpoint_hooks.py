@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from asyncmon import clock, files
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener, check_listeners
+from asyncmon.hooks.commits import Commits
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import (
     global_step_of,
@@ -23,7 +24,6 @@ from asyncmon.hooks.veto import at_verdict, is_judged, may_save
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
-from asyncmon.summary.events import SessionLog
 from asyncmon.summary.graph_text import graph_text
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointSaverHook"]
 
 logger = logging.getLogger(__name__)
-
-_QUICK_SECS = 0.25  # a saver whose saves take less than this
-_PATIENCE_SECS = 1.0  # is waited for this long, so that quick steps do not outrun it
 
 _directories: WeakValueDictionary[str, CheckpointSaverHook] = WeakValueDictionary()
 
@@ -130,12 +127,10 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph: Graph | None = None
         self._path: str | None = None
         self._coord: Coordinator
+        self._commits = Commits(self._output, self._listeners)
         self._taken: int | None = None  # the step of the last snapshot
-        self._kept: int | None = None  # the step of the last commit
         self._ordered_at: float | None = None
         self._ahead = (save_steps or 0) // 4  # of how many steps we judge when the next save is due
-        self._quick = True
-        self._finishing: asyncio.Task[Any] | None = None
         if save_secs is None:
             if not save_on_cancel:
                 leave_out(self, CheckpointSaverHook, "background")
@@ -155,19 +150,20 @@ class CheckpointSaverHook(SessionRunHook):
         """Save the state the session begins with, unless it was just restored from there."""
         step = global_step_of(self, session)
         self._saver, self._coord = self._find_saver(), coord
-        self._finishing = self._ordered_at = None
+        self._ordered_at = None
+        self._commits.take_over(session, coord)
         self._output.start(step)
         writer = self._output.file_writer
         if self._save_graph_def and writer is not None and self._graph is not None:
             writer.add_graph(self._graph, step)
             operations = self._graph.get_operations()
             coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
-        self._taken = self._kept = step
+        self._taken = self._commits.kept = step
         if self._just_restored(step):
             await self._saver.claim(self._directory)  # so that a second process is told now
         else:
-            self._kept = None
-            await self._finish(await self._start(session, step), session)
+            self._commits.kept = None
+            await self._commits.wait_for(await self._start(session, step))
         self._ordered_at = clock.monotonic()
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -179,12 +175,12 @@ class CheckpointSaverHook(SessionRunHook):
         if self._ahead and step == taken + self._ahead:
             self._look_ahead(run_context.session)
         if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
-            if self._quick:
-                await self._wait_a_moment()
-            session = run_context.session
-            self._finish_later(await self._start(session, step), session)
-            if self._quick and self._is_followed:
-                await self._wait_a_moment()
+            commits = self._commits
+            if commits.quick:
+                await commits.wait_a_moment()
+            commits.follow(await self._start(run_context.session, step))
+            if commits.quick and self._is_followed:
+                await commits.wait_a_moment()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Take a checkpoint every so many seconds, if the step has changed; and one when cancelled."""
@@ -215,6 +211,7 @@ class CheckpointSaverHook(SessionRunHook):
             if hasattr(self, "_saver"):
                 await self._saver.close()
         finally:
+            self._commits.write_down()
             if self._path is not None:
                 _directories.pop(self._path, None)
                 self._path = None
@@ -261,16 +258,11 @@ class CheckpointSaverHook(SessionRunHook):
         same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
         return same_place and number.isdigit() and int(number) == step
 
-    async def _wait_a_moment(self) -> None:
-        if self._finishing is not None:
-            await asyncio.wait([self._finishing], timeout=_PATIENCE_SECS)
-
     async def _save_last(self, session: Session) -> int:
         step = global_step_of(self, session)
-        if self._finishing is not None:
-            await asyncio.wait([self._finishing])
-        if step != self._kept and may_save(self._coord):
-            await self._finish(await self._start(session, step), session)
+        await self._commits.wait()
+        if step != self._commits.kept and may_save(self._coord):
+            await self._commits.wait_for(await self._start(session, step))
         return step
 
     async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
@@ -282,7 +274,7 @@ class CheckpointSaverHook(SessionRunHook):
         await self._tell_before(session, step)
         handle = await self._order_between_steps(session, coord)
         if handle is not None:
-            self._finish_later(handle, session)
+            self._commits.follow(handle)
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
         await files.make_dirs(self._directory)
@@ -337,38 +329,6 @@ class CheckpointSaverHook(SessionRunHook):
         self._taken = step
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
-
-    def _finish_later(self, handle: SaveHandle, session: Session) -> None:
-        before = self._finishing
-        self._finishing = self._coord.create_task(
-            self._finish_after, before, handle, session, name=f"CheckpointSaverHook, step {handle.step}"
-        )
-
-    async def _finish_after(
-        self, before: asyncio.Task[Any] | None, handle: SaveHandle, session: Session
-    ) -> None:
-        if before is not None:
-            await asyncio.wait([before])
-        await self._finish(handle, session)
-
-    async def _finish(self, handle: SaveHandle, session: Session) -> None:
-        """When the checkpoint is committed, write that down and tell the listeners."""
-        path = await handle
-        step = handle.step
-        if path is None or step is None or handle.superseded_by is not None:
-            return
-        self._kept = step
-        self._quick = (handle.seconds or 0.0) < _QUICK_SECS
-        logger.info("Saved checkpoint %s in %.3f s.", path, handle.seconds)
-        if self._output.writer is not None:
-            event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)
-            self._output.writer.add_session_log(event, step)
-        logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
-        for listener in self._listeners:
-            if await listener.after_save(session, step):
-                line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
-                logger.info(line, listener)
-                self._coord.request_stop(reason=line % (listener,))
 
     def _look_ahead(self, session: Session) -> None:
         """Tell the session when the next save will be due, if steps go on as fast as up to now."""

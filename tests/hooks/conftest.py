@@ -57,12 +57,12 @@ def lasting() -> Callable[..., Iterable[Any]]:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[str]]:
-    """Return the log lines of one of the hooks' modules."""
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
+    """Return the log lines of some of the hooks' modules."""
     caplog.set_level(logging.INFO, "asyncmon")
 
-    def lines(module: str) -> list[str]:
-        name = f"asyncmon.hooks.{module}"
-        return [record.getMessage() for record in caplog.records if record.name == name]
+    def lines(*modules: str) -> list[str]:
+        names = [f"asyncmon.hooks.{module}" for module in modules]
+        return [record.getMessage() for record in caplog.records if record.name in names]
 
     return lines

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state
-from asyncmon.errors import OpError
+from asyncmon.errors import AbortedError, OpError
 from asyncmon.files import FileCalls
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
+from asyncmon.runtime import ChiefSessionCreator, Scaffold
 from asyncmon.runtime.sessions import MonitoredSession
 from asyncmon.summary import Event, SessionLog, summary_iterator
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedProgram,
+    ScriptedSession,
+    wait_all_tasks_blocked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
     from asyncmon.runtime.protocol import Session
     from tests.hooks.conftest import Train
 
-    Lines = Callable[[str], list[str]]
+    Lines = Callable[..., list[str]]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -80,7 +87,7 @@ async def events(folder: Path) -> list[Event]:
 
 async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines: Lines) -> None:
     await train(hook_for(tmp_path, save_steps=5), runs=0)
-    said = lines("checkpoint_hooks")
+    said = lines("checkpoint_hooks", "commits")
     prefix = f"{tmp_path}/model.ckpt-0"
     assert said[:3] == [
         "Create CheckpointSaverHook.",
@@ -115,7 +122,7 @@ async def test_hk_ckpt_7_a_listener_stops_training(
     assert session.global_step == steps
     assert f"b after {stop_after} True" in record
     line = f"A CheckpointSaverListener requested that training be stopped. listener: {listeners[0]}"
-    assert line in lines("checkpoint_hooks")
+    assert line in lines("checkpoint_hooks", "commits")
 
 
 async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
@@ -226,7 +233,7 @@ class Gate(FileCalls):
         self.error: OSError | None = None
 
     def fsync(self, descriptor: int) -> None:
-        self.open_gate.wait()
+        self.open_gate.wait(timeout=60)
         if self.error is not None:
             raise self.error
         super().fsync(descriptor)
@@ -235,7 +242,7 @@ class Gate(FileCalls):
 async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_hooks._QUICK_SECS", 0.0)  # so none counts as quick
+    monkeypatch.setattr("asyncmon.hooks.commits._QUICK_SECS", 0.0)  # so none counts as quick
     gate, session = Gate(), ScriptedSession()
     hook = hook_for(tmp_path, save_steps=2, saver=Saver(max_to_keep=None, calls=gate))
     async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
@@ -256,8 +263,7 @@ async def test_where_saves_are_quick_the_run_waits_for_the_one_before(tmp_path: 
         gate.open_gate.clear()
         await sess.run("train")
         second = asyncio.create_task(sess.run("train"))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await turns()
         assert not second.done()
         assert session.global_step == 2
         gate.open_gate.set()
@@ -281,6 +287,129 @@ async def test_a_failed_save_interrupts_the_run_and_leaves_the_session(tmp_path:
         await fill_the_disk()
     assert recorder.steps("after_run") == [1, 2]
     assert await saved(tmp_path) == [0]
+
+
+async def turns() -> None:
+    """Let the event loop go round, also while a thread waits."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class Preempted(ScriptedProgram):
+    """Sessions of which the first is gone at its fourth run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.script: list[Any] | None = [None, None, None, AbortedError("gone")]
+
+    def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+        script, self.script = self.script, None
+        return ScriptedSession(script)
+
+
+async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | None = None) -> None:
+    """Run four steps, with a save at the second that goes on, or fails, while the session is replaced."""
+    gate = Gate()
+    scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
+    creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=folder)
+    hook = CheckpointSaverHook(folder, save_steps=2, scaffold=scaffold, listeners=listeners)
+    async with MonitoredSession(creator, [hook]) as sess:
+        await sess.run("train")
+        gate.open_gate.clear()
+        gate.error = error
+        await sess.run("train")
+        await sess.run("train")
+        recovering = asyncio.create_task(sess.run("train"))
+        await turns()
+        gate.open_gate.set()
+        await recovering
+        gate.error = None
+        await sess.run("train")
+
+
+async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
+    tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HK-CKPT-7: its listeners are told as well, with the session that took over."""
+    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    record: list[str] = []
+    await recover_during_a_save(tmp_path, Listener("a", record, tmp_path))
+    assert [line for line in record if "after" in line] == [
+        f"a after {step} True" for step in (0, 2, 4)
+    ]
+    saves = [event.step for event in await events(tmp_path) if event.session_log.checkpoint_path]
+    assert saves == [0, 2, 4]
+    written = [line for line in lines("commits") if line.startswith("Saved checkpoint")]
+    assert len(written) == 3
+
+
+async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that come after it are, when the new session is there."""
+    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    record: list[str] = []
+
+    class Slow(CheckpointSaverListener):
+        async def after_save(self, session: Session, global_step_value: int) -> None:
+            record.append(f"slow after {global_step_value}")
+            if global_step_value == 2:
+                await asyncio.get_running_loop().create_future()
+
+    gate = Gate()
+    scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
+    creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=tmp_path)
+    listeners = Slow(), Listener("a", record, tmp_path)
+    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, listeners=listeners)
+    async with MonitoredSession(creator, [hook]) as sess:
+        await sess.run("train")
+        await sess.run("train")
+        await wait_all_tasks_blocked()
+        assert record[-1] == "slow after 2"
+        await sess.run("train")
+        await sess.run("train")
+    assert [line for line in record if "after 2" in line] == ["slow after 2", "a after 2 True"]
+
+
+async def test_a_save_that_fails_during_a_recovery_interrupts_the_session_that_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OpError, match="No space left"):
+        await recover_during_a_save(tmp_path, error=error)
+
+
+async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HK-CKPT-11: the session is closed by then, so that no listener is told."""
+    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    record: list[str] = []
+    gate = Gate()
+    saver = Saver(max_to_keep=None, calls=gate)
+    hook = hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver)
+    failed = asyncio.Event()
+
+    async def fail() -> None:
+        creator = ScriptedCreator(ScriptedSession([None]))
+        async with MonitoredSession(creator, [hook], stop_grace_period_secs=0) as sess:
+            gate.open_gate.clear()
+            await sess.run("train")
+            failed.set()
+            raise KeyError("x")
+
+    failing = asyncio.create_task(fail())
+    await failed.wait()
+    await turns()  # to where the end waits for the save
+    gate.open_gate.set()
+    with pytest.raises(KeyError):
+        await failing
+    assert [event.step for event in await events(tmp_path) if event.session_log.checkpoint_path] == [
+        0,
+        1,
+    ]
+    assert "a after 1 True" not in record
 
 
 async def test_a_save_that_failed_is_tried_again_at_the_end(tmp_path: Path) -> None:
