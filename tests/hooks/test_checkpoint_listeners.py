@@ -308,7 +308,7 @@ class Preempted(ScriptedProgram):
 
 
 async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | None = None) -> None:
-    """Run four steps, with a save at the second that goes on, or fails, while the session is replaced."""
+    """Run four steps; a save at the second goes on, or fails, while the session is replaced."""
     gate = Gate()
     scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=folder)
