@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -15,7 +16,9 @@ from asyncmon.hooks.commits import Commits
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import (
     global_step_of,
+    idle_until,
     leave_out,
+    let_idle,
     next_sample,
     require_global_step,
     whole_number,
@@ -131,9 +134,11 @@ class CheckpointSaverHook(SessionRunHook):
         self._taken: int | None = None  # the step of the last snapshot
         self._ordered_at: float | None = None
         self._ahead = (save_steps or 0) // 4  # of how many steps we judge when the next save is due
+        self._looks_at: float = math.inf  # the step at which we do
         if save_secs is None:
             if not save_on_cancel:
                 leave_out(self, CheckpointSaverHook, "background")
+            let_idle(self, CheckpointSaverHook)
         else:
             leave_out(self, CheckpointSaverHook, "after_run")
 
@@ -158,7 +163,8 @@ class CheckpointSaverHook(SessionRunHook):
             writer.add_graph(self._graph, step)
             operations = self._graph.get_operations()
             coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
-        self._taken = self._commits.kept = step
+        self._commits.kept = step
+        self._wait_from(step)
         if self._just_restored(step):
             await self._saver.claim(self._directory)  # so that a second process is told now
         else:
@@ -172,7 +178,7 @@ class CheckpointSaverHook(SessionRunHook):
         assert step is not None, "after_create_session saw to it"
         assert taken is not None, "after_create_session set it"
         assert self._save_steps is not None, "left out otherwise"
-        if self._ahead and step == taken + self._ahead:
+        if step >= self._looks_at:
             self._look_ahead(run_context.session)
         if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
             commits = self._commits
@@ -326,15 +332,26 @@ class CheckpointSaverHook(SessionRunHook):
         handle = self._saver.start_save(
             session, self._prefix, global_step=step, metrics=metrics, again_in=self._again_in()
         )
-        self._taken = step
+        self._wait_from(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
 
+    def _wait_from(self, step: int | None) -> None:
+        """Wait for the next save, from the step of the last one on."""
+        self._taken = step
+        if self._save_steps is not None and step is not None:
+            self._looks_at = step + self._ahead if self._ahead else math.inf
+            idle_until(self, min(self._looks_at, step + self._save_steps))
+
     def _look_ahead(self, session: Session) -> None:
         """Tell the session when the next save will be due, if steps go on as fast as up to now."""
+        assert self._taken is not None, "after_create_session set it"
+        assert self._save_steps is not None, "there is nothing to look at by seconds"
+        self._looks_at = math.inf
+        idle_until(self, self._taken + self._save_steps)
         expect = getattr(session, "expect_snapshot", None)
         if callable(expect) and self._ordered_at is not None:
-            left = (self._save_steps or 0) / self._ahead - 1
+            left = self._save_steps / self._ahead - 1
             expect(left * (clock.monotonic() - self._ordered_at))
 
     def _again_in(self) -> float | None:

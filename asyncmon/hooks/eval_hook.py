@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
-from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    idle_until,
+    leave_out,
+    let_idle,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.program import current_program
@@ -169,6 +176,7 @@ class EvalHook(Evaluations):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
             leave_out(self, EvalHook, "background")
+        let_idle(self, EvalHook)
 
     async def begin(self) -> None:
         """Refuse a program without global step, and prepare it for evaluations."""
@@ -185,7 +193,11 @@ class EvalHook(Evaluations):
         step = global_step_of(self, session)
         self._seen = None
         self._drop_waiting()
-        self._due = step + (self._every_n_steps or 0)
+        self._next_at(step + (self._every_n_steps or 0))
+
+    def _next_at(self, step: int) -> None:
+        self._due = step
+        idle_until(self, step)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Evaluate, or have evaluated, the state after this run if it is due."""
@@ -193,7 +205,7 @@ class EvalHook(Evaluations):
         assert step is not None, "after_create_session saw to it"
         if step < self._due:
             return
-        self._due = _NOT_DUE if self._every_n_steps is None else step + self._every_n_steps
+        self._next_at(_NOT_DUE if self._every_n_steps is None else step + self._every_n_steps)
         if not self._concurrent:
             await self._evaluate(await run_context.session.snapshot())
             return
@@ -209,10 +221,10 @@ class EvalHook(Evaluations):
                 async for path in checkpoints_iterator(self._checkpoint_dir):
                     await self._evaluate_checkpoint(path)
             elif self._every_n_secs is not None:
-                self._due = _NOT_DUE
+                self._next_at(_NOT_DUE)
                 async for _ in coord.every(self._every_n_secs):
                     if not self._concurrent:
-                        self._due = 0
+                        self._next_at(0)
                     elif session.global_step != self._seen:
                         self._idle.clear()
                         await self._evaluate(await session.snapshot())

@@ -5,7 +5,14 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.hooks.moments import global_step_of, leave_out, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    idle_until,
+    leave_out,
+    let_idle,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -35,6 +42,8 @@ class EveryHook(SessionRunHook):
         self._done = 0
         self.name = getattr(fn, "__qualname__", repr(fn))
         leave_out(self, EveryHook, *(("background",) if secs is None else ("after_run",)))
+        if secs is None:
+            let_idle(self, EveryHook)
 
     async def __call__(self, *args: Any) -> Any:
         """Call the function itself."""
@@ -49,6 +58,7 @@ class EveryHook(SessionRunHook):
         """Count steps from here on."""
         if self._steps is not None:
             self._done = global_step_of(self, session) // self._steps
+            idle_until(self, (self._done + 1) * self._steps)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Call the function when the run completed or passed a multiple of ``steps``."""
@@ -56,6 +66,7 @@ class EveryHook(SessionRunHook):
         step = run_values.step
         assert step is not None, "after_create_session saw to it"
         done, self._done = self._done, step // self._steps
+        idle_until(self, (self._done + 1) * self._steps)
         if self._done > done:
             await self._call(run_context.session)
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "global_step_of",
+    "idle_until",
     "leave_out",
+    "let_idle",
     "next_sample",
     "require_global_step",
     "samples_every",
@@ -36,6 +38,22 @@ def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *moments: str) 
     for moment in moments:
         if getattr(type(hook), moment) is getattr(owner, moment):
             setattr(hook, moment, getattr(SessionRunHook, moment).__get__(hook))
+
+
+def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
+    """Let a hook be called only in runs that reach its ``idle_until_step``.
+
+    A subclass of ``owner`` that overrides what is called around runs is called in each.
+    """
+    moments = "before_run", "after_run"
+    if all(getattr(type(hook), moment) is getattr(owner, moment) for moment in moments):
+        hook.idle_until_step = 0
+
+
+def idle_until(hook: SessionRunHook, step: float) -> None:
+    """Say which step a hook is to be called at next, if it idles at all."""
+    if hook.idle_until_step is not None:
+        hook.idle_until_step = step
 
 
 def require_global_step(hook: SessionRunHook) -> None:

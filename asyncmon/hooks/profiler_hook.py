@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import clock, files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
-from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    idle_until,
+    let_idle,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
@@ -75,6 +81,8 @@ class ProfilerHook(SessionRunHook):
         self._due: float | None = None  # a step or a time; None before the first run
         self._traces = False
         self._began = 0.0
+        if self._save_steps is not None:
+            let_idle(self, ProfilerHook)
         self._coord: Coordinator
 
     async def begin(self) -> None:
@@ -86,7 +94,10 @@ class ProfilerHook(SessionRunHook):
         """Count from here on."""
         self._coord = coord
         step = global_step_of(self, session)
-        self._due = None if self._save_steps is None else step + self._save_steps
+        self._due = None
+        if self._save_steps is not None:
+            self._due = step + self._save_steps
+            idle_until(self, self._due)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for a trace if this run is due."""
@@ -106,6 +117,7 @@ class ProfilerHook(SessionRunHook):
             return
         if self._save_steps is not None:
             self._due = step + self._save_steps
+            idle_until(self, self._due)
         else:
             self._due = clock.monotonic() + (self._save_secs or 0.0)
         metadata = run_values.run_metadata

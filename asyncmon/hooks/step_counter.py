@@ -9,7 +9,9 @@ from asyncmon import clock
 from asyncmon.hooks.graph_names import global_step_name
 from asyncmon.hooks.moments import (
     global_step_of,
+    idle_until,
     leave_out,
+    let_idle,
     next_sample,
     require_global_step,
     whole_number,
@@ -79,6 +81,7 @@ class StepCounterHook(SessionRunHook):
         else:
             self._every_n_steps = whole_number("every_n_steps", every_n_steps, least=1)
             leave_out(self, StepCounterHook, "background")
+            let_idle(self, StepCounterHook)
         self._output = HookWriter(output_dir, summary_writer)
         self._tag = "global_step/sec"
         self._last_step: int | None = None
@@ -97,6 +100,7 @@ class StepCounterHook(SessionRunHook):
         self._output.start(global_step_of(self, session))
         self._last_step = self._mark = None
         self._due = 0
+        idle_until(self, self._due)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Report when it is due."""
@@ -111,6 +115,7 @@ class StepCounterHook(SessionRunHook):
         if step >= self._due:
             self._report(step)
             self._due = step + self._every_n_steps
+            idle_until(self, self._due)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Report every so many seconds, from the end of the first run on."""

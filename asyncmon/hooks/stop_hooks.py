@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.hooks.moments import (
+    global_step_of,
+    idle_until,
+    let_idle,
+    require_global_step,
+    whole_number,
+)
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -41,6 +47,7 @@ class StopAtStepHook(SessionRunHook):
             raise ValueError("Only one of num_steps or last_step can be specified.")
         self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
         self._last_step = None if last_step is None else whole_number("last_step", last_step)
+        let_idle(self, StopAtStepHook)
 
     async def begin(self) -> None:
         """Refuse a program without global step."""
@@ -52,6 +59,7 @@ class StopAtStepHook(SessionRunHook):
         if self._last_step is None:
             assert self._num_steps is not None, "one of the two is given"
             self._last_step = step + self._num_steps
+        idle_until(self, self._last_step)
         if step >= self._last_step:
             coord.request_stop(reason=self._reason(step))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncmon.hooks.moments import (
     global_step_of,
+    idle_until,
     leave_out,
+    let_idle,
     require_global_step,
     samples_every,
     whole_number,
@@ -88,6 +91,7 @@ class SummarySaverHook(SessionRunHook):
         else:
             self._save_steps = whole_number("save_steps", save_steps, least=1)
             leave_out(self, SummarySaverHook, "background")
+            let_idle(self, SummarySaverHook)
         self._scaffold = scaffold
         self._summary_op = summary_op
         self._fetches: list[Any] = []
@@ -106,6 +110,7 @@ class SummarySaverHook(SessionRunHook):
         op = self._summary_op if self._scaffold is None else self._scaffold.summary_op
         self._fetches = list(op) if isinstance(op, list | tuple) else [] if op is None else [op]
         self._due = 0 if self._fetches else None
+        idle_until(self, 0 if self._fetches else math.inf)
         self._output.start(global_step_of(self, session))
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
@@ -125,6 +130,7 @@ class SummarySaverHook(SessionRunHook):
         self._stride = max(1, step - before)
         if self._asked and step >= self._due:  # the stride was a guess
             self._due = step + self._save_steps
+            idle_until(self, self._due)
             if self.on_error == "log":
                 await self._write_apart(run_context.session, run_context.original_args.feed_dict)
             else:

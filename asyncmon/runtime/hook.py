@@ -136,6 +136,16 @@ class SessionRunHook:
     """What an ``Exception`` out of this hook does: leave to the caller, be logged and forgotten, or
     be logged and remove the hook from the session."""
 
+    idle_until_step: float | None = None
+    """A global step before which runs need not call this hook; None for a hook that every run calls.
+
+    A number when the hook is added makes it one that idles; it then sets the next step as it likes,
+    ``math.inf`` for none.
+    ``after_run`` alone is called after the very run that reaches the step. Where ``before_run`` is
+    overridden too, both are called in the run that is going to reach it if that advances the step as
+    far as the one before, else in the one that follows. A run that does not advance the step wakes
+    every hook for the next, one that takes it back at once."""
+
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized: operations may still be added to it."""
 

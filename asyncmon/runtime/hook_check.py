@@ -115,6 +115,9 @@ def _check_attributes(name: str, hook: Any) -> None:
         raise ValueError(
             f"{name}.on_error must be one of {', '.join(map(repr, _POLICIES))}, got {policy!r}."
         )
+    until = getattr(hook, "idle_until_step", None)
+    if until is not None and not isinstance(until, int | float):
+        raise ValueError(f"{name}.idle_until_step must be a global step or None, got {until!r}.")
     has = [callable(getattr(hook, method, None)) for method in ("state_dict", "load_state_dict")]
     if any(has) and not all(has):
         raise TypeError(f"{name} has only one of state_dict and load_state_dict; its state needs both.")

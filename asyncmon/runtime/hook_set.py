@@ -37,6 +37,8 @@ class Step:
     hook: Any
     before: Callable[[Any], Awaitable[Any]] | None
     after: Callable[[Any, Any], Awaitable[None]] | None
+    idles: bool
+    """Whether it need not be called before ``hook.idle_until_step``."""
 
 
 class HookSet:
@@ -61,10 +63,16 @@ class HookSet:
 
     def _bind(self) -> None:
         self.steps = tuple(
-            Step(hook, self._call(hook, "before_run"), self._call(hook, "after_run"))
+            Step(
+                hook, self._call(hook, "before_run"), self._call(hook, "after_run"),
+                getattr(hook, "idle_until_step", None) is not None,
+            )
             for hook in self.hooks
             if overrides(hook, "before_run") or overrides(hook, "after_run")
-        )
+        )  # fmt: skip
+        idle = [step.idles for step in self.steps]
+        self.some_idle, self.all_idle = any(idle), all(idle)
+        """Whether there are hooks that runs may leave out, and no others."""
 
     def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
         """Return how to call a method: bare, unless the hook wants a deadline or a policy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.run_options import RunMetadata, RunOptions
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.hook_set import HookSet, Step
     from asyncmon.runtime.protocol import Session
     from asyncmon.runtime.turn import Turn
 
 __all__ = ["Hooked"]
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
+
+_IDLE = -1  # the place of the fetches of a hook that this run leaves out
 
 
 class Hooked:
@@ -55,23 +58,73 @@ class Hooked:
         self._on_stop = on_stop
         self._counts_steps = hasattr(raw, "global_step")
         self._no_options = RunOptions()
+        self._stride = 1  # by how much the global step advanced when it last did
+        self._woken = False  # whether the next run calls hooks that idle, too
 
     def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Awaitable[Any]:
         """Run once. Where no hook does anything around a run, this is the raw run."""
-        if self._hooks.steps or self._samples.waiting:
-            args = _make(SessionRunArgs, (fetches, feed_dict, options))
-            return self._run_with_hooks(args, run_metadata)
-        return self.raw.run(fetches, feed_dict, options, run_metadata)
+        hooks = self._hooks
+        if self._samples.waiting:
+            pass
+        elif not hooks.steps:
+            return self.raw.run(fetches, feed_dict, options, run_metadata)
+        elif hooks.all_idle and self._counts_steps and options is run_metadata is None:
+            before = self.raw.global_step
+            if before is not None and not self._woken:
+                expected = before + self._stride
+                for step in hooks.steps:
+                    until = step.hook.idle_until_step
+                    if until is None or until <= expected:
+                        break
+                else:
+                    return self._run_idle(fetches, feed_dict, before, expected)
+        args = _make(SessionRunArgs, (fetches, feed_dict, options))
+        return self._run_with_hooks(args, run_metadata)
 
-    async def _run_with_hooks(self, args: SessionRunArgs, run_metadata: Any) -> Any:
+    async def _run_idle(self, fetches: Any, feed_dict: Any, before: int, expected: int) -> Any:
+        """Run without hooks, and call those who were due after all."""
+        result = await self.raw.run(fetches, feed_dict)
+        if self.raw.global_step == expected:
+            for step in self._hooks.steps:
+                until = step.hook.idle_until_step
+                if until is None or until <= expected:
+                    break
+            else:
+                return result
+        args = _make(SessionRunArgs, (fetches, feed_dict, None))
+        return await self._run_with_hooks(args, None, before, (result,))
+
+    async def _run_with_hooks(
+        self,
+        args: SessionRunArgs,
+        run_metadata: Any,
+        before: int | None = None,
+        results: tuple[Any, ...] | None = None,
+    ) -> Any:
+        """Run with the hooks that do not idle.
+
+        Args:
+            args: of the caller.
+            run_metadata: likewise.
+            before: the global step before the run, if it is over.
+            results: what the run has given, if it is over.
+        """
         hooks, turn, raw, settled = self._hooks, self.turn, self.raw, self._settled
         steps = hooks.steps
         context = SessionRunContext(args, raw, self._request_stop)
         token, outer = inside_run.set(context), turn.run
         turn.run = context
         settled.under_way = True
+        expected = math.inf  # that is, all hooks are due
+        if hooks.some_idle and self._counts_steps:
+            if results is None:
+                before = raw.global_step
+            if before is not None and not self._woken:
+                expected = before + self._stride
+        if before is not None:  # runs that left out everybody told nobody
+            settled.told = before
         number = settled.told
         try:
             wanted = [args[0]]
@@ -79,7 +132,9 @@ class Hooked:
             others = []  # that feed or set something
             for step in steps:
                 place = 0
-                if step.before is not None:
+                if results is not None or (step.idles and _idles(step, expected)):
+                    place = _IDLE
+                elif step.before is not None:
                     hooks.running = step.hook
                     asked = await step.before(context)
                     if asked is not None:
@@ -96,7 +151,9 @@ class Hooked:
             _, feeds, options = args if not others else self._merge(args, others)
             if options is not None and run_metadata is None:
                 run_metadata = RunMetadata()
-            if self._samples.waiting:
+            if results is not None:
+                pass
+            elif self._samples.waiting:
                 results = await self._run_with_samples(wanted, feeds, options, run_metadata)
             elif len(wanted) == 1:
                 results = (await raw.run(wanted[0], feeds, options, run_metadata),)
@@ -107,12 +164,16 @@ class Hooked:
             if run_metadata is None:
                 run_metadata = RunMetadata()
             number = raw.global_step if self._counts_steps else None
+            if before is not None:
+                self._count(before, number)
             for i, step in enumerate(steps):
                 if step.after is not None:
+                    if places[i] == _IDLE and (step.before or not _is_due(step, before, number)):
+                        continue
                     if hooks.steps is not steps and not hooks.has(step.hook):
                         continue  # detached in this very run
                     hooks.running = step.hook
-                    result = results[places[i]] if places[i] else None
+                    result = results[places[i]] if places[i] > 0 else None
                     values = _make(SessionRunValues, (result, options, run_metadata, number))
                     await step.after(context, values)
             return results[0]
@@ -122,6 +183,13 @@ class Hooked:
             inside_run.reset(token)
             settled.told = number
             settled.run_ended()
+
+    def _count(self, before: int, number: int | None) -> None:
+        """Learn how far runs advance the global step."""
+        advanced = 0 if number is None else number - before
+        self._woken = advanced <= 0
+        if advanced > 0:
+            self._stride = advanced
 
     def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> SessionRunArgs:
         fetches, feed_dict, options = args
@@ -173,6 +241,17 @@ def _canonical_feed(raw: Any) -> Callable[[Any], Hashable]:
         as_program(getattr(raw, "graph", raw)), "canonical_feed", lambda key: key
     )
     return canonical
+
+
+def _idles(step: Step, expected: float) -> bool:
+    """Return whether a run that is going to reach a global step leaves out a hook."""
+    until: float | None = step.hook.idle_until_step
+    return until is not None and expected < until
+
+
+def _is_due(step: Step, before: int | None, number: int | None) -> bool:
+    """Return whether a hook that a run left out is to be told of it after all."""
+    return before is None or number is None or number < before or not _idles(step, number)
 
 
 def _wrong_args(hook: Any, args: Any) -> TypeError:

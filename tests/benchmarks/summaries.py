@@ -29,7 +29,7 @@ from asyncmon.summary import FileWriter
 from asyncmon.summary.buckets import encode_histogram
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import Iterator
 
 SCALARS = 10_000
 HAS_TENSORBOARDX = importlib.util.find_spec("tensorboardX") is not None
@@ -200,10 +200,17 @@ async def hung_disk() -> list[Row]:
     return rows
 
 
-async def training(every: int | None, logdir: str) -> AsyncGenerator[float]:
-    """Train a classifier of MNIST's size; yield a step's processor time in all threads, of 100 each."""
+async def training(turns: int) -> tuple[float, dict[int, float]]:
+    """Train a classifier of MNIST's size, a hundred steps with each hook and without, in turns.
+
+    One session, so that all have their arrays at the same places in memory, which makes some percent.
+    Of a flush, which a writer does every two seconds, as much counts as is the share of a step in them.
+
+    Returns:
+        A step's processor time in seconds, in all threads, and what each period adds to it.
+    """
     rng = np.random.default_rng(0)
-    with tf.Graph().as_default():
+    with tf.Graph().as_default(), directory() as logdir:
         images = tf.placeholder(tf.float32, [None, 784])
         labels = tf.placeholder(tf.int64, [None])
         hidden = tf.nn.relu(tf.matmul(images, tf.get_variable("hidden", [784, 128])))
@@ -213,57 +220,67 @@ async def training(every: int | None, logdir: str) -> AsyncGenerator[float]:
         step = am.get_or_create_global_step()
         fetches = [tf.train.AdamOptimizer(0.001).minimize(loss, global_step=step), loss]
         am.summary.scalar("loss", loss)
-        hooks = []
-        if every is not None:
-            summary_op = am.summary.merge_all()
-            hooks = [am.SummarySaverHook(every, output_dir=logdir, summary_op=summary_op)]
+        summary_op = am.summary.merge_all()
         feeds = {
             images: rng.normal(size=(100, 784)).astype(np.float32),
             labels: rng.integers(0, 10, 100),
         }
+        writer = am.summary.FileWriter(logdir)
+
+        async def hundred_steps(session: am.MonitoredSession) -> float:
+            start = time.process_time()
+            for _ in range(100):
+                await session.run(fetches, feeds)
+            return (time.process_time() - start) / 100
+
+        bare, flushes, added = [], [], {every: [] for every in PERIODS}
         session = am.MonitoredTrainingSession(
-            log_step_count_steps=None, save_summaries_steps=None, save_summaries_secs=None, hooks=hooks
+            log_step_count_steps=None, save_summaries_steps=None, save_summaries_secs=None
         )
         async with session:
-            while True:
-                start = time.process_time()
-                for _ in range(100):
-                    await session.run(fetches, feeds)
-                yield (time.process_time() - start) / 100
+            for turn in range(turns):
+                seconds = {}
+                for every in (None, *PERIODS) if turn % 2 else (*reversed(PERIODS), None):
+                    if every is None:
+                        seconds[every] = await hundred_steps(session)
+                        continue
+                    hook = am.SummarySaverHook(every, summary_writer=writer, summary_op=summary_op)
+                    attached = await session.attach(hook)
+                    seconds[every] = await hundred_steps(session)
+                    await attached.detach()
+                if turn % 10 == 9:
+                    start = time.process_time()
+                    await writer.flush()
+                    flushes.append(time.process_time() - start)
+                if turn >= 5:
+                    bare.append(seconds[None])
+                    for every, longer in added.items():
+                        longer.append(seconds[every] - seconds[None])
+        await writer.close()
+    step = statistics.median(bare)
+    flushing = statistics.median(flushes) * step / 2.0
+    return step, {every: statistics.median(each) + flushing for every, each in added.items()}
+
+
+PERIODS = (100, 1)
 
 
 async def hooked() -> list[Row]:
-    """What a summary each 100 steps adds to the mean step, and how much of that a hook alone adds.
+    """What a summary each 100 steps adds to the mean step, and what one at each step would.
 
-    A turn is 100 steps, with one summary. Processor time is what is compared, the writer's thread
-    included: whatever else the machine does counts less. Sessions differ by some percent, for their
-    arrays lie elsewhere in memory: so there are several of each kind.
+    Processor time is what is compared, the writer's thread included: whatever else the machine does
+    counts less.
     """
-    steps, wholes, alones = [], [], []
-    for _ in range(5):
-        with directory() as path, kept_to_one_thread():
-            runs = {
-                "none": training(None, ""),
-                "never due": training(10**9, f"{path}/never"),
-                "every 100": training(100, f"{path}/every"),
-            }
-            found: dict[str, list[float]] = {name: [] for name in runs}
-            for _ in range(60):
-                for name, run in runs.items():
-                    found[name].append(await anext(run))
-            for run in runs.values():
-                await run.aclose()
-        middle = {name: statistics.median(values[10:]) for name, values in found.items()}
-        steps.append(middle["none"])
-        wholes.append(middle["every 100"] / middle["none"] - 1)
-        alones.append(middle["never due"] / middle["none"] - 1)
-    step, whole, alone = map(statistics.median, (steps, wholes, alones))
+    with kept_to_one_thread():
+        found = [await training(60) for _ in range(3)]
+    step = statistics.median(step for step, _ in found)
+    seldom, often = (statistics.median(added[every] for _, added in found) for every in PERIODS)
     return [
         Row(
             "a summary every 100 steps",
-            f"{whole:+.1%} of a {step * 1e6:.0f} us step; a hook that is never due: {alone:+.1%}",
+            f"{seldom / step:+.1%} of a {step * 1e6:.0f} us step, at every step {often / step:+.1%}",
             "< 1 %",
-            whole < 0.01,
+            seldom / step < 0.01,
         )
     ]
 

@@ -1,0 +1,214 @@
+"""Hooks that idle: runs leave them out until the step they wait for, and no longer."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncmon as am
+from asyncmon.graph import RunOptions
+from asyncmon.hooks import StopAtStepHook
+from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
+from asyncmon.testing import ScriptedCreator, ScriptedSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from asyncmon.runtime import SessionRunContext, SessionRunValues
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+class Both(SessionRunHook):
+    """Idles until each multiple of a period, and fetches a value in its runs."""
+
+    def __init__(self, period: int) -> None:
+        self.period = period
+        self.idle_until_step: float | None = period
+        self.told: list[tuple[int | None, Any]] = []
+        self.asked = 0
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        self.asked += 1
+        return SessionRunArgs("x")
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        self.told.append((run_values.step, run_values.results))
+        step = run_values.step or 0
+        if self.idle_until_step is not None and step >= self.idle_until_step:
+            self.idle_until_step = (step // self.period + 1) * self.period
+
+    @property
+    def steps(self) -> list[int | None]:
+        assert self.asked == len(self.told)
+        return [step for step, _ in self.told]
+
+
+class AfterOnly(Both):
+    before_run = SessionRunHook.before_run
+
+    @property
+    def steps(self) -> list[int | None]:
+        return [step for step, _ in self.told]
+
+
+def reaching(*steps: int) -> ScriptedSession:
+    """Return a session whose runs reach these global steps."""
+    return ScriptedSession([{"global_step": step} for step in steps], values={"x": 1, "y": 2})
+
+
+async def run_all(session: ScriptedSession, *hooks: Any, runs: int) -> None:
+    async with MonitoredSession(ScriptedCreator(session), hooks) as sess:
+        for _ in range(runs):
+            await sess.run("y")
+
+
+async def test_a_hook_that_idles_is_called_in_the_runs_that_reach_its_step() -> None:
+    session, both, after = ScriptedSession(values={"x": 1}), Both(3), AfterOnly(4)
+    await run_all(session, both, after, runs=9)
+    assert both.told == [(3, 1), (6, 1), (9, 1)]
+    assert after.told == [(4, None), (8, None)]
+    assert session.runs == ["y", "y", ("y", "x")] * 3, "its fetches join no other run"
+
+
+async def test_it_is_called_beside_hooks_that_every_run_calls() -> None:
+    session, order = ScriptedSession(values={"x": 1, "z": 5}), []
+
+    class Every(SessionRunHook):
+        async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+            return SessionRunArgs("z")
+
+        async def after_run(self, run_context: SessionRunContext, values: SessionRunValues) -> None:
+            order.append((values.step, values.results))
+
+    both = Both(2)
+    await run_all(session, both, Every(), runs=4)
+    assert order == [(1, 5), (2, 5), (3, 5), (4, 5)]
+    assert both.told == [(2, 1), (4, 1)]
+
+
+async def test_strides_are_learned() -> None:
+    both, after = Both(10), AfterOnly(10)
+    await run_all(reaching(7, 14, 21, 28, 35, 42), both, after, runs=6)
+    assert both.steps == [14, 21, 35, 42]
+    assert after.steps == [14, 21, 35, 42]
+
+
+async def test_a_stride_that_grows_delays_only_who_wants_to_be_asked_before() -> None:
+    both, after = Both(10), AfterOnly(10)
+    await run_all(reaching(1, 2, 12, 13, 14), both, after, runs=5)
+    assert after.steps == [12, 13], "another such stride would have reached 20"
+    assert both.steps == [13]
+
+
+async def test_a_stop_comes_at_the_very_step_whatever_the_strides() -> None:
+    session = reaching(1, 2, 12, 13)
+    async with MonitoredSession(ScriptedCreator(session), [StopAtStepHook(last_step=10)]) as sess:
+        while not sess.should_stop():
+            await sess.run("y")
+    assert session.global_step == 12
+
+
+async def test_a_run_that_does_not_advance_wakes_everybody_for_the_next() -> None:
+    both, after = Both(10), AfterOnly(10)
+    await run_all(reaching(1, 1, 2, 3), both, after, runs=4)
+    assert both.steps == after.steps == [2]
+
+
+async def test_a_step_that_goes_back_wakes_at_once_who_is_told_afterwards() -> None:
+    both, after = Both(1000), AfterOnly(1000)
+    await run_all(reaching(51, 52, 20, 21, 22), both, after, runs=5)
+    assert after.steps == [20, 21]
+    assert both.steps == [21]
+
+
+async def test_what_changes_during_a_run_counts_in_that_run() -> None:
+    after = AfterOnly(100)
+
+    def wake() -> None:
+        after.idle_until_step = 0
+
+    await run_all(ScriptedSession([None, wake, None], values={"x": 1}), after, runs=2)
+    assert after.steps == [2]
+
+
+async def test_options_and_samples_ride_along_as_ever() -> None:
+    both = Both(100)
+    session = ScriptedSession(values={"x": 1, "y": 2, "s": 3})
+    metadata = am.graph.RunMetadata()
+    async with MonitoredSession(ScriptedCreator(session), [both]) as sess:
+        await sess.run("y", options=RunOptions(), run_metadata=metadata)
+        coord = sess.coord
+        assert coord is not None
+        sample = coord.create_task(coord.sample, "s", name="sample")
+        await am.testing.wait_all_tasks_blocked()
+        assert await sess.run("y") == 2
+        await sample
+        assert session.runs == ["y", ("y", "s")]
+    assert both.steps == []
+
+
+async def test_none_and_infinity() -> None:
+    never, always = Both(5), Both(5)
+    never.idle_until_step = math.inf
+    always.idle_until_step = None
+    await run_all(ScriptedSession(values={"x": 1}), never, always, runs=6)
+    assert never.steps == []
+    assert always.steps == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_subclass_that_overrides_a_moment_of_a_step_is_called_in_each_run() -> None:
+    steps = []
+
+    class Watching(StopAtStepHook):
+        async def after_run(self, run_context: SessionRunContext, values: SessionRunValues) -> None:
+            steps.append(values.step)
+            await super().after_run(run_context, values)
+
+    await run_all(ScriptedSession(), Watching(last_step=10), StopAtStepHook(last_step=20), runs=3)
+    assert steps == [1, 2, 3]
+
+
+async def test_a_program_without_steps_calls_everybody() -> None:
+    class Uncounted(ScriptedSession):
+        @property
+        def global_step(self) -> Any:
+            return None
+
+        async def run(self, fetches: Any, *args: Any, **named: Any) -> None:
+            assert fetches == "y"
+
+    after = AfterOnly(100)
+    await run_all(Uncounted(values={"x": 1}), after, runs=2)
+    assert after.steps == [None, None]
+
+
+async def test_a_wrong_step_is_refused_when_the_hook_is_added() -> None:
+    hook = Both(3)
+    hook.idle_until_step = "soon"  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"Both\.idle_until_step must be .* got 'soon'"):
+        MonitoredSession(hooks=[hook])
+
+
+def due(steps: Iterable[int], period: int) -> list[int]:
+    """Return, by hand, after which of some runs a hook is called that wants no fetches."""
+    called, until, before, stride, woken = [], period, 0, 1, False
+    for step in steps:
+        if woken or step >= until or step < before or before + stride >= until:
+            called.append(step)
+            if step >= until:
+                until = (step // period + 1) * period
+        stride, woken = (stride, True) if step <= before else (step - before, False)
+        before = step
+    return called
+
+
+@given(st.lists(st.integers(0, 60), max_size=30), st.integers(1, 20))
+async def test_any_course_of_steps(steps: list[int], period: int) -> None:
+    after = AfterOnly(period)
+    await run_all(reaching(*steps), after, runs=len(steps))
+    assert after.steps == due(steps, period)
