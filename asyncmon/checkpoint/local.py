@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalStore"]
 
 _CHUNK = 1 << 20
+_HEADERS = 1 << 20  # what the header of a tensor file takes at most, in the usual case
 _NEXT = ".next"
 """How the name of a state file ends that waits for the commit of its checkpoint."""
 
@@ -88,6 +89,8 @@ class LocalStore:
             try:
                 parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
                 draft.control.left = sum(part.nbytes for part in parts)
+                if draft.control.due is not None:  # there will be another
+                    self._shared().spares.expect(draft.control.left + _HEADERS * len(parts))
                 writes = [
                     partial(self._write_part, part, self._beside(token, str(number)), draft.control)
                     for number, part in enumerate(parts)
@@ -138,7 +141,7 @@ class LocalStore:
     def _write_part(self, part: layout.Part, path: Path, control: Control) -> dict[str, int]:
         checksums = {}
         pace = Pace(control)
-        with self._new_file(path) as descriptor:
+        with self._file_for(path, part.nbytes) as descriptor:
             self._write_all(descriptor, part.header)
             for name, array in part.arrays.items():
                 checksum = 0
@@ -151,10 +154,16 @@ class LocalStore:
         return checksums
 
     @contextlib.contextmanager
-    def _new_file(self, path: Path) -> Iterator[int]:
-        descriptor = self._calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    def _file_for(self, path: Path, nbytes: int = 0) -> Iterator[int]:
+        """Open a file for writing; on success, what was written is flushed and all that there is."""
+        spare = self._shared().spares.take(path, nbytes, self._calls) if nbytes else None
+        descriptor = spare
+        if descriptor is None:
+            descriptor = self._calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             yield descriptor
+            if spare is not None:
+                self._calls.truncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
             self._calls.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -173,7 +182,7 @@ class LocalStore:
     def _commit(
         self, draft: Draft, token: str, parts: list[layout.Part], checksums: list[dict[str, int]]
     ) -> Manifest:
-        with self._turn():  # another saver of this process may be about to take the same names
+        with self._shared().turn:  # another saver of this process may be about to take the same names
             name = f"{draft.basename}.json"
             old = self._manifest(name)
             names = layout.file_names(draft.basename, len(parts), self._calls.listdir(self._path))
@@ -201,11 +210,12 @@ class LocalStore:
             return manifest
 
     def _write_beside(self, token: str, name: str, data: bytes) -> None:
-        with self._new_file(self._beside(token, name)) as descriptor:
+        with self._file_for(self._beside(token, name)) as descriptor:
             self._write_all(descriptor, data)
 
-    def _turn(self) -> contextlib.AbstractContextManager[Any]:
-        return DirectoryLock.of(self._path, self._calls).turn
+    def _shared(self) -> DirectoryLock:
+        """Return what all savers of this process have in common that save here."""
+        return DirectoryLock.of(self._path, self._calls)
 
     def _take_back(self, token: str, placed: Sequence[str], before: Mapping[str, bytes | None]) -> None:
         """Undo what a commit did before it failed, backwards: no file goes before what names it.
@@ -282,16 +292,20 @@ class LocalStore:
 
     def _remove(self, basename: str) -> bool:
         name = f"{basename}.json"
-        with self._turn():
+        with self._shared().turn:
             files = [file.name for file in self._files(name)]
             if any(self._is_read(file) for file in files):
                 return False
             journal = self._beside(secrets.token_hex(4), name)
             with contextlib.suppress(FileNotFoundError):
                 self._calls.replace(self._path / name, journal)
-            for path in (*(self._path / file for file in files), journal):
+            spares = self._shared().spares
+            for file in files:
                 with contextlib.suppress(FileNotFoundError):
-                    self._calls.unlink(path)
+                    if not spares.keep(self._path / file, self._calls):
+                        self._calls.unlink(self._path / file)
+            with contextlib.suppress(FileNotFoundError):
+                self._calls.unlink(journal)
             return True
 
     def _unlink_unread(self, names: Sequence[str]) -> list[str]:

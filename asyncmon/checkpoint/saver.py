@@ -179,7 +179,9 @@ class Saver:
         Where steps and the writing compete for the processor, the writing pauses now and then, until
         :meth:`drain` or :meth:`close` waits for it. Who saves again soon says so with ``again_in``, in
         seconds: the writing tries to be done by then, and the session may keep the memory that this
-        snapshot cost for the next one (:meth:`asyncmon.graph.Session.expect_snapshot`).
+        snapshot cost for the next one (:meth:`asyncmon.graph.Session.expect_snapshot`). A large file of
+        a checkpoint that retention deletes is then kept, hidden, for the next save to write over, until
+        :meth:`close`: that takes a fraction of the work of a new file.
 
         Other arguments and errors are those of :meth:`save`; errors of the writing are raised by
         awaiting the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`.
@@ -224,7 +226,7 @@ class Saver:
         try:
             await self._queue.drain()
         finally:
-            self._claims.release()
+            await in_thread(self._claims.release)  # which may delete files
 
     # --- passengers
 

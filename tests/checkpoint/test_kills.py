@@ -15,9 +15,10 @@ HERE = Path(__file__).parent
 
 
 def campaign(kind: str, directory: Path, rounds: int, seed: int) -> list[dict[str, Any]]:
+    path = f"{HERE}{os.pathsep}{HERE.parents[1]}"
     out = subprocess.run(
         [sys.executable, str(HERE / "victim.py"), kind, str(directory), str(rounds), str(seed)],
-        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(HERE)},
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     results = [json.loads(line) for line in out.stdout.splitlines()]
     for result in results:
@@ -36,6 +37,14 @@ def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
     assert len(results) > 30
     assert {result["acknowledged"] for result in results} == {2}
     assert {result["step"] for result in results} == {2, 3}  # before its commit, and after it
+
+
+@pytest.mark.timeout(120)
+def test_killed_at_each_system_call_of_a_save_that_writes_over_a_deleted_file(tmp_path: Path) -> None:
+    results = campaign("spares", tmp_path, 0, 0)
+    assert len(results) > 30
+    assert {result["acknowledged"] for result in results} == {4}
+    assert {result["step"] for result in results} == {4, 5}
 
 
 @pytest.mark.timeout(120)
