@@ -6,7 +6,8 @@ files renamed into their places, after them the manifest, which is the commit, a
 Then the directory is flushed. The manifest beside its place is thus also the journal of a commit:
 whoever finds one knows which tensor files were on their way and deletes those that no committed
 manifest names; whoever finds only the state file of a save puts it into its place. A deletion goes the
-same way back: the manifest is renamed to such a journal first.
+same way back: the manifest is renamed to such a journal first. Where another save is expected soon, a
+tensor file is then kept beside, to be written over: see :mod:`~asyncmon.checkpoint.spare_files`.
 
 What is relied on: a rename within a directory is atomic, and what was flushed (file and directory) is
 there after a crash of the machine. POSIX local file systems promise both.
