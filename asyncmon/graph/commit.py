@@ -54,7 +54,8 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
 
 
 def _joined(pack: Pack, store: StateStore, registers: list[Any], new: list[tuple[int, Any]]) -> Call:
-    return Call(pack.updates, pack.arrays(store, new), pack.inputs(registers))
+    arrays, copies = pack.arrays(store, new)
+    return Call(pack.updates, arrays, pack.inputs(registers), copies)
 
 
 def _prepared(
@@ -82,11 +83,12 @@ def _prepared(
     if update.blockwise:
         shape = arrays[0].shape
         if not shape:  # of 0-d arrays ufuncs make scalars, which cannot be written into
-            shape, inputs = (1,), [np.reshape(x, 1) for x in inputs]
-        inputs = [
-            np.ascontiguousarray(x).reshape(-1) if x.__class__ is np.ndarray and x.shape == shape else x
-            for x in inputs
-        ]
-        arrays = [array.reshape(-1) for array in arrays]
-        copies = [(new.reshape(-1), old.reshape(-1)) for new, old in copies]
+            inputs = [np.reshape(x, 1) for x in inputs]
+            arrays = [array.reshape(1) for array in arrays]
+            copies = [(new.reshape(1), old.reshape(1)) for new, old in copies]
+        else:
+            inputs = [
+                np.ascontiguousarray(x) if x.__class__ is np.ndarray and x.shape == shape else x
+                for x in inputs
+            ]
     return Call((update,), arrays, inputs, copies)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asyncmon.graph.placement import keep_off, processor
+
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
@@ -32,7 +34,8 @@ class Crew:
         self._name = name
         self._shares: SimpleQueue[_Share | None] = SimpleQueue()
         self._mutex = threading.Lock()
-        self._started = 0
+        self._threads: list[int] = []  # native ids of those that were started
+        self._led_from = -1  # the processor they are kept off
         self._finalizer = weakref.finalize(self, _dismiss, self._shares, size)
         self._finalizer.atexit = False
 
@@ -49,9 +52,13 @@ class Crew:
         """
         helpers = min(self._size, len(calls) - 1)
         share = _Share(calls)
-        if helpers > self._started:
+        if helpers > len(self._threads):
             self._start(helpers)
-        for _ in range(min(helpers, self._started)):
+        number = processor()
+        if number != self._led_from:
+            self._led_from = number
+            keep_off(number, self._threads)
+        for _ in range(min(helpers, len(self._threads))):
             self._shares.put(share)
         share.lead()
         return share.seconds
@@ -62,14 +69,15 @@ class Crew:
 
     def _start(self, count: int) -> None:
         with self._mutex:
-            while self._started < count:
-                name = f"{self._name}_{self._started}"
+            while len(self._threads) < count:
+                name = f"{self._name}_{len(self._threads)}"
                 thread = threading.Thread(target=_help, args=(self._shares,), name=name, daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # there are no more to be had: so there is less help
                     return
-                self._started += 1
+                self._threads.append(thread.native_id or -1)
+                self._led_from = -1  # the new one is not kept off anything yet
 
 
 class _Share:

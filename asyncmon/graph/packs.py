@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import chain
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,16 @@ from asyncmon.graph.registers import elements
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from asyncmon.graph.applying import Copy
     from asyncmon.graph.plan import Update
     from asyncmon.graph.state import StateStore
 
 __all__ = ["Pack", "packed"]
 
-_LARGEST = 1 << 14  # elements: what a larger variable costs is not the calls
+_LARGEST = 1 << 17  # elements: what a larger variable costs is not the calls
+_FULL = 1 << 18  # elements of a pack: all of it is copied where one of its variables is looked at
 
 
 class Pack:
@@ -67,32 +70,42 @@ class Pack:
         """Return the part of each variable in such an array, in its shape."""
         return [flat[part].reshape(shape) for part, shape in self._parts]
 
-    def arrays(self, store: StateStore, new: list[tuple[int, Any]]) -> list[Any]:
+    def arrays(self, store: StateStore, new: list[tuple[int, Any]]) -> tuple[list[Any], Sequence[Copy]]:
         """Return the common arrays of the variables and their slots, to be written to.
 
-        Where the values do not lie in them, or somebody else looks at them, new ones are made and the
-        values to store instead are added to ``new``.
+        Where the values do not lie in them, they are copied there; where somebody else looks at them,
+        the arrays are other ones. The values to store instead are added to ``new``.
+
+        Returns:
+            The arrays, and those of them that are to be filled first, with what they are filled from.
         """
-        home = store.homes.get(self._slots)
+        flats, views = store.homes.get(self._slots) or ([], [])
         values = store.values
-        if home is not None:
-            flats, views = home
-            for slot, view in zip(self._slots, views, strict=True):
-                if values[slot] is not view:
-                    break
-            else:
-                if not store.pinned or not any(map(store.is_pinned, self._slots, views)):
-                    return flats
-        for slot, name in zip(self._slots, self._names, strict=True):
-            if values[slot] is None:
-                raise uninitialized(name)
-        flats = [np.empty(self.size, self.dtype) for _ in range(self._refs)]
-        views = list(chain(*zip(*map(self.views, flats), strict=True)))
-        for slot, view in zip(self._slots, views, strict=True):
-            view[...] = values[slot]
+        at_home = flats and all(map(is_, map(values.__getitem__, self._slots), views))
+        if at_home and not store.pinned:
+            return flats, ()
+        if not flats:
+            flats = [np.empty(self.size, self.dtype) for _ in range(self._refs)]
+            views = self._views_of(flats)
+        elif store.pinned and any(map(store.is_pinned, self._slots, views)):
+            old, flats = flats, [store.spares.like(flat) for flat in flats]
+            views = self._views_of(flats)
+            if at_home:
+                store.homes[self._slots] = flats, views
+                new.extend(zip(self._slots, views, strict=True))
+                return flats, list(zip(flats, old, strict=True))
+        for i, (slot, view) in enumerate(zip(self._slots, views, strict=True)):
+            value = values[slot]
+            if value is not view:
+                if value is None:
+                    raise uninitialized(self._names[i])
+                view[...] = value
+                new.append((slot, view))
         store.homes[self._slots] = flats, views
-        new.extend(zip(self._slots, views, strict=True))
-        return flats
+        return flats, ()
+
+    def _views_of(self, flats: Sequence[Any]) -> list[Any]:
+        return list(chain(*zip(*map(self.views, flats), strict=True)))
 
     def inputs(self, registers: list[Any]) -> list[Any]:
         """Return the other inputs of the update, those of the variables' shape joined."""
@@ -125,12 +138,30 @@ def packed(
             alike[key].append(update)
     packs = []
     for key, group in alike.items():
-        if len(group) > 1:
-            joined = [i for i, register in enumerate(key[-1]) if register is None]
-            packs.append(Pack(group, joined, [new_register() for _ in joined]))
-        else:
-            left += group
+        joined = [i for i, register in enumerate(key[-1]) if register is None]
+        for members in _filled(group):
+            if len(members) > 1:
+                packs.append(Pack(members, joined, [new_register() for _ in joined]))
+            else:
+                left += members
     return packs, left
+
+
+def _filled(group: Sequence[Update]) -> Iterator[list[Update]]:
+    """Yield parts of a group that are not too large for one pack, the largest variables first.
+
+    So these begin where a cache line does.
+    """
+    members: list[Update] = []
+    size = 0
+    for update in sorted(group, key=lambda update: -_shape_of(update)[0]):
+        added = _shape_of(update)[0]
+        if size + added > _FULL:
+            yield members
+            members, size = [], 0
+        members.append(update)
+        size += added
+    yield members
 
 
 def _key(update: Update) -> Any:

@@ -17,7 +17,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from asyncmon.graph.arena import Arena
     from asyncmon.graph.buffers import Buffers
@@ -262,18 +262,24 @@ def execute_bare(code: Iterable[Instruction], registers: list[Any], run: Run | N
 @np.errstate(all="ignore")
 def execute_checked(code: list[Instruction], registers: list[Any], run: Run) -> None:
     """Run instructions, stop where the run is aborted, and note what each took if that is asked."""
-    for instruction in code:
-        if run.error is not None:
-            raise run.error
-        if run.trace is None:
-            execute_bare((instruction,), registers, run)
-            continue
+    if run.trace is None:
+        execute_bare(_until_aborted(code, run), registers, run)
+        return
+    for instruction in _until_aborted(code, run):
         before = perf_counter()
         execute_bare((instruction,), registers, run)
         op, out = instruction[5], instruction[4]
         if op is not None:
             outputs = out if isinstance(out, tuple) else () if out is None else (out,)
             run.note(op, before, [registers[i] for i in outputs])
+
+
+def _until_aborted(code: Iterable[Instruction], run: Run) -> Iterator[Instruction]:
+    for instruction in code:
+        if run.error is not None:
+            run.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
+            raise run.error
+        yield instruction
 
 
 def located(error: Exception, op: Operation | None) -> Exception:

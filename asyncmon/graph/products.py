@@ -24,6 +24,7 @@ __all__ = ["product", "tall_product", "thin_product"]
 _WORTH_IT = 1 << 23  # multiplications: fewer are done before a helper is awake
 _LONG = 1 << 28  # multiplications: of more there are more pieces, for a helper may be late
 _ROUND = 16  # rows or columns: pieces end where vectors do
+_LATE = 1 << 21  # multiplications that one who leads has done when helpers are awake
 
 
 def _limit() -> int:
@@ -50,21 +51,30 @@ def _cut_product(a: Array, b: Array, out: Array | None) -> Array:
     if out is None:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         out = np.empty((*batch, a.shape[-2], b.shape[-1]), a.dtype)
-    pieces = 4 * CORES if out.size * a.shape[-1] >= _LONG else CORES
+    total = out.size * a.shape[-1]
+    pieces = 4 * CORES if total >= _LONG else CORES
     if a.ndim == b.ndim > 2 and len(a) == len(b) >= pieces:
-        cuts = _slices(len(a), pieces, 1)
+        cuts = _even(len(a), pieces)
         share(partial(np.matmul, a[cut], b[cut], out=out[cut]) for cut in cuts)
     elif out.shape[-2] >= out.shape[-1]:
-        cuts = _slices(out.shape[-2], pieces, _ROUND)
+        cuts = _slices(out.shape[-2], pieces, total)
         share(partial(np.matmul, a[..., cut, :], b, out=out[..., cut, :]) for cut in cuts)
     else:
-        cuts = _slices(out.shape[-1], pieces, _ROUND)
+        cuts = _slices(out.shape[-1], pieces, total)
         share(partial(np.matmul, a, b[..., cut], out=out[..., cut]) for cut in cuts)
     return out
 
 
-def _slices(size: int, pieces: int, unit: int) -> list[slice]:
-    step = -(-size // (pieces * unit)) * unit
+def _slices(size: int, pieces: int, total: int) -> list[slice]:
+    """Cut rows or columns, the first piece larger: who takes it begins before helpers do."""
+    ahead = size * _LATE // total
+    step = max(round((size - ahead) / (pieces * _ROUND)), 1) * _ROUND
+    first = max(size - (pieces - 1) * step, size % step or step)
+    return [slice(0, first), *(slice(i, i + step) for i in range(first, size, step))]
+
+
+def _even(size: int, pieces: int) -> list[slice]:
+    step = -(-size // pieces)
     return [slice(i, min(i + step, size)) for i in range(0, size, step)]
 
 

@@ -52,7 +52,7 @@ class Spares:
         Args:
             secs: when.
             needed: make arrays like these ready if there are none: what steps write, where no snapshot
-                is alive that will let go of as much.
+                is alive that will let go of as much. Of views, those that they are parts of count.
         """
         if secs > _SOON:
             self.give_back()
@@ -62,7 +62,7 @@ class Spares:
         self._timer = asyncio.get_running_loop().call_later(2 * secs, self.give_back)
         with self._mutex:
             self._expected = True
-            large = [] if self._arrays else [_key(array) for array in needed if array.nbytes >= _LARGE]
+            large = [] if self._arrays else [_key(array) for array in _large(needed)]
         if large:
             self._too_late.set()  # for those that are being made ready: they are made ready again
             self._too_late = threading.Event()
@@ -71,9 +71,8 @@ class Spares:
     def keep(self, arrays: Iterable[Any]) -> None:
         """Take arrays that are no part of the state any more; from any thread."""
         with self._mutex:
-            for array in arrays if self._expected else ():
-                if isinstance(array, np.ndarray) and array.base is None and array.nbytes >= _LARGE:
-                    self._arrays[_key(array)].append(array)
+            for array in _large(arrays) if self._expected else ():
+                self._arrays[_key(array)].append(array)
 
     def like(self, array: Any) -> Any:
         """Return an array of the same shape and dtype, whatever it contains; from any thread."""
@@ -120,6 +119,12 @@ class Spares:
                     return
             del pages, bit
             self.keep([array])
+
+
+def _large(arrays: Iterable[Any]) -> list[Any]:
+    """Return the arrays, each once, that have large memory of their own; for views, whose they are."""
+    owners = [x if x.base is None else x.base for x in arrays if isinstance(x, np.ndarray)]
+    return [x for x in {id(x): x for x in owners}.values() if x.nbytes >= _LARGE]
 
 
 def _key(array: Any) -> tuple[Any, ...]:

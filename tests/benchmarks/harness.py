@@ -42,7 +42,16 @@ def seconds(fn: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-_REST = 0.1  # seconds
+def typical(measure: Callable[[int], float], repeats: int, stretches: int = 25) -> float:
+    """Return the median of what ``measure(n)`` gives for stretches that are ``repeats`` in all.
+
+    So what happens once in a while, and to whoever comes after a rest, does not decide.
+    """
+    each = max(1, repeats // stretches)
+    return statistics.median(measure(each) for _ in range(max(1, repeats // each)))
+
+
+_REST = 0.2  # seconds: threads of BLAS spin for half of it
 
 
 def take_turns(

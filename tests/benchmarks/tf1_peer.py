@@ -13,6 +13,7 @@ from typing import Any
 
 import models
 import tensorflow.compat.v1 as tf  # type: ignore[import-not-found,unused-ignore]
+from harness import typical
 
 tf.disable_v2_behavior()
 
@@ -73,7 +74,7 @@ def main() -> None:
             answer = build(request["build"])
         else:
             assert work is not None
-            answer = {"seconds": work.seconds(request["steps"])}
+            answer = {"seconds": typical(work.seconds, request["steps"])}
         print(json.dumps(answer), flush=True)
 
 

@@ -185,7 +185,7 @@ async def test_plans_that_update_the_same_variables_share_their_place() -> None:
 
 async def test_variables_of_other_types_or_rates_or_of_size_are_apart() -> None:
     small = [tf.Variable(np.ones(3, t)) for t in (np.float32, np.float32, np.float64, np.float64)]
-    large = [tf.Variable(np.ones(20_000, np.float32)) for _ in range(2)]
+    large = [tf.Variable(np.ones(140_000, np.float32)) for _ in range(2)]
     op = tf.train.GradientDescentOptimizer(0.5).apply_gradients([(v * 1, v) for v in (*small, *large)])
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
@@ -206,3 +206,62 @@ async def test_the_trace_of_a_run_names_each_update() -> None:
         await sess.run(tf.global_variables_initializer())
         await sess.run(op, options=tf.RunOptions(trace_level=3), run_metadata=metadata)
     assert len([node for node in metadata.nodes if node.op == "ApplyAdam"]) == len(made)
+
+
+async def test_a_pack_is_not_larger_than_what_one_reader_may_make_it_cost() -> None:
+    made = [tf.Variable(np.ones(size, np.float32)) for size in (100_000, 10, 120_000, 100_000, 7)]
+    op = tf.train.GradientDescentOptimizer(0.5).apply_gradients([(v * 1, v) for v in made])
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        for _ in range(3):
+            await sess.run(op)
+        packs = packs_of(sess)
+        assert [[u.op.inputs[0].spec.shape for u in pack.updates] for pack in packs] == [
+            [(120_000,), (100_000,)],
+            [(100_000,), (10,), (7,)],
+        ]
+        for value in await sess.run(made):
+            np.testing.assert_array_equal(value, np.full_like(value, 0.125))
+
+
+async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone() -> None:
+    made = variables()
+    op = train_op(tf.train.AdamOptimizer(), made)
+    clipped = tf.assign(made[0], tf.clip_by_value(made[0], -0.5, 0.5))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(op)
+        ((flats, views),) = sess._store.homes.values()
+        for _ in range(3):
+            await sess.run(clipped)
+            before = await sess.run(made[0])
+            await sess.run(op)
+            ((same, _),) = sess._store.homes.values()
+            assert all(a is b for a, b in zip(same, flats, strict=True))
+            value = sess._store.values[sess._store.slot("v0")]
+            assert any(value is view for view in views)
+            assert np.abs(await sess.run(made[0]) - before).max() < 0.01
+    assert np.abs(before).max() <= 0.5
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+async def test_snapshots_and_assignments_by_turns(assigned: bool) -> None:
+    """As many steps as without; each snapshot stays what it was."""
+    made = variables()
+    op = train_op(tf.train.AdamOptimizer(), made)
+    same = [tf.assign(v, v * 1) for v in made[:2]]
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        kept = []
+        for steps in range(1, 8):
+            await sess.run(op)
+            if assigned and steps % 2:
+                await sess.run(same)
+            snapshot = await sess.snapshot()
+            kept.append((steps, snapshot))
+            if steps % 3 == 0:
+                kept.pop(0)[1].release()
+        for steps, snapshot in kept:
+            for i, (value, grad) in enumerate(zip(START, GRADS, strict=True)):
+                np.testing.assert_allclose(snapshot[f"v{i}"], adam(steps, value, grad), rtol=1e-5)
+            snapshot.release()

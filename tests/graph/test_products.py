@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,3 +85,19 @@ def test_small_ones_are_left_whole() -> None:
     x = RNG.normal(size=(50, 50))
     with cut_up():
         np.testing.assert_array_equal(product(x, x), np.dot(x, x))
+
+
+@given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 5000), st.integers(1, 5000))
+def test_pieces_are_the_whole_and_the_first_one_is_not_the_smallest(
+    size: int, pieces: int, other: int, inner: int
+) -> None:
+    total = max(size * other * inner, products._WORTH_IT)
+    cuts = products._slices(size, pieces, total)
+    assert cuts[0].start == 0
+    assert cuts[-1].stop == size
+    assert all(left.stop == right.start for left, right in pairwise(cuts))
+    assert len(cuts) <= pieces
+    lengths = [cut.stop - cut.start for cut in cuts]
+    assert min(lengths) > 0
+    if len(cuts) == pieces:
+        assert lengths[0] >= max(lengths) - products._ROUND * pieces

@@ -152,3 +152,24 @@ async def test_nothing_is_left_after_the_session() -> None:
         await counter.train()
     snapshot.release()
     assert not counter.session._store.spares._arrays
+
+
+async def test_variables_that_are_updated_together_take_turns_with_the_same_memory() -> None:
+    made = [tf.Variable(np.zeros(size, np.float32), name=f"v{size}") for size in (100_000, 50_000)]
+    grads = [tf.ones([100_000]), tf.ones([50_000])]
+    op = tf.train.GradientDescentOptimizer(1.0).apply_gradients(zip(grads, made, strict=True))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(op)
+        seen = []
+        for steps in range(1, 6):
+            sess.expect_snapshot(1.0)
+            with await sess.snapshot() as snapshot:
+                await sess.run(op)
+                assert (snapshot["v50000"] == -steps).all()
+            ((flats, _),) = sess._store.homes.values()
+            seen.append([address(flat) for flat in flats])
+        assert seen[0] != seen[1]
+        assert seen == [seen[0], seen[1], seen[0], seen[1], seen[0]]
+        for value in await sess.run(made):
+            assert (value == -6).all()
