@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from asyncmon.graph.placement import keep_off, processor
-
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable
@@ -34,8 +32,7 @@ class Crew:
         self._name = name
         self._shares: SimpleQueue[_Share | None] = SimpleQueue()
         self._mutex = threading.Lock()
-        self._threads: list[int] = []  # native ids of those that were started
-        self._led_from = -1  # the processor they are kept off
+        self._started = 0
         self._finalizer = weakref.finalize(self, _dismiss, self._shares, size)
         self._finalizer.atexit = False
 
@@ -52,13 +49,9 @@ class Crew:
         """
         helpers = min(self._size, len(calls) - 1)
         share = _Share(calls)
-        if helpers > len(self._threads):
+        if helpers > self._started:
             self._start(helpers)
-        number = processor()
-        if number != self._led_from:
-            self._led_from = number
-            keep_off(number, self._threads)
-        for _ in range(min(helpers, len(self._threads))):
+        for _ in range(min(helpers, self._started)):
             self._shares.put(share)
         share.lead()
         return share.seconds
@@ -69,15 +62,14 @@ class Crew:
 
     def _start(self, count: int) -> None:
         with self._mutex:
-            while len(self._threads) < count:
-                name = f"{self._name}_{len(self._threads)}"
+            while self._started < count:
+                name = f"{self._name}_{self._started}"
                 thread = threading.Thread(target=_help, args=(self._shares,), name=name, daemon=True)
                 try:
                     thread.start()
                 except RuntimeError:  # there are no more to be had: so there is less help
                     return
-                self._threads.append(thread.native_id or -1)
-                self._led_from = -1  # the new one is not kept off anything yet
+                self._started += 1
 
 
 class _Share:

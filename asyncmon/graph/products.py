@@ -24,7 +24,7 @@ __all__ = ["product", "tall_product", "thin_product"]
 _WORTH_IT = 1 << 23  # multiplications: fewer are done before a helper is awake
 _LONG = 1 << 28  # multiplications: of more there are more pieces, for a helper may be late
 _ROUND = 16  # rows or columns: pieces end where vectors do
-_LATE = 1 << 21  # multiplications that one who leads has done when helpers are awake
+_LATE = 1 << 21  # multiplications that the one who shares has done when a helper is awake
 
 
 def _limit() -> int:
