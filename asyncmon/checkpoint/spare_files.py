@@ -67,16 +67,15 @@ class SpareFiles:
             if not self._spares:
                 return None
             spare, _ = self._spares.pop()
-        try:
+        descriptor = None
+        with contextlib.suppress(OSError):  # somebody has tidied up, or there are too many open files
             descriptor = calls.open(spare, os.O_WRONLY)
-        except OSError:
-            return None  # somebody has tidied up
-        with contextlib.suppress(OSError):
             if _is_unshared(descriptor):
                 calls.replace(spare, path)
                 return descriptor
-        with contextlib.suppress(OSError):
-            calls.close(descriptor)
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                calls.close(descriptor)
         with contextlib.suppress(OSError):
             calls.unlink(spare)
         return None

@@ -76,19 +76,17 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
 
 def _cut(call: Call) -> Iterator[partial[None]]:
     """Yield what is to be done for each block: inputs of the arrays' shape are cut as they are."""
-    function = call.updates[0].function
-    shape, size = call.arrays[0].shape, call.arrays[0].size
-    arguments = [*call.arrays, *call.inputs]
+    function, arrays = call.updates[0].function, call.arrays
+    shape, size = arrays[0].shape, arrays[0].size
+    arguments = [*arrays, *call.inputs]
     cut = [x.__class__ is np.ndarray and x.shape == shape for x in arguments]
-    arguments = [x.reshape(-1) if c else x for x, c in zip(arguments, cut, strict=True)]
-    copies = [(new.reshape(-1), old.reshape(-1)) for new, old in call.copies]
     blocks = -(-size // _BLOCK)
     step = -(-size // (-(-blocks // CORES) * CORES))  # as many for each core, all of one size
     for at in range(0, size, step):
         block = slice(at, at + step)
         yield partial(
             _update,
-            [(new[block], old[block]) for new, old in copies],
+            [(new[block], old[block]) for new, old in call.copies],
             function,
             *[x[block] if c else x for x, c in zip(arguments, cut, strict=True)],
         )

@@ -83,12 +83,11 @@ def _prepared(
     if update.blockwise:
         shape = arrays[0].shape
         if not shape:  # of 0-d arrays ufuncs make scalars, which cannot be written into
-            inputs = [np.reshape(x, 1) for x in inputs]
-            arrays = [array.reshape(1) for array in arrays]
-            copies = [(new.reshape(1), old.reshape(1)) for new, old in copies]
-        else:
-            inputs = [
-                np.ascontiguousarray(x) if x.__class__ is np.ndarray and x.shape == shape else x
-                for x in inputs
-            ]
+            shape, inputs = (1,), [np.reshape(x, 1) for x in inputs]
+        inputs = [
+            np.ascontiguousarray(x).reshape(-1) if x.__class__ is np.ndarray and x.shape == shape else x
+            for x in inputs
+        ]
+        arrays = [array.reshape(-1) for array in arrays]
+        copies = [(new.reshape(-1), old.reshape(-1)) for new, old in copies]
     return Call((update,), arrays, inputs, copies)

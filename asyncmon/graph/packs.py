@@ -81,7 +81,7 @@ class Pack:
         """
         flats, views = store.homes.get(self._slots) or ([], [])
         values = store.values
-        at_home = flats and all(map(is_, map(values.__getitem__, self._slots), views))
+        at_home = bool(flats) and all(map(is_, map(values.__getitem__, self._slots), views))
         if at_home and not store.pinned:
             return flats, ()
         if not flats:

@@ -101,8 +101,8 @@ class StateStore:
     def expect_snapshot(self, secs: float) -> None:
         """Make memory ready for the copies that a snapshot in so many seconds will cost."""
         values = self.values
-        written = () if self._pins else [x for i in self.in_place if (x := values[i]) is not None]
-        self.spares.expect(secs, written)
+        needed = () if self._pins else [x for i in self.in_place if (x := values[i]) is not None]
+        self.spares.expect(secs, needed)
 
     def take_arena(self) -> Arena | None:
         """Return memory for a run's values, unless another run has it; give it back when that ends."""
