@@ -140,6 +140,26 @@ async def test_a_spare_that_somebody_tidied_up_is_not_missed(savings: Savings) -
     await savings.saver.close()
 
 
+async def test_one_that_cannot_be_opened_is_deleted_and_not_missed(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    class Busy(FileCalls):
+        def open(self, path: Path, flags: int) -> int:
+            if path.name.endswith("-spare"):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().open(path, flags)
+
+    savings = Savings(tmp_path, make_session, calls=Busy())
+    await savings.save(1)
+    await savings.save(2)
+    (first,) = spares(tmp_path)
+    await savings.save(3)
+    await savings.check(3)
+    assert not first.exists()
+    await savings.saver.close()
+    assert hidden(tmp_path) == [".asyncmon.lock"]
+
+
 async def test_a_save_that_fails_leaves_none_of_it(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
