@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from asyncmon.graph.sharing import CORES, share
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from asyncmon.graph.late_products import Product
     from asyncmon.graph.plan import Update
     from asyncmon.graph.run_state import Run
 
@@ -30,12 +30,23 @@ class Call(NamedTuple):
         arrays: what they write.
         inputs: what else their function takes.
         copies: those of ``arrays`` that get their content from another one first.
+        product: one of ``inputs``, if it is not computed yet.
     """
 
     updates: tuple[Update, ...]
     arrays: list[Any]
     inputs: list[Any]
     copies: Sequence[Copy] = ()
+    product: Product | None = None
+
+    def make(self) -> None:
+        """Do it: what was copied or multiplied is in the cache then, and is not fetched again."""
+        for new, old in self.copies:
+            np.copyto(new, old)
+        inputs, product = self.inputs, self.product
+        if product is not None:
+            inputs = product.put_in(inputs, product.value())
+        self.updates[0].function(*self.arrays, *inputs)
 
 
 _BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
@@ -49,24 +60,18 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
         calls: what to write.
         run: gets its trace, if it wants one.
     """
-    traced = run is not None and run.trace is not None
-    blocks: list[partial[None]] = []
+    if run is not None and run.trace is not None:
+        for call in calls:
+            _traced(call, run)
+        return
+    blocks: list[Callable[[], None]] = []
     total = 0
-    for call in calls:
-        updates, arrays, inputs, copies = call
-        first, size = updates[0], arrays[0].size
-        before = perf_counter() if traced else 0.0
-        if not first.blockwise or size <= _BLOCK // 2:
-            _update(copies, first.function, *arrays, *inputs)
+    for call in sorted(calls, key=_weight, reverse=True):
+        if call.updates[0].blockwise:
+            total += call.arrays[0].size
+            blocks += [block.make for block in _cut(call)]
         else:
-            total += size
-            blocks += _cut(call)
-        if traced and run is not None:
-            share(blocks)
-            blocks, total = [], 0
-            run.note(first.op, before, arrays)
-            for update in updates[1:]:  # done along with the first
-                run.note(update.op, perf_counter(), ())
+            call.make()
     if total > _SHARED:
         share(blocks)
     else:
@@ -74,26 +79,44 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
             block()
 
 
-def _cut(call: Call) -> Iterator[partial[None]]:
+def _weight(call: Call) -> tuple[bool, int]:
+    """What takes long is begun first, so that all who share it are done at about the same time."""
+    return call.product is not None, call.arrays[0].size
+
+
+def _traced(call: Call, run: Run) -> None:
+    """Do one call, and note what it takes; to the bit what it is otherwise."""
+    first, product = call.updates[0], call.product
+    if product is not None and first.product is not None and first.product[5] is not None:
+        before = perf_counter()
+        pieces = [block.product.value() for block in _cut(call) if block.product is not None]
+        call = call._replace(inputs=product.put_in(call.inputs, np.concatenate(pieces)), product=None)
+        run.note(first.product[5], before, pieces)
+    before = perf_counter()
+    share([block.make for block in _cut(call)] if first.blockwise else [call.make])
+    run.note(first.op, before, call.arrays)
+    for update in call.updates[1:]:  # done along with the first
+        run.note(update.op, perf_counter(), ())
+
+
+def _cut(call: Call) -> Iterator[Call]:
     """Yield what is to be done for each block: inputs of the arrays' shape are cut as they are."""
-    function, arrays = call.updates[0].function, call.arrays
+    arrays, product = call.arrays, call.product
     shape, size = arrays[0].shape, arrays[0].size
-    arguments = [*arrays, *call.inputs]
-    cut = [x.__class__ is np.ndarray and x.shape == shape for x in arguments]
+    if size <= _BLOCK // 2:
+        yield call
+        return
     blocks = -(-size // _BLOCK)
     step = -(-size // (-(-blocks // CORES) * CORES))  # as many for each core, all of one size
+    if product is not None:  # whole rows
+        columns = product.columns.shape[1]
+        step = -(-step // columns) * columns
     for at in range(0, size, step):
         block = slice(at, at + step)
-        yield partial(
-            _update,
+        yield Call(
+            call.updates,
+            [array[block] for array in arrays],
+            [x[block] if x.__class__ is np.ndarray and x.shape == shape else x for x in call.inputs],
             [(new[block], old[block]) for new, old in call.copies],
-            function,
-            *[x[block] if c else x for x, c in zip(arguments, cut, strict=True)],
+            product and product.part(at // columns, (at + step) // columns),
         )
-
-
-def _update(copies: Sequence[Copy], function: Callable[..., None], *arguments: Any) -> None:
-    """Copy and update: what was copied is in the cache then, and is not fetched from memory again."""
-    for new, old in copies:
-        np.copyto(new, old)
-    function(*arguments)

@@ -11,11 +11,12 @@ The wheels of numpy come with OpenBLAS. Where there is something else, BLAS is l
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.blas_library import find
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,20 +26,11 @@ __all__ = ["can_be_kept", "kept_to_one_thread"]
 
 def _functions() -> tuple[Any, Any] | None:
     """Return the functions that get and set the number of threads."""
-    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
-        try:
-            module = importlib.import_module(name)
-            library = ctypes.CDLL(module.__file__)  # names in what it is linked with are found, too
-        except (ImportError, OSError, TypeError):
-            continue
-        for prefix in ("scipy_openblas", "openblas"):
-            for suffix in ("64_", ""):
-                get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
-                put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
-                if get is not None and put is not None:
-                    put.argtypes, put.restype = [ctypes.c_int], None
-                    return get, put
-    return None
+    get, put = find("openblas_get_num_threads"), find("openblas_set_num_threads")
+    if get is None or put is None:
+        return None
+    put[0].argtypes, put[0].restype = [ctypes.c_int], None
+    return get[0], put[0]
 
 
 class _Keeper:

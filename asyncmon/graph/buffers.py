@@ -112,7 +112,7 @@ def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequen
             for root in _roots(inputs_of(instruction), roots):
                 values[root].end = i
     for update in plan.updates:
-        for root in _roots(update.inputs, roots):
+        for root in _roots(update.reads, roots):
             values[root].end = len(plan.code)
     for root in _roots(escaped, roots):
         del values[root]

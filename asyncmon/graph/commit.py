@@ -8,6 +8,7 @@ import numpy as np
 
 from asyncmon.errors import InternalError
 from asyncmon.graph.applying import Call, Copy, apply_all
+from asyncmon.graph.late_products import product_of
 from asyncmon.graph.random_state import advanced
 from asyncmon.graph.state import uninitialized
 
@@ -76,6 +77,7 @@ def _prepared(
             new.append((slot, array))
             copies.append((array, old))
         arrays.append(array)
+    product = product_of(update, registers)
     inputs = [registers[i] for i in update.inputs]
     for at, i in enumerate(update.inputs) if update.copied else ():
         if i in update.copied:
@@ -90,4 +92,4 @@ def _prepared(
         ]
         arrays = [array.reshape(-1) for array in arrays]
         copies = [(new.reshape(-1), old.reshape(-1)) for new, old in copies]
-    return Call((update,), arrays, inputs, copies)
+    return Call((update,), arrays, inputs, copies, product)

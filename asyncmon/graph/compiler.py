@@ -12,6 +12,7 @@ from asyncmon.graph.feeds import Feed, missing_feed
 from asyncmon.graph.liveness import with_frees, without_dead_code
 from asyncmon.graph.ordering import Versions
 from asyncmon.graph.packs import packed
+from asyncmon.graph.late_products import with_products
 from asyncmon.graph.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.registers import Registers, elements
 from asyncmon.graph.scalars import for_scalars
@@ -364,8 +365,10 @@ class _Compiler:
         """Drop what nobody uses; forget large values right after their last use."""
         plan, registers = self.plan, self.registers
         kept = stored | set(plan.versions.values())
-        kept.update(*(update.inputs for update in plan.updates))
         kept.update(fetch.register for fetch in plan.fetches if fetch is not None)
+        if not self.embedded:
+            plan.updates = with_products(plan.updates, plan.code, kept, registers)
+        kept.update(*(update.reads for update in plan.updates))
         plan.code = without_dead_code(plan.code, kept)
         large = {
             register

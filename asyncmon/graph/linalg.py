@@ -52,6 +52,10 @@ _BLAS: dict[tuple[bool, bool], Callable[..., Any]] = {
 }
 
 
+def _factors(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> tuple[Array, Array]:
+    return a.T if transpose_a else a, b.T if transpose_b else b
+
+
 def _multiplications(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
     inner = (a.shape or ())[-2 if transpose_a else -1]
     return (rules.num_elements(result.shape) or 0) * (inner or 0)
@@ -109,6 +113,7 @@ register(
         out=True,
         bind=_bound_matmul,
         multiplications=_multiplications,
+        factors=_factors,
     )
 )
 

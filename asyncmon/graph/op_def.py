@@ -149,6 +149,8 @@ class OpDef:
             faster than the kernel: called with the same arrays, without attributes. None if not.
         multiplications: ``multiplications(*specs, **attrs)``, of all inputs and outputs -> how many
             there are in a product that the kernel cuts up where it is large.
+        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of, for
+            those who want it row by row. The output has two dimensions then.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 
@@ -173,6 +175,7 @@ class OpDef:
     foreign: bool = False
     bind: Callable[[Operation], Callable[..., Any] | None] | None = None
     multiplications: Callable[..., int] | None = None
+    factors: Callable[..., tuple[Any, Any]] | None = None
 
 
 table: dict[str, OpDef] = {}

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.plan import Update
     from asyncmon.graph.state import StateStore
 
-__all__ = ["Pack", "packed"]
+__all__ = ["LARGEST", "Pack", "packed"]
 
-_LARGEST = 1 << 17  # elements: what a larger variable costs is not the calls
+LARGEST = 1 << 17  # elements: what a larger variable costs is not the calls
 _FULL = 1 << 18  # elements of a pack: all of it is copied where one of its variables is looked at
 
 
@@ -169,7 +169,7 @@ def _key(update: Update) -> Any:
     op = update.op
     shape = op.inputs[0].spec.shape
     size = elements(op.inputs[0])
-    if not update.blockwise or update.copied or not shape or size is None or size > _LARGEST:
+    if not update.blockwise or update.copied or not shape or size is None or size > LARGEST:
         return None
     others = op.inputs[op.op_def.refs :]
     common = tuple(

@@ -118,6 +118,16 @@ class Update:
     blockwise: bool
     copied: tuple[int, ...]
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
+    product: Instruction | None = None
+    """What computes one of ``inputs`` for this update alone: done along with it, piece by piece."""
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The registers that must hold their values when it is done."""
+        if self.product is None:
+            return self.inputs
+        _kind, _function, a, b, out, _op = self.product
+        return (*(i for i in self.inputs if i != out), a, b)
 
     def but_copying(self, inputs: Sequence[int]) -> Update:
         """Return this update with some of its inputs to be copied first."""

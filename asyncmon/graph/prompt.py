@@ -6,6 +6,7 @@ where there is room, or an element.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.state import StateStore
 
 __all__ = ["run_inline", "run_promptly"]
+
+_AS_IT_IS: nullcontext[None] = nullcontext()
 
 
 def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
@@ -65,14 +68,11 @@ def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None
     arena = store.take_arena()
     try:
         code, heavy = plan.prepared(arena, registers)
-        if heavy:
-            with cut_up():
-                execute_bare(code, registers, run)
-        else:
+        with cut_up() if heavy else _AS_IT_IS:
             execute_bare(code, registers, run)
-        results = plan.results(registers)  # before an update in place changes what was read
-        if plan.locks:
-            commit(plan, store, registers)
+            results = plan.results(registers)  # before an update in place changes what was read
+            if plan.locks:
+                commit(plan, store, registers)
         return results
     finally:
         store.give_arena(arena)

@@ -272,16 +272,16 @@ class Runner:
                 code, heavy = plan.prepared(arena, registers)
                 with cut_up() if heavy else nullcontext():
                     execute_checked(code, registers, run)
-                results = plan.results(registers)  # before an update in place changes what was read
-                if run.error is not None:
-                    raise run.error
-                if changes:
-                    store.begin_apply()
-                    try:
-                        with np.errstate(all="ignore"):
-                            commit(plan, store, registers, run)
-                    finally:
-                        store.end_apply()
+                    results = plan.results(registers)  # before an update changes what was read
+                    if run.error is not None:
+                        raise run.error
+                    if changes:
+                        store.begin_apply()
+                        try:
+                            with np.errstate(all="ignore"):
+                                commit(plan, store, registers, run)
+                        finally:
+                            store.end_apply()
             finally:
                 store.give_arena(arena)
             run.committed = True

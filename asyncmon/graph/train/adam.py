@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.basic_ops import group
+from asyncmon.graph.axpby import axpby
 from asyncmon.graph.build import control_dependencies, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.train.optimizer import Optimizer
@@ -39,21 +40,16 @@ def _adam(
     weight_decay: Array,
     grad: Array,
 ) -> None:
-    """One block, read and written once: twelve passes over arrays that lie in the cache."""
-    t = np.subtract(grad, m)
-    t *= 1 - beta1
-    m += t
+    t = np.empty_like(grad)
+    axpby(1 - beta1, grad, beta1, m, t)
     np.multiply(grad, grad, out=t)
-    t -= v
-    t *= 1 - beta2
-    v += t
+    axpby(1 - beta2, t, beta2, v, t)
     np.sqrt(v, out=t)
     t += epsilon
     np.divide(m, t, out=t)
-    t *= lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
     if weight_decay:
         var -= np.multiply(var, weight_decay)
-    var -= t
+    axpby(-lr * np.sqrt(1 - beta2_power) / (1 - beta1_power), t, 1, var, t)
 
 
 def _adam_rows(
