@@ -39,14 +39,20 @@ class Call(NamedTuple):
     copies: Sequence[Copy] = ()
     product: Product | None = None
 
+    def computed(self) -> Call:
+        """Return the same with the product computed."""
+        product = self.product
+        if product is None:
+            return self
+        value = np.matmul(product.rows, product.columns).reshape(-1)
+        inputs = [*self.inputs[: product.at], value, *self.inputs[product.at + 1 :]]
+        return self._replace(inputs=inputs, product=None)
+
     def make(self) -> None:
         """Do it: what was copied or multiplied is in the cache then, and is not fetched again."""
         for new, old in self.copies:
             np.copyto(new, old)
-        inputs, product = self.inputs, self.product
-        if product is not None:
-            inputs = product.put_in(inputs, product.value())
-        self.updates[0].function(*self.arrays, *inputs)
+        self.updates[0].function(*self.arrays, *self.computed().inputs)
 
 
 _BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
@@ -86,14 +92,14 @@ def _weight(call: Call) -> tuple[bool, int]:
 
 def _traced(call: Call, run: Run) -> None:
     """Do one call, and note what it takes; to the bit what it is otherwise."""
-    first, product = call.updates[0], call.product
-    if product is not None and first.product is not None and first.product[5] is not None:
+    first = call.updates[0]
+    blocks = list(_cut(call)) if first.blockwise else [call]
+    if call.product is not None:
         before = perf_counter()
-        pieces = [block.product.value() for block in _cut(call) if block.product is not None]
-        call = call._replace(inputs=product.put_in(call.inputs, np.concatenate(pieces)), product=None)
-        run.note(first.product[5], before, pieces)
+        blocks = [block.computed() for block in blocks]
+        run.note(call.product.op, before, [block.inputs[call.product.at] for block in blocks])
     before = perf_counter()
-    share([block.make for block in _cut(call)] if first.blockwise else [call.make])
+    share(block.make for block in blocks)
     run.note(first.op, before, call.arrays)
     for update in call.updates[1:]:  # done along with the first
         run.note(update.op, perf_counter(), ())

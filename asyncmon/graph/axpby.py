@@ -61,8 +61,11 @@ def axpby(a: Any, x: Array, b: Any, y: Array, scratch: Array | None = None) -> N
 
 
 def _is_flat(array: Array) -> bool:
-    return array.flags.c_contiguous
+    flat: bool = array.flags.c_contiguous
+    return flat
 
 
 def _address(array: Array) -> int:
-    return array.__array_interface__["data"][0]
+    if array.flags.writeable:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    return int(array.ctypes.data)  # for any array, and five times as long

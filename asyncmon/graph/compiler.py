@@ -9,10 +9,10 @@ import numpy as np
 
 from asyncmon.graph.buffers import plan_buffers
 from asyncmon.graph.feeds import Feed, missing_feed
+from asyncmon.graph.late_products import with_products
 from asyncmon.graph.liveness import with_frees, without_dead_code
 from asyncmon.graph.ordering import Versions
 from asyncmon.graph.packs import packed
-from asyncmon.graph.late_products import with_products
 from asyncmon.graph.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.registers import Registers, elements
 from asyncmon.graph.scalars import for_scalars

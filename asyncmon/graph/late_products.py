@@ -11,19 +11,18 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from asyncmon.graph.liveness import inputs_of
 from asyncmon.graph.packs import LARGEST
 from asyncmon.graph.plan import Kind, execute_bare
 from asyncmon.graph.registers import elements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from asyncmon.graph.arrays import Array
     from asyncmon.graph.plan import Instruction, Update
     from asyncmon.graph.registers import Registers
+    from asyncmon.graph.tensor import Operation
 
 __all__ = ["Product", "product_of", "with_products"]
 
@@ -31,6 +30,7 @@ __all__ = ["Product", "product_of", "with_products"]
 class Product(NamedTuple):
     """``rows @ columns``, which an update gets as its input ``at``, flat."""
 
+    op: Operation
     at: int
     rows: Array
     columns: Array
@@ -38,15 +38,6 @@ class Product(NamedTuple):
     def part(self, first: int, last: int) -> Product:
         """Return the product that has some of the rows."""
         return self._replace(rows=self.rows[first:last])
-
-    def value(self) -> Array:
-        """Compute it."""
-        value: Array = np.matmul(self.rows, self.columns)
-        return value
-
-    def put_in(self, inputs: Sequence[Any], value: Array) -> list[Any]:
-        """Return an update's inputs with a value of the product among them."""
-        return [*inputs[: self.at], value.reshape(-1), *inputs[self.at + 1 :]]
 
 
 def with_products(
@@ -69,54 +60,60 @@ def with_products(
     products = {
         instruction[4]: instruction
         for instruction in code
-        if instruction[0] == Kind.BINARY and _has_factors(instruction) and uses[instruction[4]] == 1
+        if _is_product(instruction) and uses[instruction[4]] == 1
     }
     written = frozenset(slot for update in updates for slot in update.slots)
-    return [_with_product(update, products, written, registers) for update in updates]
+    return [
+        replace(update, product=_product_for(update, products, written, registers))
+        for update in updates
+    ]
 
 
-def _with_product(
-    update: Update,
-    products: dict[int, Instruction],
-    written: frozenset[int],
-    registers: Registers,
-) -> Update:
-    variable = update.op.inputs[0]
-    if not update.blockwise or update.copied or (elements(variable) or 0) <= LARGEST:
-        return update
-    for i in update.inputs:
-        instruction = products.get(i)
-        if instruction is not None and instruction[5] is not None:
-            spec = instruction[5].outputs[0].spec
-            fits = spec.shape == variable.spec.shape and spec.dtype == variable.spec.dtype
-            if fits and not any(registers.slots_in(j) & written for j in inputs_of(instruction)):
-                return replace(update, product=instruction)
-    return update
-
-
-def _has_factors(instruction: Instruction) -> bool:
-    op = instruction[5]
-    if op is None or op.op_def.factors is None:
+def _is_product(instruction: Instruction) -> bool:
+    kind, op = instruction[0], instruction[5]
+    if kind != Kind.BINARY or op is None or op.op_def.factors is None:
         return False
     return op.outputs[0].dtype.as_numpy_dtype.char in "fd"
 
 
+def _product_for(
+    update: Update,
+    products: Mapping[int, Instruction],
+    written: frozenset[int],
+    registers: Registers,
+) -> Instruction | None:
+    """Return what computes an input of an update, if that can be put off.
+
+    What it is computed of must not be written meanwhile, by this update or by others.
+    """
+    variable = update.op.inputs[0]
+    if not update.blockwise or update.copied or (elements(variable) or 0) <= LARGEST:
+        return None
+    inputs = zip(update.op.inputs[update.op.op_def.refs :], update.inputs, strict=True)
+    for tensor, register in inputs:
+        product = products.get(register)
+        if (
+            product is not None
+            and tensor.spec == variable.spec
+            and not any(registers.slots_in(i) & written for i in inputs_of(product))
+        ):
+            return product
+    return None
+
+
 def product_of(update: Update, registers: list[Any]) -> Product | None:
-    """Return the product of an update, to be computed; None where there is none.
+    """Return the product that an update needs; None if it needs none.
 
     Raises:
-        InvalidArgumentError: the factors do not fit.
+        InvalidArgumentError: there is one whose factors do not fit.
     """
-    instruction = update.product
-    if instruction is None:
+    if update.product is None:
         return None
-    _kind, _function, a, b, out, op = instruction
-    assert op is not None and op.op_def.factors is not None
-    left, right = registers[a], registers[b]
-    if left.ndim == right.ndim == 2:
-        rows, columns = op.op_def.factors(left, right, **op.attrs)
-        shape = update.op.inputs[0].spec.shape
-        if rows.shape[1] == len(columns) and (len(rows), columns.shape[1]) == shape:
-            return Product(update.inputs.index(out), rows, columns)
-    execute_bare((instruction,), registers, None)  # says what does not fit, and where
+    _kind, _function, a, b, out, op = update.product
+    if op is not None and op.op_def.factors is not None and registers[a].ndim == registers[b].ndim == 2:
+        rows, columns = op.op_def.factors(registers[a], registers[b], **op.attrs)
+        wanted = update.op.inputs[0].spec.shape
+        if rows.shape[1] == len(columns) and (len(rows), columns.shape[1]) == wanted:
+            return Product(op, update.inputs.index(out), rows, columns)
+    execute_bare((update.product,), registers, None)  # fails at its node, and says why
     return None

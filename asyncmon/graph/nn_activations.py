@@ -47,8 +47,26 @@ def _into(out: Array | None, value: Any) -> Any:
 # --- relu -----------------------------------------------------------------------------------------
 
 
+_ROW = 1 << 13  # elements
+
+
 def _relu(x: Array, out: Array | None = None) -> Any:
-    return np.maximum(x, _zero(x.dtype), out=out)
+    """Return ``max(x, 0)``: numpy is three times faster with an array of zeros than with one zero."""
+    if out is None:
+        out = np.empty(x.shape, x.dtype)
+    if x.size < 4 * _ROW or not (x.flags.c_contiguous and out.flags.c_contiguous):
+        return np.maximum(x, _zero(x.dtype), out=out)
+    flat, into, zeros = x.reshape(-1), out.reshape(-1), _zeros(x.dtype)
+    rest = x.size % _ROW
+    whole = x.size - rest
+    np.maximum(flat[:whole].reshape(-1, _ROW), zeros, out=into[:whole].reshape(-1, _ROW))
+    np.maximum(flat[whole:], zeros[:rest], out=into[whole:])
+    return out
+
+
+@lru_cache(maxsize=64)
+def _zeros(dtype: np.dtype[Any]) -> Array:
+    return np.zeros(_ROW, dtype)
 
 
 def _relu_grad(grad: Array, features: Array, out: Array | None = None) -> Any:

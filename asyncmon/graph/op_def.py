@@ -149,8 +149,8 @@ class OpDef:
             faster than the kernel: called with the same arrays, without attributes. None if not.
         multiplications: ``multiplications(*specs, **attrs)``, of all inputs and outputs -> how many
             there are in a product that the kernel cuts up where it is large.
-        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of, for
-            those who want it row by row. The output has two dimensions then.
+        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of,
+            for those who compute it row by row; where inputs have two dimensions.
         awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
     """
 

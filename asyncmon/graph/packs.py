@@ -17,6 +17,7 @@ import numpy as np
 
 from asyncmon.graph.registers import elements
 from asyncmon.graph.state import uninitialized
+from asyncmon.graph.update_shapes import check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,6 +116,8 @@ class Pack:
             for update, view in zip(self.updates, views, strict=True):
                 value = registers[update.inputs[at]]
                 if value is not view:
+                    if value.shape != view.shape:
+                        check_shapes(update, [view] * self._refs, registers)
                     view[...] = value
             inputs[at] = flat
         return inputs
@@ -169,7 +172,9 @@ def _key(update: Update) -> Any:
     op = update.op
     shape = op.inputs[0].spec.shape
     size = elements(op.inputs[0])
-    if not update.blockwise or update.copied or not shape or size is None or size > LARGEST:
+    if not update.blockwise or update.copied or update.product is not None:
+        return None
+    if not shape or size is None or size > LARGEST:
         return None
     others = op.inputs[op.op_def.refs :]
     common = tuple(

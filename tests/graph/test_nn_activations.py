@@ -98,3 +98,13 @@ def test_softmax_needs_a_dimension() -> None:
         nn.softmax(tf.constant([1.0]), 2)
     with pytest.raises(ValueError, match="Cannot specify both"):
         nn.softmax(tf.constant([1.0]), axis=0, dim=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("shape", [(1 << 15,), (200, 300), (3, 129, 257)])
+def test_relu_of_large_arrays(ops: Any, dtype: Any, shape: tuple[int, ...]) -> None:
+    x = (np.random.default_rng(0).standard_normal(shape) * 10).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        x.reshape(-1)[[0, -1]] = np.nan
+    for array in (x, x.T, x[..., ::2]):
+        np.testing.assert_array_equal(ops.compute(nn.relu, array), np.maximum(array, 0))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.basic_ops import group
 from asyncmon.graph.axpby import axpby
+from asyncmon.graph.basic_ops import group
 from asyncmon.graph.build import control_dependencies, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.train.optimizer import Optimizer

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.axpby import axpby
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
@@ -27,7 +28,7 @@ __all__ = ["GradientDescentOptimizer", "MomentumOptimizer"]
 
 
 def _descend(var: Array, lr: Array, grad: Array) -> None:
-    var -= np.multiply(grad, lr)
+    axpby(-lr, grad, 1, var)
 
 
 def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
@@ -81,15 +82,13 @@ class GradientDescentOptimizer(Optimizer):
 def _momentum(
     var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, *, use_nesterov: bool
 ) -> None:
-    accum *= momentum
-    accum += grad
+    axpby(1, grad, momentum, accum)
     if use_nesterov:
         step = np.multiply(accum, momentum)
         step += grad
-        step *= lr
+        axpby(-lr, step, 1, var, step)
     else:
-        step = np.multiply(accum, lr)
-    var -= step
+        axpby(-lr, accum, 1, var)
 
 
 def _momentum_rows(

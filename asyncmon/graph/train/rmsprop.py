@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.axpby import axpby
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
@@ -29,9 +30,7 @@ def _step(
     spread += epsilon
     np.sqrt(spread, out=spread)
     np.divide(grad, spread, out=spread)
-    spread *= lr
-    mom *= momentum
-    mom += spread
+    axpby(lr, spread, momentum, mom, spread)
     var -= mom
 
 
@@ -46,9 +45,7 @@ def _rmsprop(
     grad: Array,
 ) -> None:
     t = np.multiply(grad, grad)
-    t -= ms
-    t *= 1 - rho
-    ms += t
+    axpby(1 - rho, t, rho, ms, t)
     np.copyto(t, ms)
     _step(var, mom, t, lr, momentum, epsilon, grad)
 
@@ -64,13 +61,10 @@ def _centered(
     epsilon: Array,
     grad: Array,
 ) -> None:
-    t = np.subtract(grad, mg)
-    t *= 1 - rho
-    mg += t
+    t = np.empty_like(grad)
+    axpby(1 - rho, grad, rho, mg, t)
     np.multiply(grad, grad, out=t)
-    t -= ms
-    t *= 1 - rho
-    ms += t
+    axpby(1 - rho, t, rho, ms, t)
     np.multiply(mg, mg, out=t)
     np.subtract(ms, t, out=t)
     _step(var, mom, t, lr, momentum, epsilon, grad)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asyncmon import errors
 from asyncmon import graph as tf
 
 train = tf.train
@@ -232,3 +233,25 @@ def test_every_optimizer_is_held_to_its_formula() -> None:
         found = getattr(train, name)
         if inspect.isclass(found) and issubclass(found, train.Optimizer) and name != "Optimizer":
             assert f"{name}(" in checked, f"{name} has no test against a closed form"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [3, 200_000])
+@pytest.mark.parametrize("fed", [(2,), (1,), (3, 1)])
+@pytest.mark.parametrize("variables", [1, 2])
+async def test_a_gradient_of_another_shape_is_refused_and_changes_nothing(
+    size: int, fed: tuple[int, ...], variables: int
+) -> None:
+    gradients = [tf.placeholder(tf.float32) for _ in range(variables)]
+    pairs = [(g, tf.Variable(np.zeros(size, np.float32))) for g in gradients]
+    steps = tf.Variable(0, trainable=False)
+    op = tf.train.AdamOptimizer(0.1).apply_gradients(pairs, global_step=steps)
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        right = {g: np.ones(size, np.float32) for g in gradients}
+        with pytest.raises(errors.InvalidArgumentError, match=r"is updated with \(.*Adam"):
+            await sess.run(op, {**right, gradients[-1]: np.ones(fed, np.float32)})
+        assert await sess.run(steps) == 0
+        await sess.run(op, right)
+        for _, variable in pairs:
+            np.testing.assert_allclose(await sess.run(variable), np.full(size, -0.1), rtol=1e-5)
