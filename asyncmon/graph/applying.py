@@ -107,7 +107,7 @@ def _traced(call: Call, run: Run) -> None:
 
 def _cut(call: Call) -> Iterator[Call]:
     """Yield what is to be done for each block: inputs of the arrays' shape are cut as they are."""
-    arrays, product = call.arrays, call.product
+    updates, arrays, inputs, copies, product = call
     shape, size = arrays[0].shape, arrays[0].size
     if size <= _BLOCK // 2:
         yield call
@@ -117,12 +117,16 @@ def _cut(call: Call) -> Iterator[Call]:
     if product is not None:  # whole rows
         columns = product.columns.shape[1]
         step = -(-step // columns) * columns
+    alike = [i for i, x in enumerate(inputs) if x.__class__ is np.ndarray and x.shape == shape]
     for at in range(0, size, step):
         block = slice(at, at + step)
+        part = inputs.copy()
+        for i in alike:
+            part[i] = inputs[i][block]
         yield Call(
-            call.updates,
+            updates,
             [array[block] for array in arrays],
-            [x[block] if x.__class__ is np.ndarray and x.shape == shape else x for x in call.inputs],
-            [(new[block], old[block]) for new, old in call.copies],
+            part,
+            [(new[block], old[block]) for new, old in copies],
             product and product.part(at // columns, (at + step) // columns),
         )

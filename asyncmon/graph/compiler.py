@@ -244,7 +244,11 @@ class _Compiler:
         if in_place and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
             self.store.in_place.update(slots)
-            self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise, ()))
+            shapes = [tensor.spec.shape for tensor in op.inputs[op_def.refs :]]
+            shaped = tuple((i, shape) for i, shape in zip(inputs, shapes, strict=True) if shape != ())
+            self.plan.updates.append(
+                Update(op, function, slots, names, inputs, op_def.blockwise, (), shaped)
+            )
             return
         outputs = tuple(registers.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))

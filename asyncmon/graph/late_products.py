@@ -37,7 +37,7 @@ class Product(NamedTuple):
 
     def part(self, first: int, last: int) -> Product:
         """Return the product that has some of the rows."""
-        return self._replace(rows=self.rows[first:last])
+        return Product(self.op, self.at, self.rows[first:last], self.columns)
 
 
 def with_products(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.arena import Arena
     from asyncmon.graph.buffers import Buffers
     from asyncmon.graph.feeds import Feed
+    from asyncmon.graph.op_def import Shape
     from asyncmon.graph.packs import Pack
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.stages import Stage
@@ -118,6 +119,8 @@ class Update:
     blockwise: bool
     copied: tuple[int, ...]
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
+    shaped: tuple[tuple[int, Shape], ...] = ()
+    """Those of ``inputs`` that are no scalars, with what is known of their shapes."""
     product: Instruction | None = None
     """What computes one of ``inputs`` for this update alone: done along with it, piece by piece."""
 
