@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import anyio
 
+from asyncmon.graph.handover import Handover
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ class Job(Generic[T]):
         self._function = function
         self._context = contextvars.copy_context()
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._ended = Handover(loop=self._loop)
         self._is_over = False
         self._result: Any = None
         self._error: BaseException | None = None
@@ -57,7 +59,7 @@ class Job(Generic[T]):
             on_cancel(error)
             with anyio.CancelScope(shield=True):  # anyio would cancel again at every turn of the loop
                 while not self._is_over:
-                    self._ended = self._loop.create_future()
+                    self._ended = Handover(loop=self._loop)
                     with contextlib.suppress(asyncio.CancelledError):
                         await self._ended
             raise
@@ -76,8 +78,7 @@ class Job(Generic[T]):
 
     def _end(self) -> None:
         self._is_over = True
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self._ended.end()
 
 
 class Worker:
