@@ -70,6 +70,9 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
         for call in calls:
             _traced(call, run)
         return
+    if len(calls) == 1 and calls[0].arrays[0].size <= _BLOCK // 2:
+        calls[0].make()
+        return
     blocks: list[Callable[[], None]] = []
     total = 0
     for call in sorted(calls, key=_weight, reverse=True):

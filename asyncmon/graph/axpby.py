@@ -12,7 +12,7 @@ from asyncmon.graph.blas_library import find
 if TYPE_CHECKING:
     from asyncmon.graph.arrays import Array
 
-__all__ = ["axpby"]
+__all__ = ["axpby", "axpy", "xpby"]
 
 _WORTH_IT = 1 << 15  # elements: of fewer, three calls of numpy take no longer than one through ctypes
 
@@ -50,14 +50,33 @@ def axpby(a: Any, x: Array, b: Any, y: Array, scratch: Array | None = None) -> N
         y: another one of its shape and dtype, which does not overlap it.
         scratch: one more, which may be ``x``: what is in it afterwards is not said.
     """
-    function = _FUNCTIONS.get(y.dtype) if y.size >= _WORTH_IT else None
-    if function is not None and a and b and x.dtype == y.dtype and _is_flat(x) and _is_flat(y):
-        # BLAS takes a zero for "do not look", and would lose a NaN.
-        function(y.size, a, _address(x), 1, b, _address(y), 1)
-        return
-    if b != 1:
+    if y.size < _WORTH_IT or not _in_one_pass(a, x, b, y):
         y *= b
-    y += x if a == 1 else np.multiply(x, a, out=scratch)
+        y += np.multiply(x, a, scratch)
+
+
+def axpy(a: Any, x: Array, y: Array, scratch: Array | None = None) -> None:
+    """Set ``y = a * x + y``, in place; see :func:`axpby`."""
+    if y.size < _WORTH_IT or not _in_one_pass(a, x, 1, y):
+        y += np.multiply(x, a, scratch)
+
+
+def xpby(x: Array, b: Any, y: Array) -> None:
+    """Set ``y = x + b * y``, in place; see :func:`axpby`."""
+    if y.size < _WORTH_IT or not _in_one_pass(1, x, b, y):
+        y *= b
+        y += x
+
+
+def _in_one_pass(a: Any, x: Array, b: Any, y: Array) -> bool:
+    """Let BLAS do it, and return True, if it can."""
+    function = _FUNCTIONS.get(y.dtype)
+    if function is None or x.dtype != y.dtype or not (_is_flat(x) and _is_flat(y)):
+        return False
+    if not (a and b):  # BLAS takes a zero for "do not look", and would lose a NaN
+        return False
+    function(y.size, a, _address(x), 1, b, _address(y), 1)
+    return True
 
 
 def _is_flat(array: Array) -> bool:

@@ -51,16 +51,21 @@ _ROW = 1 << 13  # elements
 
 
 def _relu(x: Array, out: Array | None = None) -> Any:
-    """Return ``max(x, 0)``: numpy is three times faster with an array of zeros than with one zero."""
-    if out is None:
-        out = np.empty(x.shape, x.dtype)
-    if x.size < 4 * _ROW or not (x.flags.c_contiguous and out.flags.c_contiguous):
+    if x.size < 4 * _ROW or not x.flags.c_contiguous:
         return np.maximum(x, _zero(x.dtype), out=out)
-    flat, into, zeros = x.reshape(-1), out.reshape(-1), _zeros(x.dtype)
+    out = np.empty(x.shape, x.dtype) if out is None else out
+    if not out.flags.c_contiguous:
+        return np.maximum(x, _zero(x.dtype), out=out)
+    return _relu_by_rows(x.reshape(-1), out.reshape(-1)).reshape(x.shape)
+
+
+def _relu_by_rows(x: Array, out: Array) -> Array:
+    """Do so for a long vector: of two arrays, numpy's maximum is three times as fast."""
+    zeros = _zeros(x.dtype)
     rest = x.size % _ROW
     whole = x.size - rest
-    np.maximum(flat[:whole].reshape(-1, _ROW), zeros, out=into[:whole].reshape(-1, _ROW))
-    np.maximum(flat[whole:], zeros[:rest], out=into[whole:])
+    np.maximum(x[:whole].reshape(-1, _ROW), zeros, out=out[:whole].reshape(-1, _ROW))
+    np.maximum(x[whole:], zeros[:rest], out=out[whole:])
     return out
 
 

@@ -6,7 +6,6 @@ where there is room, or an element.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,10 @@ from asyncmon.graph.sharing import cut_up
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.plan import Plan
+    from asyncmon.graph.plan import Instruction, Plan
     from asyncmon.graph.state import StateStore
 
 __all__ = ["run_inline", "run_promptly"]
-
-_AS_IT_IS: nullcontext[None] = nullcontext()
 
 
 def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
@@ -68,11 +65,23 @@ def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None
     arena = store.take_arena()
     try:
         code, heavy = plan.prepared(arena, registers)
-        with cut_up() if heavy else _AS_IT_IS:
-            execute_bare(code, registers, run)
-            results = plan.results(registers)  # before an update in place changes what was read
-            if plan.locks:
-                commit(plan, store, registers)
-        return results
+        if heavy:
+            with cut_up():
+                return _computed(plan, store, code, registers, run)
+        return _computed(plan, store, code, registers, run)
     finally:
         store.give_arena(arena)
+
+
+def _computed(
+    plan: Plan,
+    store: StateStore,
+    code: list[Instruction],
+    registers: list[Any],
+    run: Run | None,
+) -> list[Any]:
+    execute_bare(code, registers, run)
+    results = plan.results(registers)  # before an update in place changes what was read
+    if plan.locks:
+        commit(plan, store, registers)
+    return results

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asyncmon.graph import axpby as module
-from asyncmon.graph.axpby import axpby
+from asyncmon.graph.axpby import axpby, axpy, xpby
 
 LARGE = 1 << 15
 DTYPES = [np.float16, np.float32, np.float64]
@@ -34,6 +34,20 @@ def test_it_is_the_sum(dtype: Any, size: int, a: float, b: float) -> None:
     epsilon = float(np.finfo(dtype).eps)
     np.testing.assert_allclose(y, wanted, rtol=4 * epsilon, atol=8 * epsilon)
     np.testing.assert_array_equal(x, kept)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1, 100, LARGE + 13])
+def test_where_one_factor_is_one(dtype: Any, size: int) -> None:
+    x, y = arrays(size, dtype)
+    for function, a, b in (
+        (lambda: axpy(dtype(0.5), x, y), 0.5, 1),
+        (lambda: xpby(x, dtype(0.5), y), 1, 0.5),
+    ):
+        wanted = a * x.astype(np.float64) + b * y.astype(np.float64)
+        function()
+        epsilon = float(np.finfo(dtype).eps)
+        np.testing.assert_allclose(y, wanted, rtol=4 * epsilon, atol=8 * epsilon)
 
 
 @pytest.mark.parametrize("size", [100, LARGE])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.axpby import axpby
+from asyncmon.graph.axpby import axpy
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
@@ -28,7 +28,7 @@ def _adagrad(var: Array, accum: Array, lr: Array, grad: Array) -> None:
     accum += t
     np.sqrt(accum, out=t)
     np.divide(grad, t, out=t)
-    axpby(-lr, t, 1, var, t)
+    axpy(-lr, t, var, t)
 
 
 def _adagrad_rows(var: Array, accum: Array, lr: Array, grad: Array, indices: Array) -> None:

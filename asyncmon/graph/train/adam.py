@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.axpby import axpby
+from asyncmon.graph.axpby import axpby, axpy
 from asyncmon.graph.basic_ops import group
 from asyncmon.graph.build import control_dependencies, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
@@ -40,16 +40,15 @@ def _adam(
     weight_decay: Array,
     grad: Array,
 ) -> None:
-    t = np.empty_like(grad)
-    axpby(1 - beta1, grad, beta1, m, t)
-    np.multiply(grad, grad, out=t)
+    axpby(1 - beta1, grad, beta1, m)
+    t = np.multiply(grad, grad)
     axpby(1 - beta2, t, beta2, v, t)
     np.sqrt(v, out=t)
     t += epsilon
     np.divide(m, t, out=t)
     if weight_decay:
         var -= np.multiply(var, weight_decay)
-    axpby(-lr * np.sqrt(1 - beta2_power) / (1 - beta1_power), t, 1, var, t)
+    axpy(-lr * np.sqrt(1 - beta2_power) / (1 - beta1_power), t, var, t)
 
 
 def _adam_rows(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.axpby import axpby
+from asyncmon.graph.axpby import axpy, xpby
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
@@ -28,7 +28,7 @@ __all__ = ["GradientDescentOptimizer", "MomentumOptimizer"]
 
 
 def _descend(var: Array, lr: Array, grad: Array) -> None:
-    axpby(-lr, grad, 1, var)
+    axpy(-lr, grad, var)
 
 
 def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
@@ -82,13 +82,13 @@ class GradientDescentOptimizer(Optimizer):
 def _momentum(
     var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, *, use_nesterov: bool
 ) -> None:
-    axpby(1, grad, momentum, accum)
+    xpby(grad, momentum, accum)
     if use_nesterov:
         step = np.multiply(accum, momentum)
         step += grad
-        axpby(-lr, step, 1, var, step)
+        axpy(-lr, step, var, step)
     else:
-        axpby(-lr, accum, 1, var)
+        axpy(-lr, accum, var)
 
 
 def _momentum_rows(

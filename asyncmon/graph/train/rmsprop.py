@@ -61,9 +61,8 @@ def _centered(
     epsilon: Array,
     grad: Array,
 ) -> None:
-    t = np.empty_like(grad)
-    axpby(1 - rho, grad, rho, mg, t)
-    np.multiply(grad, grad, out=t)
+    axpby(1 - rho, grad, rho, mg)
+    t = np.multiply(grad, grad)
     axpby(1 - rho, t, rho, ms, t)
     np.multiply(mg, mg, out=t)
     np.subtract(ms, t, out=t)
