@@ -21,7 +21,7 @@ from asyncmon.graph.blas_library import find
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["can_be_kept", "kept_to_one_thread"]
+__all__ = ["can_be_kept", "keeper", "kept_to_one_thread"]
 
 
 def _functions() -> tuple[Any, Any] | None:
@@ -34,12 +34,16 @@ def _functions() -> tuple[Any, Any] | None:
 
 
 class _Keeper:
-    """Counts those who want BLAS kept; the last one lets it have its threads back."""
+    """Counts those who want BLAS kept; the last one lets it have its threads back.
+
+    Attributes:
+        count: of those who want it at present, in whichever threads.
+    """
 
     def __init__(self) -> None:
         self._functions = _functions()
         self._mutex = threading.Lock()
-        self._count = 0
+        self.count = 0
         self._before = 1
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
@@ -49,44 +53,41 @@ class _Keeper:
         return self._functions is not None
 
     def begin(self) -> None:
-        if self._functions is None:
-            return
-        get, put = self._functions
         with self._mutex:
-            if not self._count:
+            if not self.count and self._functions is not None:
+                get, put = self._functions
                 self._before = int(get())
                 put(1)
-            self._count += 1
+            self.count += 1
 
     def end(self) -> None:
-        if self._functions is None:
-            return
         with self._mutex:
-            self._count -= 1
-            if not self._count:
+            self.count -= 1
+            if not self.count and self._functions is not None:
                 self._functions[1](self._before)
 
     def _forget(self) -> None:
         """Begin anew in a child process, where none of the threads is that wanted BLAS kept."""
         self._mutex = threading.Lock()
-        if self._count and self._functions is not None:
+        if self.count and self._functions is not None:
             self._functions[1](self._before)
-        self._count = 0
+        self.count = 0
 
 
-_keeper = _Keeper()
+keeper = _Keeper()
+"""Of this process."""
 
 
 def can_be_kept() -> bool:
     """Return whether :func:`kept_to_one_thread` does anything."""
-    return _keeper.can
+    return keeper.can
 
 
 @contextmanager
 def kept_to_one_thread() -> Iterator[None]:
     """Have BLAS use one thread inside ``with``."""
-    _keeper.begin()
+    keeper.begin()
     try:
         yield
     finally:
-        _keeper.end()
+        keeper.end()

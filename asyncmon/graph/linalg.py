@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.blas import keeper
 from asyncmon.graph.build import convert_pair, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.products import product
@@ -44,12 +45,15 @@ def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
     return _BLAS[op.attrs["transpose_a"], op.attrs["transpose_b"]]
 
 
-_BLAS: dict[tuple[bool, bool], Callable[..., Any]] = {
-    (False, False): product,
-    (False, True): lambda a, b, out=None: product(a, b.T, out),
-    (True, False): lambda a, b, out=None: product(a.T, b, out),
-    (True, True): lambda a, b, out=None: product(a.T, b.T, out),
-}
+def _flipped(flip_a: bool, flip_b: bool) -> Callable[..., Any]:
+    def product_of_flipped(a: Array, b: Array, out: Array | None = None) -> Array:
+        a, b = a.T if flip_a else a, b.T if flip_b else b
+        return product(a, b, out) if keeper.count else np.dot(a, b, out)
+
+    return product_of_flipped
+
+
+_BLAS = {(a, b): _flipped(a, b) for a in (False, True) for b in (False, True)}
 
 
 def _factors(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from asyncmon.graph.blas import keeper
 from asyncmon.graph.sharing import CORES, is_cut_up, share
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _FEWEST = 8  # rows: of fewer, small products are slow
 
 def product(a: Array, b: Array, out: Array | None = None) -> Array:
     """Return ``a @ b``, of matrices or of batches of them, computed into ``out`` if that is given."""
-    if is_cut_up() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= _WORTH_IT:
+    if keeper.count and is_cut_up() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= _WORTH_IT:
         return _cut_product(a, b, out)
     if a.ndim == b.ndim == 2:
         return np.dot(a, b, out)

@@ -17,7 +17,7 @@ needs_openblas = pytest.mark.skipif(not can_be_kept(), reason="numpy is not buil
 
 
 def threads() -> int:
-    functions = blas._keeper._functions
+    functions = blas.keeper._functions
     assert functions is not None
     return int(functions[0]())
 
@@ -54,7 +54,7 @@ def test_an_error_lets_go() -> None:
 
 
 def test_without_openblas_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas._keeper, "_functions", None)
+    monkeypatch.setattr(blas.keeper, "_functions", None)
     assert not can_be_kept()
     with kept_to_one_thread():
         np.dot(np.ones((3, 3)), np.ones((3, 3)))
@@ -70,18 +70,18 @@ import os, threading
 from asyncmon.graph import blas
 keep, let_go = threading.Event(), threading.Event()
 def hold():
-    with blas.kept_to_one_thread(), blas._keeper._mutex:
+    with blas.kept_to_one_thread(), blas.keeper._mutex:
         keep.set()
         let_go.wait()
-blas._keeper._functions[1](3)
+blas.keeper._functions[1](3)
 thread = threading.Thread(target=hold)
 thread.start()
 keep.wait()
 child = os.fork()
 if not child:
     with blas.kept_to_one_thread():
-        inside = blas._keeper._functions[0]()
-    os._exit(10 * inside + blas._keeper._functions[0]())
+        inside = blas.keeper._functions[0]()
+    os._exit(10 * inside + blas.keeper._functions[0]())
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 let_go.set()
 thread.join()
