@@ -47,7 +47,8 @@ two ways, or both; the plan then takes the cheaper one:
   reference to what it got. With ``blockwise=True`` it is called on matching flat slices of the refs
   and of every input with the shape of the first ref, one cache-sized block after the other and on
   several cores, with all other inputs (scalars) whole: so it must be elementwise. Write temporaries
-  freely; blocks are small.
+  freely; blocks are small. An input that is a product of matrices (``factors``) and used by this op
+  alone is computed for each block (:mod:`asyncmon.graph.late_products`).
 
 The (single) output of a state op is the new value of its first ref, with that ref's spec as ``infer``
 says. An optimizer's entry, whole::
