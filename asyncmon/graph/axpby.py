@@ -40,8 +40,7 @@ _FUNCTIONS = {
 def axpby(a: Any, x: Array, b: Any, y: Array, scratch: Array | None = None) -> None:
     """Set ``y = a * x + b * y``, in place.
 
-    BLAS rounds once where numpy rounds three times: large arrays may differ from small ones in the
-    last bit.
+    BLAS rounds fewer times than numpy: large arrays may differ from small ones in the last bit.
 
     Args:
         a: a number.
@@ -71,7 +70,7 @@ def xpby(x: Array, b: Any, y: Array) -> None:
 def _in_one_pass(a: Any, x: Array, b: Any, y: Array) -> bool:
     """Let BLAS do it, and return True, if it can."""
     function = _FUNCTIONS.get(y.dtype)
-    if function is None or x.dtype != y.dtype or not (_is_flat(x) and _is_flat(y)):
+    if function is None or not (_is_like(x, y) and np.ndim(a) == np.ndim(b) == 0):
         return False
     if not (a and b):  # BLAS takes a zero for "do not look", and would lose a NaN
         return False
@@ -79,8 +78,11 @@ def _in_one_pass(a: Any, x: Array, b: Any, y: Array) -> bool:
     return True
 
 
-def _is_flat(array: Array) -> bool:
-    flat: bool = array.flags.c_contiguous
+def _is_like(x: Any, y: Array) -> bool:
+    """Return whether elements of two arrays follow each other alike: BLAS looks at no shape."""
+    if x.__class__ is not np.ndarray or x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    flat: bool = x.flags.c_contiguous and y.flags.c_contiguous
     return flat
 
 

@@ -11,7 +11,6 @@ from asyncmon.graph.applying import Call, Copy, apply_all
 from asyncmon.graph.late_products import product_of
 from asyncmon.graph.random_state import advanced
 from asyncmon.graph.state import uninitialized
-from asyncmon.graph.update_shapes import check_shapes
 
 if TYPE_CHECKING:
     from asyncmon.graph.packs import Pack
@@ -79,7 +78,7 @@ def _prepared(
             copies.append((array, old))
         arrays.append(array)
     product = product_of(update, registers)
-    check_shapes(update, arrays, registers)
+    update.check(arrays, registers)
     inputs = [registers[i] for i in update.inputs]
     for at, i in enumerate(update.inputs) if update.copied else ():
         if i in update.copied:

@@ -25,6 +25,7 @@ from asyncmon.graph.steps import (
     subgraph_step,
 )
 from asyncmon.graph.tensor import Operation, Tensor
+from asyncmon.graph.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -244,11 +245,9 @@ class _Compiler:
         if in_place and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
             self.store.in_place.update(slots)
-            shapes = [tensor.spec.shape for tensor in op.inputs[op_def.refs :]]
-            shaped = tuple((i, shape) for i, shape in zip(inputs, shapes, strict=True) if shape != ())
-            self.plan.updates.append(
-                Update(op, function, slots, names, inputs, op_def.blockwise, (), shaped)
-            )
+            check = ShapeCheck(op, inputs)
+            update = Update(op, function, slots, names, inputs, op_def.blockwise, check)
+            self.plan.updates.append(update)
             return
         outputs = tuple(registers.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))

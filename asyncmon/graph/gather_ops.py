@@ -214,7 +214,7 @@ def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [None, create_op("GatherNd", (grad, op.inputs[0]), attrs), None]
 
 
-register(OpDef("GatherNd", _gather_nd, _gather_nd_spec, _gather_nd_gradient))
+register(OpDef("GatherNd", _gather_nd, _gather_nd_spec, _gather_nd_gradient, aliases=True))
 register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_spec, _scatter_nd_gradient))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,14 +20,14 @@ class Handover(asyncio.Future[None]):
     microseconds later. Others who wait, and who is cancelled, hear of it in the next turn here, too.
     """
 
-    _first: tuple[Callable[[Any], object], Context | None] | None = None
+    _first: tuple[Callable[[Any], object], Context] | None = None
 
     def add_done_callback(
         self, fn: Callable[[Any], object], /, *, context: Context | None = None
     ) -> None:
         """As of any future."""
         if self._first is None and not self.done():
-            self._first = fn, context
+            self._first = fn, context or copy_context()
         else:
             super().add_done_callback(fn, context=context)
 
@@ -40,20 +41,30 @@ class Handover(asyncio.Future[None]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """As of any future."""
-        cancelled = super().cancel(msg)
-        if cancelled and self._first is not None:
-            (fn, context), self._first = self._first, None
-            super().add_done_callback(fn, context=context)  # it is done: so this calls, in a turn
-        return cancelled
+        self._as_of_any()
+        return super().cancel(msg)
+
+    def set_result(self, result: None, /) -> None:
+        """As of any future: all who wait hear of it in the next turn."""
+        self._as_of_any()
+        super().set_result(result)
+
+    def set_exception(self, exception: type | BaseException, /) -> None:
+        """As of any future: all who wait hear of it in the next turn."""
+        self._as_of_any()
+        super().set_exception(exception)
 
     def end(self) -> None:
         """Set the result, unless this was cancelled. For a call of the loop: no task may be running."""
         if self.done():
             return
-        self.set_result(None)
+        first, self._first = self._first, None
+        super().set_result(None)
+        if first is not None:
+            fn, context = first
+            context.run(fn, self)
+
+    def _as_of_any(self) -> None:
         if self._first is not None:
             (fn, context), self._first = self._first, None
-            if context is None:
-                fn(self)
-            else:
-                context.run(fn, self)
+            super().add_done_callback(fn, context=context)

@@ -17,7 +17,6 @@ import numpy as np
 
 from asyncmon.graph.registers import elements
 from asyncmon.graph.state import uninitialized
-from asyncmon.graph.update_shapes import check_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,7 +116,7 @@ class Pack:
                 value = registers[update.inputs[at]]
                 if value is not view:
                     if value.shape != view.shape:
-                        check_shapes(update, [view] * self._refs, registers)
+                        update.check([view] * self._refs, registers)
                     view[...] = value
             inputs[at] = flat
         return inputs

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from asyncmon.graph.arena import Arena
     from asyncmon.graph.buffers import Buffers
     from asyncmon.graph.feeds import Feed
-    from asyncmon.graph.op_def import Shape
     from asyncmon.graph.packs import Pack
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.stages import Stage
     from asyncmon.graph.tensor import Operation
+    from asyncmon.graph.update_shapes import ShapeCheck
 
 __all__ = [
     "Fetch",
@@ -117,10 +117,9 @@ class Update:
     names: tuple[str, ...]
     inputs: tuple[int, ...]
     blockwise: bool
-    copied: tuple[int, ...]
+    check: ShapeCheck
+    copied: tuple[int, ...] = ()
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
-    shaped: tuple[tuple[int, Shape], ...] = ()
-    """Those of ``inputs`` that are no scalars, with what is known of their shapes."""
     product: Instruction | None = None
     """What computes one of ``inputs`` for this update alone: done along with it, piece by piece."""
 

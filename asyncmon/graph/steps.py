@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.update_shapes import ShapeCheck
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
@@ -37,9 +39,11 @@ def copy_step(
 ) -> Any:
     """Do an in-place update on copies, for its result is needed before the run commits."""
     blockwise = op.op_def.blockwise
+    check = ShapeCheck(op, inputs)
 
     def step(_run: Run, registers: Registers) -> None:
         arrays = [np.array(registers[i]) for i in values]
+        check(arrays, registers)
         given = [registers[i] for i in inputs]
         if blockwise and not arrays[0].ndim:
             # Of 0-d arrays ufuncs make scalars, which cannot be written into.

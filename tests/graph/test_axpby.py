@@ -109,3 +109,22 @@ def test_a_function_that_does_something_else_is_not_called(monkeypatch: pytest.M
 
     monkeypatch.setattr(module, "find", lambda _name: (nothing, ctypes.c_int))
     assert module._function("cblas_saxpby", np.float32, ctypes.c_float) is None
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (LARGE - 1,), (2, LARGE)])
+def test_arrays_of_other_sizes_are_not_read_beyond_their_end(shape: tuple[int, ...]) -> None:
+    x, y = np.ones(shape, np.float32), np.zeros(LARGE, np.float32)
+    for function in (lambda: axpby(2.0, x, 1.0, y), lambda: axpy(2.0, x, y), lambda: xpby(x, 2.0, y)):
+        try:
+            function()
+        except ValueError:
+            assert shape not in ((), (1,))
+    assert set(y) <= {0.0, 2.0, 4.0, 9.0}
+
+
+def test_factors_for_each_element() -> None:
+    x, y = arrays(LARGE, np.float32)
+    factors = np.linspace(0, 1, LARGE, dtype=np.float32)
+    wanted = factors * x + y
+    axpy(factors, x, y)
+    np.testing.assert_array_equal(y, wanted)

@@ -142,3 +142,14 @@ def test_boolean_mask_checks_its_mask(ops: Any) -> None:
         tf.boolean_mask(x, tf.placeholder(tf.bool))
     with pytest.raises(errors.InvalidArgumentError, match="incompatible"):
         ops.compute(lambda a, m: tf.boolean_mask(a, m), X, np.array([True]), known="rank")
+
+
+@pytest.mark.asyncio
+async def test_all_of_a_variable_gathered_is_the_callers_own() -> None:
+    variable = tf.Variable(np.zeros((50, 50), np.float32))
+    every = tf.gather_nd(variable, np.zeros(0, np.int32))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        fetched = await sess.run(every)
+        await sess.run(tf.assign_add(variable, tf.ones([50, 50])))
+        np.testing.assert_array_equal(fetched, np.zeros((50, 50)))

@@ -119,3 +119,25 @@ async def test_a_waiter_that_fails_does_so_alone(future: Handover) -> None:
     await call_soon(future.end)
     with pytest.raises(ValueError, match="mine"):
         await task
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError("no")])
+async def test_set_as_any_future_it_is_one(future: Handover, error: Exception | None) -> None:
+    said: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await future
+        finally:
+            said.append("waiter")
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+    said.append("set")
+    await asyncio.wait([task])
+    assert said == ["set", "waiter"]
+    assert task.exception() is error

@@ -191,7 +191,7 @@ async def test_factors_that_do_not_fit_fail_at_their_node_and_change_nothing(
     async with tf.Session(config=config) as sess:
         await sess.run(tf.global_variables_initializer())
         with pytest.raises(
-            errors.InvalidArgumentError, match=r"uneven|of shape \(9, 17\) is updated with"
+            errors.InvalidArgumentError, match=r"uneven|of shape \(9, 17\) is updated with inputs"
         ):
             await sess.run([count, train], {a: np.ones(shapes[0]), b: np.ones(shapes[1])})
         assert await sess.run(n) == 0

@@ -10,7 +10,7 @@ from asyncmon.graph.axpby import axpy
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
-from asyncmon.graph.train.rules import applied, applied_dense
+from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +38,13 @@ def _adagrad_rows(var: Array, accum: Array, lr: Array, grad: Array, indices: Arr
 
 
 register(
-    OpDef("ApplyAdagrad", None, applied_dense, refs=2, update=_adagrad, blockwise=True, stateful=True)
+    OpDef(
+        "ApplyAdagrad", None, applied_dense(2), refs=2, update=_adagrad, blockwise=True, stateful=True
+    )
 )
-register(OpDef("SparseApplyAdagrad", None, applied, refs=2, update=_adagrad_rows, stateful=True))
+register(
+    OpDef("SparseApplyAdagrad", None, applied_rows(2), refs=2, update=_adagrad_rows, stateful=True)
+)
 
 
 class AdagradOptimizer(Optimizer):

@@ -14,7 +14,7 @@ from asyncmon.graph.basic_ops import group
 from asyncmon.graph.build import control_dependencies, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.train.optimizer import Optimizer
-from asyncmon.graph.train.rules import applied, applied_dense
+from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,8 +87,10 @@ def _scaled(ref: Spec, by: Spec) -> Spec:
     return Spec(ref.dtype, ref.shape)
 
 
-register(OpDef("ApplyAdam", None, applied_dense, refs=3, update=_adam, blockwise=True, stateful=True))
-register(OpDef("SparseApplyAdam", None, applied, refs=3, update=_adam_rows, stateful=True))
+register(
+    OpDef("ApplyAdam", None, applied_dense(3), refs=3, update=_adam, blockwise=True, stateful=True)
+)
+register(OpDef("SparseApplyAdam", None, applied_rows(3), refs=3, update=_adam_rows, stateful=True))
 register(OpDef("AssignMul", np.multiply, _scaled, refs=1, update=_scale, stateful=True))
 
 

@@ -13,7 +13,7 @@ from asyncmon.graph.axpby import axpy, xpby
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
-from asyncmon.graph.train.rules import applied, applied_dense
+from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ register(
     OpDef(
         "ApplyGradientDescent",
         None,
-        applied_dense,
+        applied_dense(1),
         refs=1,
         update=_descend,
         blockwise=True,
@@ -47,7 +47,9 @@ register(
     )
 )
 register(
-    OpDef("SparseApplyGradientDescent", None, applied, refs=1, update=_descend_rows, stateful=True)
+    OpDef(
+        "SparseApplyGradientDescent", None, applied_rows(1), refs=1, update=_descend_rows, stateful=True
+    )
 )
 
 
@@ -107,9 +109,21 @@ def _momentum_rows(
 
 
 register(
-    OpDef("ApplyMomentum", None, applied_dense, refs=2, update=_momentum, blockwise=True, stateful=True)
+    OpDef(
+        "ApplyMomentum",
+        None,
+        applied_dense(2, -2),
+        refs=2,
+        update=_momentum,
+        blockwise=True,
+        stateful=True,
+    )
 )
-register(OpDef("SparseApplyMomentum", None, applied, refs=2, update=_momentum_rows, stateful=True))
+register(
+    OpDef(
+        "SparseApplyMomentum", None, applied_rows(2, -3), refs=2, update=_momentum_rows, stateful=True
+    )
+)
 
 
 class MomentumOptimizer(Optimizer):

@@ -47,7 +47,7 @@ register(
     OpDef(
         "AssignMovingAverage",
         None,
-        applied_dense,
+        applied_dense(1, -2),
         refs=1,
         update=_follow,
         blockwise=True,

@@ -10,7 +10,7 @@ from asyncmon.graph.axpby import axpby
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, register
 from asyncmon.graph.train.optimizer import Optimizer
-from asyncmon.graph.train.rules import applied, applied_dense
+from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,11 +104,22 @@ def _centered_rows(
 
 for _name, _refs, _update in (("ApplyRMSProp", 3, _rmsprop), ("ApplyCenteredRMSProp", 4, _centered)):
     register(
-        OpDef(_name, None, applied_dense, refs=_refs, update=_update, blockwise=True, stateful=True)
+        OpDef(
+            _name, None, applied_dense(_refs), refs=_refs, update=_update, blockwise=True, stateful=True
+        )
     )
-register(OpDef("SparseApplyRMSProp", None, applied, refs=3, update=_rmsprop_rows, stateful=True))
 register(
-    OpDef("SparseApplyCenteredRMSProp", None, applied, refs=4, update=_centered_rows, stateful=True)
+    OpDef("SparseApplyRMSProp", None, applied_rows(3), refs=3, update=_rmsprop_rows, stateful=True)
+)
+register(
+    OpDef(
+        "SparseApplyCenteredRMSProp",
+        None,
+        applied_rows(4),
+        refs=4,
+        update=_centered_rows,
+        stateful=True,
+    )
 )
 
 

@@ -249,9 +249,92 @@ async def test_a_gradient_of_another_shape_is_refused_and_changes_nothing(
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         right = {g: np.ones(size, np.float32) for g in gradients}
-        with pytest.raises(errors.InvalidArgumentError, match=r"is updated with \(.*Adam"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"is updated with inputs .*Adam"):
             await sess.run(op, {**right, gradients[-1]: np.ones(fed, np.float32)})
         assert await sess.run(steps) == 0
         await sess.run(op, right)
         for _, variable in pairs:
             np.testing.assert_allclose(await sess.run(variable), np.full(size, -0.1), rtol=1e-5)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1000, 50_000, 400_000])
+@pytest.mark.parametrize("fed", [1, 900, 40_000, 60_000])
+async def test_a_variable_of_unknown_shape_is_looked_at_itself(size: int, fed: int) -> None:
+    start = tf.placeholder(tf.float32)
+    variable = tf.Variable(start, validate_shape=False)
+    gradient = tf.placeholder(tf.float32, [fed])
+    op = _descent().apply_gradients([(gradient, variable)])
+    async with tf.Session() as sess:
+        await sess.run(variable.initializer, {start: np.zeros(size)})
+        with pytest.raises(errors.InvalidArgumentError, match="is updated with inputs"):
+            await sess.run(op, {gradient: np.ones(fed)})
+        np.testing.assert_array_equal(await sess.run(variable), np.zeros(size))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1000, 50_000])
+@pytest.mark.parametrize("fed", [(1,), (40_000,), (60_000,), (1, 1)])
+async def test_an_update_whose_result_is_used_is_looked_at_too(size: int, fed: tuple[int, ...]) -> None:
+    gradient = tf.placeholder(tf.float32)
+    variable = tf.Variable(np.zeros(size, np.float32))
+    op = _descent().apply_gradients([(gradient, variable)])
+    with tf.control_dependencies([op]):
+        after = variable.read_value()
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        with pytest.raises(errors.InvalidArgumentError, match="is updated with inputs"):
+            await sess.run(after, {gradient: np.ones(fed)})
+        np.testing.assert_array_equal(await sess.run(variable), np.zeros(size))
+        np.testing.assert_array_equal(
+            await sess.run(after, {gradient: np.ones(size)}), np.full(size, -0.5)
+        )
+
+
+SPARSE = [
+    _descent,
+    lambda: train.MomentumOptimizer(0.5, 0.9),
+    lambda: train.AdagradOptimizer(0.5),
+    lambda: train.RMSPropOptimizer(0.5),
+    lambda: train.RMSPropOptimizer(0.5, centered=True),
+    lambda: train.AdamOptimizer(0.5),
+]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("make", SPARSE)
+@pytest.mark.parametrize("fed", [(900, 1), (900, 39), (900, 41), (1, 40)])
+async def test_rows_of_another_length_are_refused(make: Any, fed: tuple[int, ...]) -> None:
+    rows, indices = tf.placeholder(tf.float32), tf.placeholder(tf.int64, [None])
+    table = tf.Variable(np.zeros((1000, 40), np.float32))
+    op = make().apply_gradients([(tf.IndexedSlices(rows, indices), table)])
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        with pytest.raises(errors.InvalidArgumentError):
+            await sess.run(op, {rows: np.ones(fed), indices: np.arange(900)})
+        np.testing.assert_array_equal(await sess.run(table), np.zeros((1000, 40)))
+        await sess.run(op, {rows: np.ones((900, 40)), indices: np.arange(900)})
+        moved = (await sess.run(table)).any(axis=1)
+        np.testing.assert_array_equal(moved, np.arange(1000) < 900)
+
+
+def test_a_scalar_is_no_gradient_of_a_vector_and_a_vector_no_rate() -> None:
+    variable = tf.Variable(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="equal rank, but are 1 and 0"):
+        _descent().apply_gradients([(tf.constant(1.0), variable)])
+    with pytest.raises(ValueError, match="rank 0 but is rank 1"):
+        train.GradientDescentOptimizer(tf.ones([3])).apply_gradients([(tf.ones([3]), variable)])
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("size", [1000, 40_000])
+async def test_a_rate_of_unknown_shape_is_fed_a_number(size: int) -> None:
+    rate = tf.placeholder(tf.float32)
+    variable = tf.Variable(np.zeros(size, np.float32))
+    op = train.GradientDescentOptimizer(rate).apply_gradients([(tf.ones([size]), variable)])
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        with pytest.raises(errors.InvalidArgumentError, match="rank 0 but is rank 1"):
+            await sess.run(op, {rate: np.ones(size)})
+        await sess.run(op, {rate: 0.5})
+        np.testing.assert_array_equal(await sess.run(variable), np.full(size, -0.5))
