@@ -47,21 +47,25 @@ class Layout:
     Attributes:
         nbytes: of memory that it takes.
         heavy: whether products are cut up, see :func:`asyncmon.graph.sharing.cut_up`.
+        late: whether products that can be put off until the update are, and lie nowhere.
     """
 
-    __slots__ = ("_homes", "_places", "heavy", "nbytes")
+    __slots__ = ("_homes", "_places", "heavy", "late", "nbytes")
 
     def __init__(
         self,
         places: Sequence[tuple[int, int, Spec]],
         homes: Sequence[tuple[Pack, int, int, Sequence[int | None]]],
         nbytes: int,
+        *,
         heavy: bool,
+        late: bool,
     ) -> None:
         self._places = places
         self._homes = homes
         self.nbytes = nbytes
         self.heavy = heavy
+        self.late = late
 
     def views(self, memory: Any) -> list[tuple[int, Any]]:
         """Return registers with the arrays to put there."""

@@ -371,7 +371,7 @@ class _Compiler:
         kept.update(fetch.register for fetch in plan.fetches if fetch is not None)
         if not self.embedded:
             plan.updates = with_products(plan.updates, plan.code, kept, registers)
-        kept.update(*(update.reads for update in plan.updates))
+        kept.update(*((*update.inputs, *update.factors) for update in plan.updates))
         plan.code = without_dead_code(plan.code, kept)
         large = {
             register

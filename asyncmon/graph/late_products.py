@@ -2,7 +2,9 @@
 
 The gradient of a dense layer is as large as its weights, and each element is used once, by the
 optimizer. So the product is put off until the update, which is done block by block: some rows of the
-gradient are computed and used while they are in the cache.
+gradient are computed and used while they are in the cache. Where products take long they are computed
+before, as any other value: an update cannot be cancelled, and who wants to look at the state waits for
+it (:meth:`asyncmon.graph.buffers.Buffers.layout` decides, for the shapes that are fed).
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.tensor import Operation
 
 __all__ = ["Product", "product_of", "with_products"]
+
+
+_COLUMNS = range(16, 1 << 15)  # of fewer, products are slow; of more, a row is large already
 
 
 class Product(NamedTuple):
@@ -87,7 +92,10 @@ def _product_for(
     What it is computed of must not be written meanwhile, by this update or by others.
     """
     variable = update.op.inputs[0]
+    shape = variable.spec.shape
     if not update.blockwise or update.copied or (elements(variable) or 0) <= LARGEST:
+        return None
+    if shape is None or len(shape) != 2 or shape[1] not in _COLUMNS:
         return None
     inputs = zip(update.op.inputs[update.op.op_def.refs :], update.inputs, strict=True)
     for tensor, register in inputs:
@@ -102,12 +110,12 @@ def _product_for(
 
 
 def product_of(update: Update, registers: list[Any]) -> Product | None:
-    """Return the product that an update needs; None if it needs none.
+    """Return the product that an update needs; None if it needs none, or has been computed.
 
     Raises:
         InvalidArgumentError: there is one whose factors do not fit.
     """
-    if update.product is None:
+    if update.product is None or registers[update.product[4]] is not None:
         return None
     _kind, _function, a, b, out, op = update.product
     if op is not None and op.op_def.factors is not None and registers[a].ndim == registers[b].ndim == 2:

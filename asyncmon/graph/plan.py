@@ -121,15 +121,12 @@ class Update:
     copied: tuple[int, ...] = ()
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
     product: Instruction | None = None
-    """What computes one of ``inputs`` for this update alone: done along with it, piece by piece."""
+    """What computes one of ``inputs`` for this update alone: it may be put off until then."""
 
     @property
-    def reads(self) -> tuple[int, ...]:
-        """The registers that must hold their values when it is done."""
-        if self.product is None:
-            return self.inputs
-        _kind, _function, a, b, out, _op = self.product
-        return (*(i for i in self.inputs if i != out), a, b)
+    def factors(self) -> tuple[int, ...]:
+        """The registers that ``product`` reads."""
+        return () if self.product is None else self.product[2:4]
 
     def but_copying(self, inputs: Sequence[int]) -> Update:
         """Return this update with some of its inputs to be copied first."""
@@ -211,10 +208,10 @@ class Plan:
             return self.code, False
         layout = buffers.layout(registers)
         if arena is None:
-            return self.code, layout.heavy
+            return buffers.without_late(self.code) if layout.late else self.code, layout.heavy
         for register, array in arena.views(layout):
             registers[register] = array
-        return buffers.code, layout.heavy
+        return buffers.late_code if layout.late else buffers.code, layout.heavy
 
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph import applying, late_products
+from asyncmon.graph import applying, buffers, late_products
 
 THREADED = tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=4)
 CONFIGS = [None, THREADED]
@@ -27,6 +27,7 @@ OPTIMIZERS = [
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done with large matrices, done with small ones."""
     monkeypatch.setattr(late_products, "LARGEST", 8)
+    monkeypatch.setattr(late_products, "_COLUMNS", range(1, 1000))
     monkeypatch.setattr(applying, "_BLOCK", 64)
     monkeypatch.setattr(applying, "_SHARED", 64)
 
@@ -34,6 +35,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def put_off(sess: tf.Session) -> set[str]:
     """Return the variables whose gradients are not computed before their update, in the last step."""
     plan = [plan for plan in sess._plans.values() if plan.updates][-1]
+    if plan.buffers is None or not all(layout.late for layout in plan.buffers._layouts.values()):
+        return set()
     return {update.names[0] for update in plan.updates if update.product is not None}
 
 
@@ -48,7 +51,9 @@ def layers(x: Any, *sizes: int) -> tuple[Any, list[Any]]:
     return tf.reduce_mean(tf.square(x)), variables
 
 
-async def trained(make: Any, config: Any, *, fetched: bool, options: Any = None) -> list[Any]:
+async def trained(
+    make: Any, config: Any, *, fetched: bool, options: Any = None, early: bool = False
+) -> list[Any]:
     """Train a net; that its gradients are fetched is a reason to compute them as a whole."""
     rng = np.random.default_rng(0)
     with tf.Graph().as_default():
@@ -63,7 +68,7 @@ async def trained(make: Any, config: Any, *, fetched: bool, options: Any = None)
             for _ in range(4):
                 feeds = {x: rng.standard_normal((7, 20)).astype(np.float32)}
                 await sess.run(fetches, feeds, options, options and tf.RunMetadata())
-            assert put_off(sess) == (set() if fetched else {"w0", "w1"})
+            assert put_off(sess) == (set() if fetched or early else {"w0", "w1"})
             return [await sess.run(variable) for variable in variables]
 
 
@@ -285,3 +290,49 @@ async def test_any_net_takes_the_step_that_its_gradients_say(
                 after = await sess.run(variables)
                 for old, gradient, new in zip(before, wanted, after, strict=True):
                     np.testing.assert_allclose(new, old - 0.5 * gradient, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("make", OPTIMIZERS)
+async def test_what_takes_long_is_computed_before(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    soon = await trained(make, THREADED, fetched=False)
+    monkeypatch.setattr(buffers, "_PUT_OFF", 7 * (20 * 30 + 30 * 12) - 1)
+    before = await trained(make, THREADED, fetched=False, early=True)
+    for found, wanted in zip(before, soon, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.asyncio
+async def test_it_is_decided_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "_PUT_OFF", 10 * 20 * 30)
+    x = tf.placeholder(tf.float32, [None, 20])
+    loss, variables = layers(x, 20, 30)
+    (gradient,) = tf.gradients(loss, [variables[0]])
+    op = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(gradient, variables[0])])
+    rng = np.random.default_rng(0)
+    async with tf.Session(config=THREADED) as sess:
+        await sess.run(tf.global_variables_initializer())
+        for batch in (11, 10, 11, 3, 40, 10):
+            fed = {x: rng.standard_normal((batch, 20)).astype(np.float32)}
+            before, wanted = await sess.run([variables[0], gradient], fed)
+            await sess.run(op, fed)
+            after = await sess.run(variables[0])
+            np.testing.assert_allclose(after, before - wanted, rtol=1e-5, atol=1e-6)
+        plan = [plan for plan in sess._plans.values() if plan.updates][-1]
+        assert plan.buffers is not None
+        found = {key[0][0]: layout.late for key, layout in plan.buffers._layouts.items()}
+        assert found == {11: False, 10: True, 3: True, 40: False}
+
+
+@pytest.mark.asyncio
+async def test_a_matrix_of_a_few_long_rows_has_its_gradient_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_products, "_COLUMNS", range(1, 30))
+    x = tf.placeholder(tf.float32, [None, 20])
+    loss, _ = layers(x, 20, 30, 12)
+    op = tf.train.GradientDescentOptimizer(1.0).minimize(loss)
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(op, {x: np.ones((3, 20))})
+        assert put_off(sess) == {"w1"}
