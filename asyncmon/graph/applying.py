@@ -117,6 +117,7 @@ def _cut(call: Call) -> Iterator[Call]:
         return
     blocks = -(-size // _BLOCK)
     step = -(-size // (-(-blocks // CORES) * CORES))  # as many for each core, all of one size
+    step = max(step, _BLOCK // 4)
     if product is not None:  # whole rows
         columns = product.columns.shape[1]
         step = -(-step // columns) * columns

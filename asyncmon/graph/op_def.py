@@ -48,7 +48,7 @@ two ways, or both; the plan then takes the cheaper one:
   and of every input with the shape of the first ref, one cache-sized block after the other and on
   several cores, with all other inputs (scalars) whole: so it must be elementwise. Write temporaries
   freely; blocks are small. An input that is a product of matrices (``factors``) and used by this op
-  alone is computed for each block (:mod:`asyncmon.graph.late_products`).
+  alone may be computed for each block (:mod:`asyncmon.graph.late_products`).
 
 The (single) output of a state op is the new value of its first ref, with that ref's spec as ``infer``
 says. An optimizer's entry, whole::

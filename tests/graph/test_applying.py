@@ -129,3 +129,17 @@ async def test_a_session_whose_update_failed_half_way_says_so() -> None:
                     await sess.run(op)
     finally:
         del table["HalfWay"]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7, 64])
+@pytest.mark.parametrize("size", [129, 1000, 4096])
+def test_on_many_cores_blocks_are_not_too_small(
+    cores: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applying, "CORES", cores)
+    monkeypatch.setattr(applying, "_BLOCK", 256)
+    sizes: list[int] = []
+    update: Any = Update(lambda array: sizes.append(array.size))
+    applying.apply_all([applying.Call((update,), [np.zeros(size)], [])], None)
+    assert sum(sizes) == size
+    assert all(64 <= n <= 256 for n in sizes[:-1])
