@@ -15,15 +15,23 @@ def find(name: str) -> tuple[Any, type[ctypes.c_int] | type[ctypes.c_int64]] | N
     The wheels of numpy come with an OpenBLAS whose names begin with ``scipy_``, and end with ``64_``
     where integers have 64 bits.
     """
-    for module in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
+    library = _library()
+    for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int)):
+        for prefix in ("scipy_", ""):
+            function = getattr(library, f"{prefix}{name}{suffix}", None)
+            if function is not None:
+                return function, integer
+    return None
+
+
+def _library() -> ctypes.CDLL | None:
+    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
         try:
-            path = importlib.import_module(module).__file__
-            library = ctypes.CDLL(path)  # names in what it is linked with are found, too
-        except (ImportError, OSError, TypeError):
+            module = importlib.import_module(name)
+        except ImportError:  # numpy 1 has the second one, and numpy 2 warns of it
             continue
-        for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int)):
-            for prefix in ("scipy_", ""):
-                function = getattr(library, f"{prefix}{name}{suffix}", None)
-                if function is not None:
-                    return function, integer
+        try:
+            return ctypes.CDLL(module.__file__)  # names in what it is linked with are found, too
+        except (OSError, TypeError):
+            return None
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from asyncmon.graph import axpby as module
 from asyncmon.graph.axpby import axpby, axpy, xpby
+from asyncmon.graph.blas_library import find
 
 LARGE = 1 << 15
 DTYPES = [np.float16, np.float32, np.float64]
@@ -128,3 +130,17 @@ def test_factors_for_each_element() -> None:
     wanted = factors * x + y
     axpy(factors, x, y)
     np.testing.assert_array_equal(y, wanted)
+
+
+def test_a_numpy_that_cannot_be_looked_into_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: str) -> None:
+        raise OSError("no")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    assert find("cblas_saxpby") is None
+
+
+def test_what_no_library_has_is_not_found() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert find("cblas_no_such_function") is None
