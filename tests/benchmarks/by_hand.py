@@ -116,7 +116,7 @@ def main() -> None:
             sizes, shape = request["sizes"], request["shape"]
             step = partial(HandMade(sizes, shape[0]).step, *models.batch(shape))
         else:
-            answer["seconds"] = typical(partial(seconds, step), request["steps"])
+            answer["seconds"] = typical(partial(seconds, step), request["steps"], request.get("core"))
         print(json.dumps(answer), flush=True)
 
 

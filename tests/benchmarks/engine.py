@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import statistics
 import subprocess
 import sys
@@ -15,14 +16,13 @@ import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import partial
 from json import loads
 from pathlib import Path
 from typing import Any
 
 import models
 import psutil
-from harness import Peer, Row, quiet_environment, seconds, show, take_turns, typical
+from harness import CORES, Peer, Row, quiet_environment, seconds, show, take_turns, typical
 
 from asyncmon import graph as am
 from asyncmon.clock import LoopBudget
@@ -32,8 +32,8 @@ PEER = Peer(HERE / "tf1_peer.py")
 NUMPY = Peer(HERE / "by_hand.py", python=sys.executable)
 LOOP = asyncio.Runner()
 
-Contestant = Callable[[int], float]
-"""Does so many steps and returns the seconds that one took, typically."""
+Contestant = Callable[[int, int | None], float]
+"""Does so many steps, on a core if one is named, and returns the seconds that one took, typically."""
 
 
 class Ours:
@@ -49,8 +49,8 @@ class Ours:
             self.feeds = dict(zip((model.images, model.labels), models.batch(shape), strict=True))
         LOOP.run(self.session.run(model.init))
 
-    def __call__(self, steps: int) -> float:
-        return typical(lambda n: LOOP.run(self.train(n)), steps)
+    def __call__(self, steps: int, core: int | None = None) -> float:
+        return typical(lambda n: LOOP.run(self.train(n)), steps, core)
 
     async def train(self, steps: int) -> float:
         run, fetches, feeds = self.session.run, self.fetches, self.feeds
@@ -66,7 +66,7 @@ class Ours:
 def opened(peer: Peer, **work: Any) -> Contestant:
     """Open a model in a peer."""
     peer.ask(**work)
-    return lambda steps: float(peer.ask(steps=steps)["seconds"])
+    return lambda steps, core: float(peer.ask(steps=steps, core=core)["seconds"])
 
 
 def with_tf1(contestants: dict[str, Contestant], **work: Any) -> dict[str, Contestant]:
@@ -77,7 +77,11 @@ def with_tf1(contestants: dict[str, Contestant], **work: Any) -> dict[str, Conte
 
 
 def race(
-    contestants: Callable[[], dict[str, Contestant]], sittings: int = 5, rounds: int = 4
+    contestants: Callable[[], dict[str, Contestant]],
+    sittings: int = 5,
+    rounds: int = 4,
+    *,
+    one_core: bool = False,
 ) -> dict[str, float]:
     """Let contestants take turns; return the seconds of a step: the mean of each sitting's best turn.
 
@@ -85,11 +89,18 @@ def race(
     Others on the machine can only make it longer, some of them for seconds, and for one contestant: so
     the best counts. In each sitting contestants are opened anew, and the mean is taken of sittings:
     where in memory arrays come to lie is worth some percent.
+
+    Args:
+        contestants: open them.
+        sittings: how many.
+        rounds: of each; one more comes before.
+        one_core: the work is that of one thread: contestants have each core by turns. A process stays
+            on its core by itself, and one core may be much slower than another.
     """
     found: dict[str, list[float]] = defaultdict(list)
     for _ in range(sittings):
         opened = contestants()
-        turns = {name: partial(contestant, _steps(contestant)) for name, contestant in opened.items()}
+        turns = {name: _turns(contestant, one_core=one_core) for name, contestant in opened.items()}
         for name, took in take_turns(turns, rounds, warmup=1, take=min).items():
             found[name].append(took)
         for contestant in opened.values():
@@ -98,10 +109,12 @@ def race(
     return {name: statistics.fmean(values) for name, values in found.items()}
 
 
-def _steps(contestant: Contestant) -> int:
-    """Return how many steps of a contestant make a turn."""
-    contestant(20)
-    return max(10, min(20_000, int(0.25 / contestant(10))))
+def _turns(contestant: Contestant, *, one_core: bool) -> Callable[[], float]:
+    """Return what makes a turn, of a quarter of a second, at each call."""
+    contestant(20, None)
+    steps = max(10, min(20_000, int(0.25 / contestant(10, None))))
+    cores = itertools.cycle(CORES if one_core and CORES else [None])
+    return lambda: contestant(steps, next(cores))
 
 
 def verdict(
@@ -133,10 +146,21 @@ def scalar() -> Row:
     def contestants() -> dict[str, Contestant]:
         return with_tf1({"ours": Ours(lambda: models.counter(am))}, open="counter")
 
-    return verdict("scalar", race(contestants), {"TF1": 1 / 7}, "10 us, 7x faster than TF1", us=10)
+    return verdict(
+        "scalar", race(contestants, one_core=True), {"TF1": 1 / 7}, "10 us, 7x faster than TF1", us=10
+    )
 
 
-def mlp(work: str, sizes: list[int], size: int, by_hand: float, by_tf1: float, target: str) -> Row:
+def mlp(
+    work: str,
+    sizes: list[int],
+    size: int,
+    by_hand: float,
+    by_tf1: float,
+    target: str,
+    *,
+    one_core: bool = False,
+) -> Row:
     shape = [size, sizes[0]]
 
     def contestants() -> dict[str, Contestant]:
@@ -146,11 +170,13 @@ def mlp(work: str, sizes: list[int], size: int, by_hand: float, by_tf1: float, t
         }
         return with_tf1(both, open="mlp", sizes=sizes, shape=shape)
 
-    return verdict(work, race(contestants), {"numpy": by_hand, "TF1": by_tf1}, target)
+    found = race(contestants, one_core=one_core)
+    return verdict(work, found, {"numpy": by_hand, "TF1": by_tf1}, target)
 
 
 def mlp_small() -> Row:
-    return mlp("mlp-small", [64, 32, 10], 32, 1.3, 1 / 3, "1.3x numpy, 3x faster than TF1")
+    target = "1.3x numpy, 3x faster than TF1"
+    return mlp("mlp-small", [64, 32, 10], 32, 1.3, 1 / 3, target, one_core=True)
 
 
 def mlp_784_128() -> Row:

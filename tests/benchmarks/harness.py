@@ -15,11 +15,12 @@ import statistics
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -42,13 +43,38 @@ def seconds(fn: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def typical(measure: Callable[[int], float], repeats: int, stretches: int = 25) -> float:
+def typical(
+    measure: Callable[[int], float], repeats: int, core: int | None = None, stretches: int = 25
+) -> float:
     """Return the median of what ``measure(n)`` gives for stretches that are ``repeats`` in all.
 
     So what happens once in a while, and to whoever comes after a rest, does not decide.
+
+    Args:
+        measure: does so many and returns seconds.
+        repeats: how many in all.
+        core: keep this thread to that core meanwhile; None leaves it to the system.
+        stretches: how many.
     """
     each = max(1, repeats // stretches)
-    return statistics.median(measure(each) for _ in range(max(1, repeats // each)))
+    with kept_to(core):
+        return statistics.median(measure(each) for _ in range(max(1, repeats // each)))
+
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@contextmanager
+def kept_to(core: int | None) -> Iterator[None]:
+    """Keep this thread to a core inside ``with``."""
+    if core is None:
+        yield
+        return
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, CORES)
 
 
 _REST = 0.2  # seconds: threads of BLAS spin for half of it

@@ -1,7 +1,7 @@
 """What TensorFlow takes for the same work; run in its own interpreter by :class:`harness.Peer`.
 
 Reads a line of JSON, does it, answers with a line of JSON: ``{"open": "mlp", ...}`` builds a model and
-``{"steps": n}`` gives the seconds of each step of the one that was opened last.
+``{"steps": n}`` gives the seconds of a step of the one that was opened last, on a ``"core"`` if asked.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
             answer = build(request["build"])
         else:
             assert work is not None
-            answer = {"seconds": typical(work.seconds, request["steps"])}
+            answer = {"seconds": typical(work.seconds, request["steps"], request.get("core"))}
         print(json.dumps(answer), flush=True)
 
 
