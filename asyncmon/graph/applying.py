@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,6 +57,7 @@ class Call(NamedTuple):
 
 
 _BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
+_FIRST = 0.57  # of two uneven pieces
 _SHARED = 1 << 18  # elements: with fewer, other cores are not worth waking
 
 
@@ -66,9 +68,10 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
         calls: what to write.
         run: gets its trace, if it wants one.
     """
+    uneven = sum(call.product is not None for call in calls) > 1
     if run is not None and run.trace is not None:
         for call in calls:
-            _traced(call, run)
+            _traced(call, run, uneven=uneven)
         return
     if len(calls) == 1 and calls[0].arrays[0].size <= _BLOCK // 2:
         calls[0].make()
@@ -78,7 +81,7 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
     for call in sorted(calls, key=_weight, reverse=True):
         if call.updates[0].blockwise:
             total += call.arrays[0].size
-            blocks += [block.make for block in _cut(call)]
+            blocks += [block.make for block in _cut(call, uneven=uneven)]
         else:
             call.make()
     if total > _SHARED:
@@ -93,10 +96,10 @@ def _weight(call: Call) -> tuple[bool, int]:
     return call.product is not None, call.arrays[0].size
 
 
-def _traced(call: Call, run: Run) -> None:
+def _traced(call: Call, run: Run, *, uneven: bool) -> None:
     """Do one call, and note what it takes; to the bit what it is otherwise."""
     first = call.updates[0]
-    blocks = list(_cut(call)) if first.blockwise else [call]
+    blocks = list(_cut(call, uneven=uneven)) if first.blockwise else [call]
     if call.product is not None:
         before = perf_counter()
         blocks = [block.computed() for block in blocks]
@@ -108,8 +111,12 @@ def _traced(call: Call, run: Run) -> None:
         run.note(update.op, perf_counter(), ())
 
 
-def _cut(call: Call) -> Iterator[Call]:
-    """Yield what is to be done for each block: inputs of the arrays' shape are cut as they are."""
+def _cut(call: Call, *, uneven: bool) -> Iterator[Call]:
+    """Yield what is to be done for each block: inputs of the arrays' shape are cut as they are.
+
+    Two threads that multiply halves come to their updates at the same time, and are in each other's way
+    there. So where more products follow, which even it out, the first piece of two is the larger one.
+    """
     updates, arrays, inputs, copies, product = call
     shape, size = arrays[0].shape, arrays[0].size
     if size <= _BLOCK // 2:
@@ -122,8 +129,11 @@ def _cut(call: Call) -> Iterator[Call]:
         columns = product.columns.shape[1]
         step = -(-step // columns) * columns
     alike = [i for i, x in enumerate(inputs) if x.__class__ is np.ndarray and x.shape == shape]
-    for at in range(0, size, step):
-        block = slice(at, at + step)
+    bounds = [*range(0, size, step), size]
+    if product is not None and uneven and len(bounds) == 3:
+        bounds[1] = round(_FIRST * len(product.rows)) * columns
+    for at, end in pairwise(bounds):
+        block = slice(at, end)
         part = inputs.copy()
         for i in alike:
             part[i] = inputs[i][block]
@@ -132,5 +142,5 @@ def _cut(call: Call) -> Iterator[Call]:
             [array[block] for array in arrays],
             part,
             [(new[block], old[block]) for new, old in copies],
-            product and product.part(at // columns, (at + step) // columns),
+            product and product.part(at // columns, end // columns),
         )
