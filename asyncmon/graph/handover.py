@@ -27,7 +27,7 @@ class Handover(asyncio.Future[None]):
     ) -> None:
         """As of any future."""
         if self._first is None and not self.done():
-            self._first = fn, context or copy_context()
+            self._first = fn, copy_context() if context is None else context
         else:
             super().add_done_callback(fn, context=context)
 

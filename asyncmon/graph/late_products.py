@@ -51,11 +51,11 @@ def with_products(
     kept: Collection[int],
     registers: Registers,
 ) -> list[Update]:
-    """Find products that one update alone uses, and put them off until then.
+    """Find products that one update alone uses: they may be put off until then.
 
     Args:
         updates: of a plan.
-        code: of a plan; what is put off is not needed there any more.
+        code: of a plan.
         kept: registers that others look at when the code has run.
         registers: of the plan.
     """

@@ -141,3 +141,19 @@ async def test_set_as_any_future_it_is_one(future: Handover, error: Exception | 
     await asyncio.wait([task])
     assert said == ["set", "waiter"]
     assert task.exception() is error
+
+
+async def test_an_empty_context_is_one(future: Handover) -> None:
+    seen = []
+
+    async def wait() -> None:
+        await future
+        variable.set("set after it")
+        await asyncio.sleep(0)
+        seen.append(variable.get(None))
+
+    task = asyncio.create_task(wait(), context=contextvars.Context())
+    await asyncio.sleep(0)
+    await call_soon(future.end)
+    await task
+    assert seen == ["set after it"]
