@@ -134,6 +134,8 @@ def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequen
     """
     roots: dict[int, frozenset[int]] = {}
     values, into = _candidates(plan.code, registers, roots)
+    if not values:
+        return
     escaped = stored | {fetch.register for fetch in plan.fetches if fetch is not None}
     escaped |= {i for instruction in plan.code if _shows(instruction) for i in inputs_of(instruction)}
     for i, instruction in enumerate(plan.code):
@@ -165,7 +167,8 @@ def _candidates(
     for i, instruction in enumerate(code):
         kind, function, a, b, out, op = instruction
         for register in outputs_of(instruction):
-            roots[register] = _roots(registers.views.get(register, ()), roots)
+            if register in registers.views:
+                roots[register] = _roots(registers.views[register], roots)
         if kind in _INTO and op is not None and _can_lie_in_arena(op, out, registers.of):
             values[out] = value = _Value(op.outputs[0], i)
             roots[out] = frozenset((out,))
@@ -203,10 +206,10 @@ def _shows(instruction: Instruction) -> bool:
 def _can_lie_in_arena(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
     op_def, tensor = op.op_def, op.outputs[0]
     return (
-        (op_def.elementwise or op_def.out)
+        tensor.spec.shape != ()  # a 0-d result is a numpy scalar
+        and (op_def.elementwise or op_def.out)
         and not op_def.stateful
         and of.get(tensor) == register
-        and tensor.spec.shape != ()  # a 0-d result is a numpy scalar
         and numpy_dtype(tensor.spec).kind in "biufc"
     )
 

@@ -100,13 +100,13 @@ class _Compiler:
         self.variables = {} if embedded is None else embedded
         self.given = given = given | self.variables.keys()
         self.ops = needed_ops(targets, given)
-        used = [(op, op.inputs[op.op_def.refs :]) for op in self.ops]
-        fetched = [target for target in targets if isinstance(target, Tensor)]
-        self.looked_at = {x for op, inputs in used if not op.op_def.needs_run for x in inputs}
+        self.looked_at = {target for target in targets if isinstance(target, Tensor)}
         """What nodes other than subgraphs use; those look at a variable only when they run."""
-        self.looked_at.update(fetched)
-        consumed = self.looked_at.union(*(inputs for op, inputs in used if op.op_def.needs_run))
-        self.versions = Versions(self.ops, consumed, all_early=self.embedded)
+        taken: set[Tensor] = set()
+        for op in self.ops:
+            used = taken if op.op_def.needs_run else self.looked_at
+            used.update(op.inputs[op.op_def.refs :])
+        self.versions = Versions(self.ops, self.looked_at | taken, all_early=self.embedded)
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
         plan = self.plan
@@ -190,7 +190,7 @@ class _Compiler:
             spec = op.outputs[0].spec
             if spec.dims is not None and None not in spec.dims:  # a known shape, of an unknown tensor
                 return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
-        if op.op_def.kernel is None or not all(i in constants for i in inputs):
+        if op.op_def.kernel is None or not constants.keys() >= set(inputs):
             return None
         sizes = [elements(tensor) for tensor in op.outputs]
         if any(size is None or size > _FOLD_LIMIT for size in sizes):

@@ -22,8 +22,11 @@ _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _NO_ATTRS: Mapping[str, Any] = {}
 
 
-def _has_value(spec: Spec) -> bool:
-    return spec.value is not None or spec.dims is not None
+def _of_output(spec: Spec, inputs: Sequence[Spec]) -> Spec:
+    """Return an output's spec. An input's, handed on, says its dtype and shape, but not its value."""
+    if spec.value is None and spec.dims is None:
+        return spec
+    return Spec(spec.dtype, spec.shape) if any(spec is given for given in inputs) else spec
 
 
 def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
@@ -95,17 +98,7 @@ class Graph:
         )
         if isinstance(inferred, Spec):
             inferred = (inferred,)
-        # An input's spec handed on as it is describes the output's dtype and shape, not its value.
-        op.outputs = tuple(
-            Tensor(
-                op,
-                i,
-                Spec(spec.dtype, spec.shape)
-                if _has_value(spec) and any(spec is given for given in specs)
-                else spec,
-            )
-            for i, spec in enumerate(inferred)
-        )
+        op.outputs = tuple([Tensor(op, i, _of_output(spec, specs)) for i, spec in enumerate(inferred)])
         if op_def.random:
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
         if callable(context.device):
@@ -190,15 +183,15 @@ class Graph:
         """Return ``name``, or ``name_1``, ``name_2``, ... if it is taken. TF1: same name."""
         key = name.lower()
         count = self._names.get(key, 0)
-        if mark_as_used:
-            self._names[key] = count + 1
         if not count:
+            if mark_as_used:
+                self._names[key] = 1
             return name
-        while (key := f"{name}_{count}".lower()) in self._names:
+        while (new := f"{key}_{count}") in self._names:
             count += 1
         if mark_as_used:
-            self._names[key] = 1
-            self._names[name.lower()] = count + 1
+            self._names[new] = 1
+            self._names[key] = count + 1
         return f"{name}_{count}"
 
     # Scopes.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.graph.liveness import inputs_of
@@ -59,8 +60,10 @@ def with_products(
         kept: registers that others look at when the code has run.
         registers: of the plan.
     """
+    if not updates:
+        return []
     uses = Counter(kept)
-    uses.update(i for instruction in code for i in inputs_of(instruction))
+    uses.update(chain.from_iterable(map(inputs_of, code)))
     uses.update(i for update in updates for i in update.inputs)
     products = {
         instruction[4]: instruction

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["inputs_of", "outputs_of", "with_frees", "without_dead_code"]
 
+# Looked up once: an enum's members take a while, and a plan may have 100,000 instructions.
+_OF_ONE = (Kind.UNARY, Kind.UNARY_INTO)
+_OF_TWO = (Kind.BINARY, Kind.BINARY_INTO)
+_MULTI, _GENERAL = Kind.MULTI, Kind.GENERAL
+
 
 def without_dead_code(code: list[Instruction], needed: Collection[int]) -> list[Instruction]:
     """Leave out pure instructions whose results nobody uses. Constant folding leaves some behind."""
     used = set(needed)
     kept = []
     for instruction in reversed(code):
-        kind, op = instruction[0], instruction[5]
-        pure = kind != Kind.GENERAL and op is not None and not op.op_def.stateful and not op.op_def.refs
-        if pure and not any(register in used for register in outputs_of(instruction)):
+        if _is_pure(instruction) and used.isdisjoint(outputs_of(instruction)):
             continue
         used.update(inputs_of(instruction))
         kept.append(instruction)
@@ -33,8 +36,9 @@ def with_frees(code: list[Instruction], large: set[int]) -> list[Instruction]:
     """Forget each of these registers right after its last use."""
     result: list[Instruction] = []
     for instruction in reversed(code):
-        last = tuple(dict.fromkeys(i for i in inputs_of(instruction) if i in large))
-        if last:
+        inputs = inputs_of(instruction)
+        if not large.isdisjoint(inputs):
+            last = tuple(dict.fromkeys(i for i in inputs if i in large))
             result.append((int(Kind.FREE), None, last, None, None, None))
             large.difference_update(last)
         result.append(instruction)
@@ -45,14 +49,19 @@ def with_frees(code: list[Instruction], large: set[int]) -> list[Instruction]:
 def inputs_of(instruction: Instruction) -> tuple[int, ...]:
     """Return the registers that an instruction reads, or forgets."""
     kind, _function, a, b, _out, _op = instruction
-    if kind in (Kind.UNARY, Kind.UNARY_INTO):
-        return (a,)
-    if kind in (Kind.BINARY, Kind.BINARY_INTO):
+    if kind in _OF_TWO:
         return (a, b)
+    if kind in _OF_ONE:
+        return (a,)
     return tuple(a)
 
 
 def outputs_of(instruction: Instruction) -> tuple[int, ...]:
     """Return the registers that an instruction sets, as far as it says so."""
     kind, out = instruction[0], instruction[4]
-    return tuple(out) if kind == Kind.MULTI else () if out is None else (out,)
+    return tuple(out) if kind == _MULTI else () if out is None else (out,)
+
+
+def _is_pure(instruction: Instruction) -> bool:
+    kind, op = instruction[0], instruction[5]
+    return kind != _GENERAL and op is not None and not op.op_def.stateful and not op.op_def.refs

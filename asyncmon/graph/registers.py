@@ -48,7 +48,7 @@ class Registers:
 
     def all_of(self, tensors: Iterable[Tensor]) -> tuple[int, ...]:
         """Return the registers of tensors."""
-        return tuple(self.of[tensor] for tensor in tensors)
+        return tuple([self.of[tensor] for tensor in tensors])
 
     def given(self, tensor: Tensor) -> int:
         """Return a register for a fed tensor, whose array is the user's."""
@@ -112,6 +112,8 @@ class Registers:
 def elements(tensor: Tensor) -> int | None:
     """Return how many elements a tensor has, or None where that is not known."""
     shape = tensor.spec.shape
-    if shape is None or None in shape:
+    if not shape:
+        return None if shape is None else 1
+    if None in shape:
         return None
     return prod(d for d in shape if d is not None)
