@@ -80,6 +80,11 @@ class LoopBudget:
         cls._latest = budget
         return budget
 
+    def is_of_running_loop(self) -> bool:
+        """Whether the loop that this is of runs, in whichever thread."""
+        loop = self._loop()
+        return loop is not None and loop.is_running()
+
     def spent(self) -> bool:
         """Return true when the loop has been held for longer than it should be."""
         if self._armed:

@@ -126,6 +126,8 @@ def _print_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [grad, *[None] * (len(op.inputs) - 1)]
 
 
-register(OpDef("Print", _print, _print_spec, _print_gradient, aliases=True, stateful=True))
+register(
+    OpDef("Print", _print, _print_spec, _print_gradient, aliases=True, stateful=True, foreign=True)
+)
 register(OpDef("Assert", _assert, _assert_spec, stateful=True))
 register(OpDef("CheckNumerics", _check, _check_spec, _check_gradient, aliases=True, stateful=True))

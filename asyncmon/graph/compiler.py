@@ -14,6 +14,7 @@ from asyncmon.graph.liveness import with_frees, without_dead_code
 from asyncmon.graph.ordering import Versions
 from asyncmon.graph.packs import packed
 from asyncmon.graph.plan import Fetch, Kind, Plan, Read, Swap, Update
+from asyncmon.graph.pruning import needed_ops
 from asyncmon.graph.registers import Registers, elements
 from asyncmon.graph.scalars import for_scalars
 from asyncmon.graph.stages import Groups, Node, Stage
@@ -28,11 +29,11 @@ from asyncmon.graph.tensor import Operation, Tensor
 from asyncmon.graph.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from asyncmon.graph.state import StateStore
 
-__all__ = ["compile_plan", "needed_ops"]
+__all__ = ["compile_plan"]
 
 _FOLD_LIMIT = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
@@ -63,26 +64,6 @@ def compile_plan(
     return _Compiler(store, targets, frozenset(fed), embedded).compile(targets, fed)
 
 
-def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> list[Operation]:
-    """Return the operations that targets need, in the order in which they were built."""
-    stack = [target.op for target in targets if target not in fed]
-    seen: set[Operation] = set()
-    while stack:
-        op = stack.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        refs = op.op_def.refs
-        inputs = op.inputs[refs:] if refs else op.inputs
-        stack.extend([tensor.op for tensor in inputs if tensor not in fed])
-        stack.extend(op.control_inputs)
-    return sorted(seen, key=_op_id)
-
-
-def _op_id(op: Operation) -> int:
-    return op.id
-
-
 class _Compiler:
     def __init__(
         self,
@@ -110,8 +91,10 @@ class _Compiler:
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
         plan = self.plan
-        for tensor in fed:
+        for i, tensor in enumerate(fed):
             plan.feeds.append((Feed(tensor), self.registers.given(tensor)))
+            if elements(tensor) is None:
+                plan.open_feeds.append(i)
         for tensor, name in self.variables.items():
             required = tensor in self.looked_at
             self.registers.of[tensor] = self._version(None, name, required=required)
@@ -131,7 +114,7 @@ class _Compiler:
             plan.reads.append(Read(slot, register, self.store.names[slot], required))
         self._finish(targets)
         plan.template = self.registers.template()
-        plan.weight = self.registers.weight
+        plan.pace.weight = self.registers.weight
         return plan
 
     # Emitting, one method a family of ops. The result is a coroutine function for awaiting nodes.
@@ -290,9 +273,11 @@ class _Compiler:
         for plan in plans:
             self.plan.random |= plan.random
             self.plan.foreign |= plan.foreign
+            self.plan.loops |= plan.loops
             self.plan.changes += plan.changes
-            registers.weight += plan.weight
+            registers.weight += plan.pace.weight
         if op.type in _LOOPS:
+            self.plan.loops = True
             registers.weight += _UNKNOWN
         inputs = registers.all_of(op.inputs)
         outputs = registers.outputs(op, self.given)

@@ -143,7 +143,8 @@ class OpDef:
         peeks: the refs are not written; the plan itself answers from the state.
         needs_run: ``kernel(run, op, *arrays)`` gets the run it is part of; for ops with subgraphs.
         changes: it changes what a session holds beside variables, such as a queue.
-        foreign: the kernel calls code of the user's, whose errors are left as they are.
+        foreign: the kernel does something outside of the engine, such as calling code of the user's:
+            its errors are left as they are, and nothing is computed a second time.
         prompt: an awaiting kernel that does not look at the task it runs in, so that it may be begun
             without one: where it has not to wait, none is made.
         bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something

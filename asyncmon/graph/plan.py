@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.pace import Pace
 from asyncmon.graph.state import uninitialized
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Plan:
 
     template: list[Any] = field(default_factory=list)
     feeds: list[tuple[Feed, int]] = field(default_factory=list)
+    open_feeds: list[int] = field(default_factory=list)  # those of no known size, by position
     prelude: Stage | None = None  # before the state is looked at
     reads: list[Read] = field(default_factory=list)
     stage: Stage | None = None  # awaiting nodes that depend on the state
@@ -167,9 +169,9 @@ class Plan:
     random: bool = False
     uses_run: bool = False
     foreign: bool = False  # calls code of the user's
+    loops: bool = False  # repeats what nobody knows how often
     changes: list[str] = field(default_factory=list)  # names of ops that change what the session holds
-    weight: int = 0  # elements computed, as far as they are known
-    average: float = 0.0  # seconds, 0 before the first run
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def locks(self) -> bool:
@@ -180,6 +182,15 @@ class Plan:
     def waits(self) -> bool:
         """Whether something in it is awaited."""
         return self.prelude is not None or self.stage is not None
+
+    @property
+    def can_begin_anew(self) -> bool:
+        """Whether a run may be left in a loop, before it commits, and begun again."""
+        return self.loops and not self.foreign
+
+    def size(self, fed: Sequence[Any]) -> int:
+        """Return how many elements are fed where there can be more or fewer."""
+        return sum([fed[i].size for i in self.open_feeds]) if self.open_feeds else 0
 
     def start(self, fed: Sequence[Any]) -> list[Any]:
         """Return registers with constants and fed values in them."""
@@ -222,11 +233,6 @@ class Plan:
                 value = fetch.of(value)
             results.append(value)
         return results
-
-    def took(self, seconds: float, limit: float) -> None:
-        """Remember how long a run took. One that was held up by something else counts for little."""
-        seconds = min(seconds, 4 * limit)
-        self.average += (seconds - self.average) * 0.2 if self.average else seconds
 
 
 @np.errstate(all="ignore")

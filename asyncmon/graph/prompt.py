@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.commit import commit
+from asyncmon.graph.pace import TooLong
 from asyncmon.graph.plan import execute_bare
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.sharing import cut_up
@@ -22,30 +23,44 @@ if TYPE_CHECKING:
     from asyncmon.graph.plan import Instruction, Plan
     from asyncmon.graph.state import StateStore
 
-__all__ = ["run_inline", "run_promptly"]
+__all__ = ["PATIENCE", "run_inline", "run_promptly"]
 
 
-def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any]:
-    """Compute and commit a plan that awaits nothing."""
+PATIENCE = 4  # limits that a loop may take before its run is left to a worker
+
+
+def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any] | None:
+    """Compute and commit a plan that awaits nothing. None if a loop in it goes on for too long.
+
+    The run has not happened then.
+    """
     start = perf_counter()
     registers = plan.start(fed)
     plan.load(registers, store.values)
     run = Run({}, store.values[0]) if plan.uses_run else None
-    results = _finish(plan, store, registers, run)
-    plan.took(perf_counter() - start, limit)
+    if run is not None and plan.can_begin_anew:
+        run.until = start + PATIENCE * limit
+    try:
+        results = _finish(plan, store, registers, run)
+    except TooLong:
+        plan.pace.overran(limit)
+        return None
+    plan.pace.took(perf_counter() - start, limit, plan.size(fed) if fed else 0)
     return results
 
 
 def run_promptly(
     plan: Plan, store: StateStore, resources: dict[Any, Any], fed: Sequence[Any], limit: float
 ) -> list[Any] | None:
-    """Compute and commit a plan that awaits something. None if it would have to wait for it.
+    """Compute and commit a plan that awaits something. None if it would have to wait, or take long.
 
     The run has not happened then: what it had taken from queues is back in its place.
     """
     start = perf_counter()
     registers = plan.start(fed)
     run = Run(resources, store.values[0])
+    if plan.can_begin_anew:
+        run.until = start + PATIENCE * limit
     try:
         if plan.prelude is not None and not plan.prelude.run_now(run, registers):
             return None
@@ -54,9 +69,12 @@ def run_promptly(
             return None
         results = _finish(plan, store, registers, run)
         run.committed = True
+    except TooLong:
+        plan.pace.overran(limit)
+        return None
     finally:
         run.settle()
-    plan.took(perf_counter() - start, limit)
+    plan.pace.took(perf_counter() - start, limit, plan.size(fed))
     return results
 
 

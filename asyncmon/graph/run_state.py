@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon.graph.pace import TooLong
 from asyncmon.graph.random_state import generator
 from asyncmon.graph.run_options import NodeStats
 
@@ -31,6 +33,8 @@ class Run:
         resources: what the session holds beside variables (queues), by name.
         error: set from the loop's thread when the run is to end; a worker looks at it between nodes.
         compute: awaited as ``compute(stage, code, registers, run)`` by plans inside plans.
+        fed: elements fed to it, see :class:`asyncmon.graph.pace.Pace`.
+        until: when its loops have taken so long that it is to go on in a worker, by ``perf_counter``.
         iteration: of the loop bodies the run is in, so that each draws numbers of its own.
         waiting: the tasks that are awaited at present, with their nodes.
     """
@@ -42,12 +46,14 @@ class Run:
         "compute",
         "deadline",
         "error",
+        "fed",
         "interrupt",
         "iteration",
         "random_state",
         "resources",
         "started",
         "trace",
+        "until",
         "waiting",
     )
 
@@ -55,6 +61,8 @@ class Run:
         self.resources = resources
         self.random_state = random_state
         self.iteration = 0
+        self.fed = 0
+        self.until = inf
         self.compute: Any = None
         self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None
@@ -92,9 +100,12 @@ class Run:
 
         Raises:
             BaseException: that of :meth:`abort`.
+            TooLong: the loop takes too long.
         """
         if self.error is not None:
             raise self.error
+        if perf_counter() > self.until:
+            raise TooLong
         self.iteration = (base * 1_000_003 + i) % (1 << 63)
 
     # For the session.

@@ -8,6 +8,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from math import inf
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +19,9 @@ from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.commit import commit
 from asyncmon.graph.crew import Crew
 from asyncmon.graph.fair_lock import FairLock
+from asyncmon.graph.pace import TooLong
 from asyncmon.graph.plan import execute_checked
-from asyncmon.graph.prompt import run_promptly
+from asyncmon.graph.prompt import PATIENCE, run_promptly
 from asyncmon.graph.run_options import check_options
 from asyncmon.graph.run_state import Run
 from asyncmon.graph.sharing import CORES, cut_up, helped, lent
@@ -38,20 +40,20 @@ __all__ = ["Runner"]
 
 T = TypeVar("T")
 
-_HEAVY = 1 << 18  # elements computed: the first run of such a plan goes to a worker
-
 
 class Runner:
     """Executes plans for one session.
 
     Attributes:
         limit: seconds; a plan that takes less on average runs inline.
+        budget: that of the event loop that uses the session.
     """
 
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
         self._store = store
         self._config = config
         self.limit = config.inline_ms / 1000
+        self.budget: LoopBudget | None = None
         self._process = os.getpid()
         self._lock = FairLock()
         self._pool: ThreadPoolExecutor | None = None
@@ -63,25 +65,36 @@ class Runner:
         self._resources: dict[Any, Any] = {}
         self._idle: asyncio.Future[None] | None = None
 
-    def is_inline(self, plan: Plan) -> bool:
+    def serve(self, budget: LoopBudget) -> None:
+        """Belong to the event loop of this budget from now on.
+
+        Raises:
+            RuntimeError: another event loop, which is still running, uses the session.
+        """
+        if self.budget is not None and self.budget.is_of_running_loop():
+            raise RuntimeError(
+                "This session is being used by another event loop, which is still running. Make a "
+                "session in each loop, or send the work to the loop of this one: "
+                "asyncio.run_coroutine_threadsafe(session.run(...), loop)."
+            )
+        self.budget = budget
+
+    def is_inline(self, plan: Plan, fed: Sequence[Any]) -> bool:
         """Whether a plan is short, as far as is known, and nothing in it waits."""
         waits = plan.prelude is not None or plan.stage is not None or self._store.broken is not None
-        return not waits and self.is_short(plan.average, plan.weight)
-
-    def is_short(self, average: float, weight: int) -> bool:
-        """Whether something may hold the loop: by its average time; at first, by its size."""
-        return average < self.limit if average else weight < _HEAVY and self.limit > 0
+        return not waits and plan.pace.is_short(self.limit, plan.size(fed) if fed else 0)
 
     def is_free(self, plan: Plan) -> bool:
         """Whether an inline run may go ahead: nobody's turn is taken, nothing is being applied."""
         return not self._busy and not (self._lock.held and plan.locks)
 
-    def is_prompt(self, plan: Plan) -> bool:
+    def is_prompt(self, plan: Plan, fed: Sequence[Any]) -> bool:
         """Whether what a plan waits for is worth a try at once, without a task."""
         for stage in (plan.prelude, plan.stage):
             if stage is not None and not stage.prompt:
                 return False
-        return plan.waits and self._store.broken is None and self.is_short(plan.average, plan.weight)
+        waits = plan.waits and self._store.broken is None
+        return waits and plan.pace.is_short(self.limit, plan.size(fed))
 
     def run_promptly(self, plan: Plan, fed: Sequence[Any]) -> list[Any] | None:
         """Execute a plan in one go, or return None, with nothing done: it would have to wait."""
@@ -101,6 +114,7 @@ class Runner:
             raise self._store.broken
         check_options(options, metadata)
         run = self._begin()
+        run.fed = plan.size(fed)
         start = perf_counter()
         try:
             if options is not None and metadata is not None and options.trace_level:
@@ -140,6 +154,12 @@ class Runner:
         finally:
             self._end(run)
 
+    def serve_here(self) -> None:
+        """Belong to the running event loop. Raises what :meth:`serve` does."""
+        budget = LoopBudget.of_running_loop()
+        if budget is not self.budget:
+            self.serve(budget)
+
     async def close(self, error: Exception) -> None:
         """End all runs and threads."""
         for resource in self._resources.values():
@@ -171,8 +191,11 @@ class Runner:
         """Refuse to be closed by a function of a run: each would wait for the other's end.
 
         Raises:
-            RuntimeError: this is called in a task that a run waits for.
+            RuntimeError: this is called in a task that a run waits for, or by another event loop than
+                that of the runs under way.
         """
+        if self._runs:
+            self.serve_here()
         task = asyncio.current_task()
         if any(task in run.waiting for run in self._runs):
             raise RuntimeError(
@@ -183,6 +206,7 @@ class Runner:
     # One run, after what it waits for without looking at the state.
 
     def _begin(self) -> Run:
+        self.serve_here()
         run = Run(self._resources, self._store.values[0])
         run.interrupt = asyncio.get_running_loop().create_future()
         run.compute = self._compute
@@ -285,10 +309,10 @@ class Runner:
             finally:
                 store.give_arena(arena)
             run.committed = True
-            plan.took(clock() - start + helped(), self.limit)
+            plan.pace.took(clock() - start + helped(), self.limit, run.fed)
             return results
 
-        if run.deadline is None and self.is_short(plan.average, plan.weight):
+        if run.deadline is None and plan.pace.is_short(self.limit, run.fed):
             budget = LoopBudget.of_running_loop()
             if budget.spent():
                 turn = asyncio.ensure_future(budget.turn())
@@ -296,7 +320,16 @@ class Runner:
                     await run.wait(turn)
                 finally:
                     turn.cancel()
-            return work()
+            kept = registers.copy() if plan.can_begin_anew and run.trace is None else None
+            run.until = perf_counter() + PATIENCE * self.limit if kept is not None else inf
+            try:
+                return work()
+            except TooLong:
+                assert kept is not None, "there is no end to its time otherwise"
+                registers[:] = kept
+            finally:
+                run.until = inf
+            plan.pace.overran(self.limit)
         # Of this thread alone: the loop's would not wait for others to let go of the interpreter.
         in_worker = work if plan.foreign else partial(work, thread_time)
 
@@ -318,9 +351,9 @@ class Runner:
         def work() -> None:
             start = perf_counter()
             execute_checked(code, registers, run)
-            stage.average += (perf_counter() - start - stage.average) * 0.2
+            stage.pace.took(perf_counter() - start, self.limit)
 
-        if run.deadline is None and self.is_short(stage.average, 0):
+        if run.deadline is None and stage.pace.is_short(self.limit):
             work()
         else:
             await self._in_worker(work, run.abort)

@@ -141,7 +141,7 @@ class Session:
             Values in the structure of ``fetches``; None for operations. Arrays are the caller's own.
 
         Raises:
-            RuntimeError: the session is closed.
+            RuntimeError: the session is closed, or another running event loop uses it.
             TypeError, ValueError: fetches or feeds that do not fit the graph.
             InvalidArgumentError: a placeholder is not fed, or an op refuses its inputs.
             FailedPreconditionError: a variable that is read is not initialised.
@@ -156,14 +156,17 @@ class Session:
         plan = call.plan
         fed = call.accept(feeds) if feeds else []
         runner = self._runner
-        if options is None and run_metadata is None and runner.is_inline(plan):
-            budget = LoopBudget.of_running_loop()
+        budget = LoopBudget.of_running_loop()
+        if budget is not runner.budget:
+            runner.serve(budget)
+        if options is None and run_metadata is None and runner.is_inline(plan, fed):
             if budget.spent():
                 await budget.turn()
             if runner.is_free(plan) and not self._closed:
-                return call.rebuild(run_inline(plan, self._store, fed, runner.limit))
-        elif options is None and run_metadata is None and runner.is_prompt(plan):
-            budget = LoopBudget.of_running_loop()
+                results = run_inline(plan, self._store, fed, runner.limit)
+                if results is not None:
+                    return call.rebuild(results)
+        elif options is None and run_metadata is None and runner.is_prompt(plan, fed):
             if budget.spent():
                 await budget.turn()
             if runner.is_free(plan) and not self._closed:
@@ -257,7 +260,8 @@ class Session:
         cancelled meanwhile.
 
         Raises:
-            RuntimeError: a function of one of its runs called this; that run is not over before it.
+            RuntimeError: a function of one of its runs called this; that run is not over before it. Or
+                another running event loop uses it.
         """
         self._runner.check_outside()
         self._closed = True

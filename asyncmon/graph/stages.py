@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
+from asyncmon.graph.pace import Pace
 from asyncmon.graph.plan import execute, located
 
 if TYPE_CHECKING:
@@ -89,13 +90,13 @@ class Stage:
     """Nodes with what each waits for.
 
     Attributes:
-        average: seconds that its nodes compute between awaits.
+        pace: how long its nodes compute between awaits.
         prompt: whether its nodes can be run at once, without a task, as long as none has to wait.
     """
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self.average = 0.0
+        self.pace = Pace()
         self.prompt = all(node.op is not None and _may_be_tried(node.op.op_def) for node in nodes)
 
     @classmethod

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.compiler import needed_ops
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.plan import execute, execute_checked
+from asyncmon.graph.pruning import needed_ops
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.compiler import compile_plan, needed_ops
+from asyncmon.graph.compiler import compile_plan
 from asyncmon.graph.plan import Kind
+from asyncmon.graph.pruning import needed_ops
 from asyncmon.graph.state import StateStore
 
 

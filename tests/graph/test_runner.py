@@ -46,7 +46,7 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
     async with tf.Session() as sess:
         assert await sess.run(x) == here
         (plan,) = sess._plans.values()
-        plan.average = 1.0  # as if it took a second
+        plan.pace.average = 1.0  # as if it took a second
         assert "asyncmon-session" in await sess.run(x)
         for _ in range(60):
             await sess.run(x)
@@ -61,9 +61,9 @@ async def test_what_a_worker_waits_for_the_interpreter_does_not_count(
     async with tf.Session() as sess:
         await sess.run(x)
         (plan,) = sess._plans.values()
-        plan.average = 1.0
+        plan.pace.average = 1.0
         await sess.run(x)
-        assert plan.average == pytest.approx(0.8)
+        assert plan.pace.average == pytest.approx(0.8)
 
 
 async def test_what_code_of_the_users_waits_for_in_a_worker_counts(
@@ -76,9 +76,9 @@ async def test_what_code_of_the_users_waits_for_in_a_worker_counts(
         for fetch in (x, both):
             await sess.run(fetch)
             plan = list(sess._plans.values())[-1]
-            plan.average = 1.0
+            plan.pace.average = 1.0
             await sess.run(fetch)
-            assert plan.average > 0.8
+            assert plan.pace.average > 0.8
 
 
 async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
@@ -270,3 +270,44 @@ async def test_wrong_options_are_refused_and_the_session_still_closes(arguments:
         wrong = tf.RunOptions(timeout_in_ms="1")  # type: ignore[arg-type]  # it is what is tested
         with pytest.raises(TypeError):
             await sess.run(tf.constant(1), options=wrong)
+
+
+# Event loops.
+
+
+async def test_a_session_serves_one_running_event_loop() -> None:
+    v = tf.Variable(0.0, name="v")
+    step = tf.assign_add(v, 1.0)
+    queue = tf.FIFOQueue(1, tf.float32, shapes=[[]])
+    sess = tf.Session()
+    await sess.run(v.initializer)
+    uses = {
+        "run": lambda: sess.run(step),
+        "wait": lambda: sess.run(queue.dequeue()),
+        "peek": lambda: sess.peek(v),
+        "load": lambda: sess.load({"v": 7.0}),
+        "close": lambda: sess.close(),
+    }
+    waits = asyncio.create_task(sess.run(queue.dequeue()))
+    await wait_all_tasks_blocked()
+    for use in uses.values():
+
+        async def elsewhere(use: Any = use) -> None:
+            with pytest.raises(RuntimeError, match="used by another event loop"):
+                await use()
+
+        await asyncio.to_thread(asyncio.run, elsewhere())
+    await sess.run(queue.enqueue(3.0))
+    assert await waits == 3.0
+    assert await sess.run(step) == 1.0
+    await sess.close()
+
+
+async def test_a_session_can_serve_one_loop_after_the_other() -> None:
+    v = tf.Variable(0.0, name="v")
+    step = tf.assign_add(v, 1.0)
+    sess = tf.Session()
+    for work in (v.initializer, step, step, step):
+        await asyncio.to_thread(asyncio.run, sess.run(work))
+    assert await sess.run(v) == 3.0
+    await sess.close()
