@@ -114,7 +114,9 @@ class _Compiler:
             plan.reads.append(Read(slot, register, self.store.names[slot], required))
         self._finish(targets)
         plan.template = self.registers.template()
-        plan.pace.weight = self.registers.weight
+        for computing in (plan, plan.prelude, plan.stage):
+            if computing is not None:
+                computing.pace.weight = self.registers.weight
         return plan
 
     # Emitting, one method a family of ops. The result is a coroutine function for awaiting nodes.

@@ -351,9 +351,9 @@ class Runner:
         def work() -> None:
             start = perf_counter()
             execute_checked(code, registers, run)
-            stage.pace.took(perf_counter() - start, self.limit)
+            stage.pace.took(perf_counter() - start, self.limit, run.fed)
 
-        if run.deadline is None and stage.pace.is_short(self.limit):
+        if run.deadline is None and stage.pace.is_short(self.limit, run.fed):
             work()
         else:
             await self._in_worker(work, run.abort)

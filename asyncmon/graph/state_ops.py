@@ -41,8 +41,9 @@ def assign(
 
     Args:
         ref: the variable.
-        value: of its dtype and, unless ``validate_shape`` is false, its shape.
-        validate_shape: false lets the variable change its shape; None is true.
+        value: of its dtype and shape.
+        validate_shape: false lets a variable change its shape that was made with
+            ``validate_shape=False``; None is true. Others keep theirs, which plans rely on.
         use_locking: accepted for the original's sake, here and below; a run's writes are one
             transaction.
         name: the node's name.
@@ -140,11 +141,10 @@ def _like_ref(ref: Spec, *_others: Spec, **_attrs: object) -> Spec:
 
 
 def _assign_spec(ref: Spec, value: Spec, *, validate_shape: bool) -> Spec:
-    if not validate_shape:
-        return Spec(ref.dtype, value.shape)
     if not TensorShape(ref.shape).is_compatible_with(value.shape):
+        hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
         raise ValueError(
-            f"Shapes must be equal: the variable has {TensorShape(ref.shape)}, "
+            f"Shapes must be equal: the variable has {TensorShape(ref.shape)}{hint}, "
             f"the value {TensorShape(value.shape)}"
         )
     return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)

@@ -150,3 +150,16 @@ async def test_a_loop_that_calls_code_of_the_users_is_not_begun_twice() -> None:
             calls.clear()
             assert await sess.run(last, {n: times}) == times
             assert calls == list(range(times))
+
+
+@pytest.mark.asyncio
+async def test_what_leads_to_an_awaited_node_starts_in_a_worker_where_it_is_large() -> None:
+    total = tf.reduce_sum(tf.zeros([1000, 1000]) + 1.0)
+    here = tf.py_func(lambda x: threading.current_thread().name, [total], tf.string)
+
+    async def told(name: Any) -> Any:
+        return name
+
+    async with tf.Session() as sess:
+        name = await sess.run(tf.py_func(told, [here], tf.string))
+    assert "asyncmon-session" in name

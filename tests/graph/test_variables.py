@@ -116,6 +116,19 @@ async def test_a_variable_without_a_fixed_shape() -> None:
     assert v.shape == (None,)
 
 
+async def test_a_variable_keeps_the_shape_it_was_made_with() -> None:
+    v = tf.Variable([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"make it with validate_shape=False"):
+        tf.assign(v, [1.0, 2.0, 3.0], validate_shape=False)
+    value = tf.placeholder(tf.float32, None)
+    double, write = v * 2.0, tf.assign(v, value, validate_shape=False)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        with pytest.raises(errors.InvalidArgumentError, match=r"shape \(3,\)"):
+            await sess.run(write, {value: [1.0, 2.0, 3.0]})
+        assert (await sess.run(double)).tolist() == [2, 4]
+
+
 async def test_report_uninitialized_variables() -> None:
     tf.Variable(1, name="a")
     b = tf.Variable(1, name="b")
