@@ -138,10 +138,11 @@ class Run:
         return future.result()
 
     def settle(self) -> None:
-        """Tell those who asked how the run ended."""
+        """Tell those who asked how the run ended. It forgets them: their elements refer to the run."""
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:
             call()
+        self._on_commit, self._on_abort = [], []
         if self.interrupt is not None and not self.interrupt.cancel():
             with contextlib.suppress(BaseException):  # seen: it was raised, or came too late
                 self.interrupt.exception()
