@@ -269,9 +269,12 @@ def execute_bare(code: Iterable[Instruction], registers: list[Any], run: Run | N
                     registers[i] = value
     except Exception as error:
         found = located(error, op)
-        if found is error:
-            raise
-        raise found from error
+        try:
+            if found is error:
+                raise
+            raise found from error
+        finally:
+            del found  # it refers to this frame, which would keep all arrays
 
 
 @np.errstate(all="ignore")

@@ -254,8 +254,11 @@ class QueueCore:
             self._serve()
             return taken
         error = self._end(taken)
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it refers to this frame, and so to the run
         return taken
 
     async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Claim:
@@ -333,6 +336,7 @@ class QueueCore:
             self._give_up(claim)
             self._return(claim)
             self._serve()
+            claim.future = None  # it may refer to the error, and that to the claim
             raise
 
     def _serve(self) -> None:

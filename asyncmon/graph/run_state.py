@@ -138,7 +138,11 @@ class Run:
         return future.result()
 
     def settle(self) -> None:
-        """Tell those who asked how the run ended. It forgets them: their elements refer to the run."""
+        """Tell those who asked how the run ended.
+
+        It forgets them, and its error: they refer to the run, too, and whatever is in such a cycle
+        would stay until the garbage collector comes.
+        """
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:
             call()
@@ -146,3 +150,4 @@ class Run:
         if self.interrupt is not None and not self.interrupt.cancel():
             with contextlib.suppress(BaseException):  # seen: it was raised, or came too late
                 self.interrupt.exception()
+        self.error = self.interrupt = self.deadline = None

@@ -120,9 +120,11 @@ class Runner:
             if options is not None and metadata is not None and options.trace_level:
                 run.trace, run.started = [], start
             if options is not None and options.timeout_in_ms > 0:
-                error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
-                seconds = options.timeout_in_ms / 1000
-                run.deadline = asyncio.get_running_loop().call_later(seconds, run.abort, error)
+                run.deadline = asyncio.get_running_loop().call_later(
+                    options.timeout_in_ms / 1000,
+                    run.abort,
+                    DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms."),
+                )
             registers = plan.start(fed)
             if plan.prelude is not None:
                 await plan.prelude.run(run, registers, self._compute)
@@ -179,8 +181,11 @@ class Runner:
         self._crew.close()
         self._store.spares.close()
         self._resources.clear()
-        if cancelled is not None:
-            raise cancelled
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            del cancelled
 
     def pending_operations(self) -> list[str]:
         """Return the names of the operations that runs under way wait for."""
@@ -383,7 +388,10 @@ class Runner:
             return await self._stepper.start(work).outcome(on_cancel)
         future = loop.run_in_executor(self._pool, contextvars.copy_context().run, work)
         cancelled = await outlast(future, on_cancel)
-        if cancelled is not None:
-            future.exception()  # seen: the cancellation is what the caller gets
-            raise cancelled
-        return future.result()
+        try:
+            if cancelled is not None:
+                future.exception()  # seen: the cancellation is what the caller gets
+                raise cancelled
+            return future.result()
+        finally:
+            del cancelled, future  # they refer to this frame by now, which would keep all arrays

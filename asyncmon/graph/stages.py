@@ -136,8 +136,7 @@ class Stage:
                     elif code:
                         later.append(node)
                         continue
-                    elif (task := _begin(node, run, registers)) is not None:
-                        tasks[task] = run.waiting[task] = node
+                    elif not _begin(node, run, registers, tasks):
                         continue
                     _release(node, needs, ready)
                 if code:
@@ -145,14 +144,10 @@ class Stage:
                     ready.extend(later)
                     continue
                 if tasks:
-                    for task in await self._first(run, tasks):
-                        del run.waiting[task]
-                        task.result()
-                        _release(tasks.pop(task), needs, ready)
+                    for node in await _first(run, tasks):
+                        _release(node, needs, ready)
         finally:
-            await _cancel_all(tasks)
-            for task in tasks:
-                run.waiting.pop(task, None)
+            await _cancel_all(run, tasks)
 
     def run_now(self, run: Run, registers: list[Any]) -> bool:
         """Run the nodes of a prompt stage; return false if one would have to wait: the run aborts."""
@@ -167,24 +162,15 @@ class Stage:
                 continue
             except Exception as error:
                 found = located(error, node.op)
-                if found is error:
-                    raise
-                raise found from error
+                try:
+                    if found is error:
+                        raise
+                    raise found from error
+                finally:
+                    del found  # it refers to this frame, which would keep all arrays
             call.close()
             return False
         return True
-
-    async def _first(
-        self, run: Run, tasks: Mapping[asyncio.Future[None], Node]
-    ) -> list[asyncio.Future[None]]:
-        interrupt = [] if run.interrupt is None else [run.interrupt]
-        await asyncio.wait((*tasks, *interrupt), return_when=asyncio.FIRST_COMPLETED)
-        done = [task for task in tasks if task.done()]
-        if run.error is not None:
-            for task in done:
-                task.result()  # what failed by itself says more
-            raise run.error
-        return done
 
 
 def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:
@@ -202,20 +188,45 @@ def _may_be_tried(op_def: OpDef) -> bool:
     return bool(only_computes) and not op_def.foreign
 
 
-def _begin(node: Node, run: Run, registers: list[Any]) -> asyncio.Future[None] | None:
-    """Start to await a node; return None if it is done already, which saves a task and a turn."""
+# A task refers to its error, and that to the frames that it came through. So none of them may refer to
+# the task by then: all arrays of the run would wait for the garbage collector.
+
+
+def _begin(node: Node, run: Run, registers: list[Any], tasks: dict[asyncio.Future[None], Node]) -> bool:
+    """Start to await a node; return whether it is done already, which saves a task and a turn."""
     call = _call(node, run, registers)
-    if node.op is None or not node.op.op_def.prompt:
-        return asyncio.ensure_future(call)
-    try:
-        waits_for = call.send(None)
-    except StopIteration:
-        return None
-    return asyncio.ensure_future(_go_on(call, waits_for))
+    if node.op is not None and node.op.op_def.prompt:
+        try:
+            call = _go_on(call, [call.send(None)])
+        except StopIteration:
+            return True
+    task = asyncio.ensure_future(call)
+    tasks[task] = run.waiting[task] = node
+    return False
 
 
-async def _go_on(call: Coroutine[Any, Any, None], waits_for: Any) -> None:
-    await _resumed(call, waits_for)
+async def _first(run: Run, tasks: dict[asyncio.Future[None], Node]) -> list[Node]:
+    """Wait until some tasks are done, and return their nodes; raise what failed, or ended the run."""
+    await asyncio.wait(
+        tasks if run.interrupt is None else (*tasks, run.interrupt),
+        return_when=asyncio.FIRST_COMPLETED,
+    )
+    for task in tasks:
+        try:
+            if task.done():
+                task.result()  # what failed by itself says more than the end of the run
+        finally:
+            del task
+    if run.error is not None:
+        raise run.error
+    done = [task for task in tasks if task.done()]
+    for task in done:
+        del run.waiting[task]
+    return [tasks.pop(task) for task in done]
+
+
+async def _go_on(call: Coroutine[Any, Any, None], waits_for: list[Any]) -> None:
+    await _resumed(call, waits_for.pop())
 
 
 @types.coroutine
@@ -226,6 +237,7 @@ def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, 
             try:
                 value = yield waits_for
             except BaseException as error:
+                waits_for = None  # a future, perhaps, that refers to the error
                 waits_for = call.throw(error)
             else:
                 waits_for = call.send(value)
@@ -240,15 +252,18 @@ async def _call(node: Node, run: Run, registers: list[Any]) -> None:
         await node.awaited(run, registers)
     except Exception as error:
         found = located(error, node.op)
-        if found is error:
-            raise
-        raise found from error
+        try:
+            if found is error:
+                raise
+            raise found from error
+        finally:
+            del found  # it refers to this frame, which would keep all arrays
     if run.trace is not None and node.op is not None:
         run.note(node.op, before, [registers[i] for i in node.outputs])
 
 
-async def _cancel_all(tasks: Mapping[asyncio.Future[None], Node]) -> None:
-    """Cancel what still waits and see it end, even when this is cancelled meanwhile."""
+async def _cancel_all(run: Run, tasks: dict[asyncio.Future[None], Node]) -> None:
+    """Cancel what still waits and see it end, even when this is cancelled meanwhile; then forget it."""
     for task in tasks:
         task.cancel()
     cancelled: asyncio.CancelledError | None = None
@@ -258,7 +273,12 @@ async def _cancel_all(tasks: Mapping[asyncio.Future[None], Node]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     for task in tasks:
+        run.waiting.pop(task, None)
         if not task.cancelled():
             task.exception()
-    if cancelled is not None:
-        raise cancelled
+    tasks.clear()
+    try:
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        del cancelled

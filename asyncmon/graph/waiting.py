@@ -38,6 +38,7 @@ async def outlast(
                     await asyncio.wait((future,))
                 except asyncio.CancelledError:
                     continue
+        del future  # it may have ended with this very error, which refers to this frame
         return error
     return None
 

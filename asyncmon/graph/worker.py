@@ -54,6 +54,15 @@ class Job(Generic[T]):
             BaseException: what the function raised.
         """
         try:
+            await self._end_of_call(on_cancel)
+            if self._error is not None:
+                raise self._error
+            return self._result  # type: ignore[no-any-return]
+        finally:
+            self._error = None  # it refers to this frame, and so to the job
+
+    async def _end_of_call(self, on_cancel: Callable[[asyncio.CancelledError], None]) -> None:
+        try:
             await self._ended
         except asyncio.CancelledError as error:
             on_cancel(error)
@@ -63,9 +72,6 @@ class Job(Generic[T]):
                     with contextlib.suppress(asyncio.CancelledError):
                         await self._ended
             raise
-        if self._error is not None:
-            raise self._error
-        return self._result  # type: ignore[no-any-return]
 
     def call(self) -> None:
         """Call the function, in the worker."""
