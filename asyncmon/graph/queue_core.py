@@ -6,112 +6,26 @@ that cannot go ahead is a :class:`Claim`, served in the order of arrival.
 An element that was taken by a run that then fails goes back to the head; one that was put by a run is
 in the queue when the run has committed, and its room is reserved from before the run began to change
 anything. The run itself sees what it has put at once.
+
+There is one exception, for a run that puts more than can ever be there at once: it would wait for its
+own end. What it has put by then is in the queue from then on, whatever becomes of the run, and the rest
+follows as room comes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-from abc import ABC, abstractmethod
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-__all__ = ["ByPriority", "Claim", "Element", "FirstInFirstOut", "QueueCore", "Shelf", "Shuffled"]
+    from asyncmon.graph.queue_shelves import Element, Shelf
 
-Element: TypeAlias = tuple[Any, ...]
-"""One value for each component of the queue."""
-
-
-class Shelf(ABC):
-    """Where elements lie, and which one is next."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def put(self, element: Element) -> None:
-        """Add an element."""
-
-    @abstractmethod
-    def take(self) -> Element:
-        """Remove the next element."""
-
-    @abstractmethod
-    def put_back(self, elements: Sequence[Element]) -> None:
-        """Add elements that were taken, such that they come first and in this order."""
-
-
-class FirstInFirstOut(Shelf):
-    """In the order in which they came."""
-
-    def __init__(self) -> None:
-        self._elements: deque[Element] = deque()
-
-    def __len__(self) -> int:
-        return len(self._elements)
-
-    def put(self, element: Element) -> None:
-        self._elements.append(element)
-
-    def take(self) -> Element:
-        return self._elements.popleft()
-
-    def put_back(self, elements: Sequence[Element]) -> None:
-        self._elements.extendleft(reversed(elements))
-
-
-class Shuffled(Shelf):
-    """In random order."""
-
-    def __init__(self, seed: int | None) -> None:
-        self._elements: list[Element] = []
-        self._random = np.random.default_rng(seed)
-
-    def __len__(self) -> int:
-        return len(self._elements)
-
-    def put(self, element: Element) -> None:
-        self._elements.append(element)
-
-    def take(self) -> Element:
-        elements = self._elements
-        chosen = int(self._random.integers(len(elements)))
-        elements[chosen], elements[-1] = elements[-1], elements[chosen]
-        return elements.pop()
-
-    def put_back(self, elements: Sequence[Element]) -> None:
-        self._elements.extend(elements)  # any place is as good as another
-
-
-class ByPriority(Shelf):
-    """The smallest first component first; among equals, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Element]] = []
-        self._last = 0
-        self._first = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def put(self, element: Element) -> None:
-        self._last += 1
-        heapq.heappush(self._heap, (int(element[0]), self._last, element))
-
-    def take(self) -> Element:
-        return heapq.heappop(self._heap)[2]
-
-    def put_back(self, elements: Sequence[Element]) -> None:
-        for element in reversed(elements):
-            self._first -= 1
-            heapq.heappush(self._heap, (int(element[0]), self._first, element))
+__all__ = ["Claim", "QueueCore"]
 
 
 class Claim:
@@ -178,10 +92,11 @@ class QueueCore:
 
     # -- putting
 
-    def reserve_nowait(self, owner: Any, count: int) -> Claim | None:
+    def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Claim | None:
         """Return room for so many elements, or None if one would have to wait for it.
 
-        No elements need no room, whatever the queue is like.
+        No elements need no room, whatever the queue is like. With ``in_parts`` they may be more than
+        ever fit.
 
         Raises:
             CancelledError: the queue is closed.
@@ -191,23 +106,43 @@ class QueueCore:
             return Claim(owner, 0)
         if self._closed:
             raise CancelledError(f"{self._label} is closed.")
-        if count > self._capacity:
+        if (1 if in_parts else count) > self._capacity:
             raise InvalidArgumentError(
                 f"{count} elements can never fit into {self._label}, whose capacity is "
                 f"{self._capacity}."
             )
-        if self._putters or len(self._shelf) + self._reserved + count > self._capacity:
+        if self._putters or count > self._free():
             return None
         room = Claim(owner, count)
         self._grant_room(room)
         return room
 
     async def reserve(self, owner: Any, count: int) -> Claim:
-        """Wait for room. Cancelled, it leaves nothing reserved."""
+        """Wait for room. Cancelled, it leaves nothing reserved.
+
+        Where it would wait for the end of the run itself, the room has a count of 0: the run must
+        :meth:`put` then.
+        """
         room = self.reserve_nowait(owner, count)
         if room is None:
             room = Claim(owner, count)
             await self._wait(room, self._putters)
+        return room
+
+    async def put(self, owner: Any, elements: Iterable[Element]) -> Claim:
+        """Wait for room, and return it filled.
+
+        Where that would be to wait for the run's own end, what the run has filled before is put at
+        once, then these elements as room comes. They stay there if the run fails.
+        """
+        elements = list(elements)
+        room = self.reserve_nowait(owner, len(elements), in_parts=True)
+        if room is not None:
+            self.fill(room, elements)
+            return room
+        room = Claim(owner, len(elements))
+        room.elements = elements
+        await self._wait(room, self._putters)
         return room
 
     def fill(self, room: Claim, elements: Iterable[Element]) -> None:
@@ -217,9 +152,7 @@ class QueueCore:
 
     def commit(self, room: Claim) -> None:
         """Put what the room was filled with."""
-        self._give_up(room)
-        for element in room.elements:
-            self._shelf.put(element)
+        self._put_all(room)
         self._serve()
 
     def release(self, room: Claim) -> None:
@@ -231,6 +164,21 @@ class QueueCore:
         self._rooms[room] = None
         self._reserved += room.count
         room.grant()
+
+    def _free(self) -> float:
+        return self._capacity - len(self._shelf) - self._reserved
+
+    def _put_all(self, room: Claim) -> None:
+        self._give_up(room)
+        for element in room.elements:
+            self._shelf.put(element)
+        room.elements = []
+
+    def _put_some(self, waiting: Claim, count: int) -> None:
+        for element in waiting.elements[:count]:
+            self._shelf.put(element)
+        del waiting.elements[:count]
+        waiting.count -= count
 
     def _give_up(self, room: Claim) -> None:
         if room in self._rooms:
@@ -327,7 +275,10 @@ class QueueCore:
     async def _wait(self, claim: Claim, line: deque[Claim]) -> None:
         claim.future = asyncio.get_running_loop().create_future()
         line.append(claim)
-        self._serve()
+        if line is self._takers:
+            self._serve()
+        else:  # not at once: nothing is put by a run that is merely tried
+            asyncio.get_running_loop().call_soon(self._serve)
         try:
             await claim.future
         except BaseException:
@@ -347,15 +298,46 @@ class QueueCore:
             while self._takers and self._serve_taker(self._takers[0]):
                 self._takers.popleft().grant()
                 served = True
-            while self._putters and (
-                len(self._shelf) + self._reserved + self._putters[0].count <= self._capacity
-            ):
+            while self._putters and self._putters[0].count <= self._free():
                 self._grant_room(self._putters.popleft())
                 served = True
             if self._takers and self._exhausted(self._takers[0].owner):
                 taken = self._takers.popleft()
                 taken.grant(self._end(taken))
                 served = True
+            served = served or self._put_early()
+
+    def _put_early(self) -> bool:
+        """Put before the commit what a commit waits for. Return whether that changed anything.
+
+        So it is where the first who waits for room would not have it though all were taken that may
+        be, and every run that has room waits for more: none of them would ever end.
+        """
+        if not self._putters:
+            return False
+        first = self._putters[0]
+        stay = 0 if self._closed else min(self._minimum, len(self._shelf))
+        if stay + self._reserved + first.count <= self._capacity:
+            return False
+        waiting = {id(claim.owner) for claim in self._putters}
+        if any(room.count and id(room.owner) not in waiting for room in self._rooms):
+            return False
+        filled = [room for room in self._rooms if room.elements]
+        own = next((room for room in filled if room.owner is first.owner), None)
+        ahead = next((claim for claim in self._putters if not claim.elements), None)
+        if own is None and first.elements and self._free() > 0:
+            self._put_some(first, int(self._free()))  # there are more
+        elif len(self._shelf) > stay:
+            return False  # some may be taken yet
+        elif filled:
+            self._put_all(own or filled[0])
+        elif ahead is not None:  # room for elements that are not known yet: they are put when they are
+            self._putters.remove(ahead)
+            ahead.count = 0
+            ahead.grant()
+        else:
+            return False
+        return True
 
     def _serve_taker(self, taken: Claim) -> bool:
         """Take what there is. Return whether that is all that was asked for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.dtypes import DType
     from asyncmon.graph.op_def import Shape
-    from asyncmon.graph.queue_core import Element, Shelf
+    from asyncmon.graph.queue_shelves import Element, Shelf
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.tensor import Operation
 
@@ -80,7 +79,7 @@ async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
     core = op.attrs["queue"].core(run)
     room = await core.reserve(run, op.attrs["count"])
     run.on_abort(partial(core.release, room))
-    return room
+    return room if room.count else None
 
 
 async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
@@ -92,23 +91,17 @@ async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
 
 async def _enqueue_many(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     queue, room, components = _inputs(op, inputs)
-    elements = _rows(queue, components)
-    core = queue.core(run)
-    while 0 <= queue.capacity < len(elements):  # these can never be there at once: not all or none
-        await asyncio.sleep(0)  # so that nothing is put by a run that is merely tried
-        part = await core.reserve(run, 1)
-        core.fill(part, [elements.pop(0)])
-        core.commit(part)
-    await _put(run, queue, room, elements)
+    await _put(run, queue, room, _rows(queue, components))
 
 
 async def _put(run: Run, queue: QueueSpec, room: Any, elements: list[Element]) -> None:
     core = queue.core(run)
     if room is None:
-        room = await core.reserve(run, len(elements))
+        room = await core.put(run, elements)
         run.on_abort(partial(core.release, room))
+    else:
+        core.fill(room, elements)
     run.on_commit(partial(core.commit, room))
-    core.fill(room, elements)
 
 
 def _inputs(op: Operation, inputs: Sequence[Any]) -> tuple[QueueSpec, Any, Element]:

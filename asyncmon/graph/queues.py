@@ -3,7 +3,7 @@
 A queue's elements belong to a session; its ops are awaited. A run takes its elements *before* its turn
 to change the state, so producers go on while a step waits for data. An element that was taken by a run
 which then fails or is cancelled goes back to the head of the queue, and what a run puts is in the queue
-when the run has committed.
+when the run has committed: all of it, or none; see :meth:`QueueBase.enqueue_many` for the exception.
 
 Example::
 
@@ -30,8 +30,8 @@ from asyncmon.graph.build import (
 from asyncmon.graph.context import building
 from asyncmon.graph.dtypes import as_dtype, int64
 from asyncmon.graph.ordering import Access
-from asyncmon.graph.queue_core import ByPriority, FirstInFirstOut, Shuffled
 from asyncmon.graph.queue_ops import QueueSpec
+from asyncmon.graph.queue_shelves import ByPriority, FirstInFirstOut, Shuffled
 from asyncmon.graph.tensor_shape import TensorShape, as_shape
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.dtypes import DType
     from asyncmon.graph.op_def import Shape
-    from asyncmon.graph.queue_core import Shelf
+    from asyncmon.graph.queue_shelves import Shelf
     from asyncmon.graph.tensor import Operation, Tensor
 
 __all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue"]
@@ -120,7 +120,8 @@ class QueueBase:
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts each row of the components as one element.
 
-        They are put all or none, unless they are more than the capacity: those are put as room comes.
+        All or none, as whatever a run puts, unless that is more than the queue can hold beside what
+        must stay in it: such a run would wait for its own end, so it puts as room comes.
 
         Args:
             vals: as for :meth:`enqueue`, each with one more dimension at the front.

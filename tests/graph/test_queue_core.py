@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.queue_core import ByPriority, FirstInFirstOut, QueueCore, Shuffled
+from asyncmon.graph.queue_core import QueueCore
+from asyncmon.graph.queue_shelves import ByPriority, FirstInFirstOut, Shuffled
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
-    from asyncmon.graph.queue_core import Claim, Shelf
+    from asyncmon.graph.queue_core import Claim
+    from asyncmon.graph.queue_shelves import Shelf
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -21,10 +23,8 @@ def queue(capacity: int = 3, minimum: int = 0, shelf: Shelf | None = None) -> Qu
     return QueueCore("FIFOQueue 'q'", FirstInFirstOut() if shelf is None else shelf, capacity, minimum)
 
 
-async def put(core: QueueCore, *values: Any, owner: object = None) -> None:
-    room = await core.reserve(owner, len(values))
-    core.fill(room, [(value,) for value in values])
-    core.commit(room)
+async def put(core: QueueCore, *values: Any) -> None:
+    core.commit(await core.put(object(), [(value,) for value in values]))
 
 
 def values(taken: Claim | None) -> list[Any]:
@@ -263,3 +263,97 @@ async def test_the_smallest_first_component_leaves_first_and_comes_back_first() 
     again = core.take_nowait(None, 4)
     assert again is not None
     assert [element[1] for element in again.elements] == ["b", "d", "a", "c"]
+
+
+async def test_a_run_that_puts_more_than_fits_does_not_wait_for_its_own_end() -> None:
+    core, run = queue(2), object()
+    rooms = [await core.put(run, [(0,)]), await core.put(run, [(1,)])]
+    third = asyncio.ensure_future(core.put(run, [(2,)]))
+    await wait_all_tasks_blocked()
+    assert await take(core) == [0]  # put early: nothing else could be taken
+    rooms.append(await third)
+    assert core.take_nowait(object(), 1) is None
+    for room in rooms:
+        core.commit(room)
+    assert await take(core, 2) == [1, 2]
+    assert core.size() == 0
+
+
+async def test_a_run_that_fits_puts_all_or_none_though_it_waits() -> None:
+    core, run = queue(2), object()
+    await put(core, 0)
+    room = await core.put(run, [(1,)])
+    second = asyncio.ensure_future(core.put(run, [(2,)]))
+    await wait_all_tasks_blocked()
+    second.cancel()
+    await asyncio.wait([second])
+    core.release(room)
+    assert await take(core) == [0]
+    assert core.size() == 0
+
+
+async def test_what_was_put_early_stays_when_its_run_fails() -> None:
+    core, run = queue(2), object()
+    rooms = [await core.put(run, [(i,)]) for i in range(2)]
+    third = asyncio.ensure_future(core.put(run, [(2,)]))
+    await wait_all_tasks_blocked()
+    third.cancel()
+    await asyncio.wait([third])
+    for room in rooms:
+        core.release(room)
+    assert core.size() == 1
+    assert await take(core) == [0]
+
+
+async def test_runs_that_wait_for_each_others_room_all_end() -> None:
+    core = queue(2)
+    runs = {run: [await core.put(run, [(run, 0)])] for run in ("first", "second")}
+    waiting = {}
+    for run in runs:
+        waiting[run] = asyncio.ensure_future(core.put(run, [(run, 1)]))
+        await wait_all_tasks_blocked()
+    got = await take(core)
+    runs["first"].append(await waiting["first"])
+    for room in runs["first"]:
+        core.commit(room)
+    got += await take(core)
+    runs["second"].append(await waiting["second"])
+    for room in runs["second"]:
+        core.commit(room)
+    got += await take(core, 2)
+    assert got == ["first", "first", "second", "second"]
+
+
+async def test_elements_that_must_stay_leave_less_room_to_wait_for() -> None:
+    core = queue(10, 5, Shuffled(seed=1))
+    await put(core, *range(5))
+    putting = asyncio.ensure_future(put(core, *range(5, 11)))
+    await wait_all_tasks_blocked()
+    got = await take(core)
+    await putting
+    core.close()
+    assert sorted(got + await take(core, 10)) == list(range(11))
+
+
+async def test_what_waits_to_be_put_in_parts_is_put_after_the_close_too() -> None:
+    core = queue(2)
+    putting = asyncio.ensure_future(put(core, *range(5)))
+    await wait_all_tasks_blocked()
+    core.close()
+    assert await take(core, 5) == list(range(5))
+    await putting
+
+
+async def test_room_asked_for_ahead_is_not_waited_for_where_the_run_would_wait_for_itself() -> None:
+    core, run = queue(1), object()
+    first = await core.reserve(run, 1)
+    second = await core.reserve(run, 1)
+    assert (first.count, second.count) == (1, 0)
+    putting = asyncio.ensure_future(core.put(run, [(2,)]))  # the second's, which comes first
+    await wait_all_tasks_blocked()
+    core.fill(first, [(1,)])
+    assert await take(core) == [1]
+    core.commit(await putting)
+    core.commit(first)
+    assert await take(core) == [2]
+    assert core.size() == 0

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.basic_ops import placeholder
+from asyncmon.graph.basic_ops import constant, placeholder
 from asyncmon.graph.build import control_dependencies
 from asyncmon.graph.check_ops import check_numerics
 from asyncmon.graph.dtypes import float32, int32, int64, string
@@ -21,6 +21,7 @@ from asyncmon.graph.queues import FIFOQueue, PaddingFIFOQueue, PriorityQueue, Ra
 from asyncmon.graph.session import Session
 from asyncmon.graph.state_ops import assign_add
 from asyncmon.graph.variables import Variable, global_variables_initializer
+from asyncmon.graph.while_op import while_loop
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -154,6 +155,67 @@ async def test_more_than_fit_are_put_as_room_comes(sess: Session) -> None:
     putting = await started(sess.run(queue.enqueue_many([[0, 1, 2, 3, 4]])))
     assert [await sess.run(queue.dequeue()) for _ in range(5)] == [0, 1, 2, 3, 4]
     await putting
+
+
+async def test_more_than_fit_beside_what_must_stay_are_put_as_room_comes(sess: Session) -> None:
+    queue = RandomShuffleQueue(10, 5, [int32], shapes=[[]])
+    await sess.run(queue.enqueue_many([list(range(5))]))
+    putting = await started(sess.run(queue.enqueue_many([list(range(5, 11))])))
+    got = [await sess.run(queue.dequeue())]
+    await putting
+    await sess.run(queue.close())
+    got += (await sess.run(queue.dequeue_many(10))).tolist()
+    assert sorted(got) == list(range(11))
+
+
+async def test_padded_and_sorted_elements_that_do_not_fit_are_put_and_taken_too(sess: Session) -> None:
+    padding = PaddingFIFOQueue(2, [int32], shapes=[[None]])
+    by_priority = PriorityQueue(2, [int32], shapes=[[]])
+    for queue, values in (
+        (padding, np.ones([5, 3], np.int32)),
+        (by_priority, (np.arange(5), np.arange(5, dtype=np.int32))),
+    ):
+        taking = await started(sess.run(queue.dequeue_many(5)))
+        await sess.run(queue.enqueue_many(values))
+        await taking
+
+
+@pytest.mark.parametrize("depends_on_state", [False, True])
+async def test_enqueues_of_one_run_that_do_not_fit_together_are_put_as_room_comes(
+    sess: Session, depends_on_state: bool
+) -> None:
+    counter = Variable(0, dtype=int32)
+    queue = FIFOQueue(2, [int32], shapes=[[]])
+    added = assign_add(counter, 1) if depends_on_state else constant(1)
+    enqueues = [queue.enqueue(added + i) for i in range(4)]
+    await sess.run(global_variables_initializer())
+    putting = await started(sess.run(enqueues))
+    got = [await sess.run(queue.dequeue()) for _ in range(4)]
+    await putting
+    assert sorted(got) == [1, 2, 3, 4]
+    assert await sess.run(counter) == int(depends_on_state)
+
+
+async def test_a_loop_may_put_more_than_fits(sess: Session) -> None:
+    queue = FIFOQueue(2, [int32], shapes=[[]])
+
+    def body(i: Any) -> Any:
+        with control_dependencies([queue.enqueue(i)]):
+            return i + 1
+
+    putting = await started(sess.run(while_loop(lambda i: i < 5, body, [constant(0)])))
+    assert [await sess.run(queue.dequeue()) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert await putting == 5
+
+
+async def test_enqueues_of_a_run_that_fit_are_put_all_or_none(sess: Session) -> None:
+    queue = FIFOQueue(2, [int32], shapes=[[]])
+    await sess.run(queue.enqueue(0))
+    putting = await started(sess.run([queue.enqueue(1), queue.enqueue(2)]))
+    putting.cancel()
+    await asyncio.wait([putting])
+    assert await sess.run(queue.dequeue()) == 0
+    assert await sess.run(queue.size()) == 0
 
 
 async def test_elements_are_copies(sess: Session) -> None:
