@@ -188,11 +188,13 @@ class QueueCore:
     # -- taking
 
     def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Claim | None:
-        """Return so many elements, or None if one would have to wait for them.
+        """Return so many elements, or None if one would have to wait for them; one never does for none.
 
         Raises:
             OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
         """
+        if not count:
+            return Claim(owner, 0)
         own = self.size(owner) - len(self._shelf)
         there = len(self._shelf) - (0 if self._closed else self._minimum) + own
         if self._takers or (there < count and not self._exhausted(owner)):

@@ -357,3 +357,13 @@ async def test_room_asked_for_ahead_is_not_waited_for_where_the_run_would_wait_f
     core.commit(first)
     assert await take(core) == [2]
     assert core.size() == 0
+
+
+async def test_no_elements_are_taken_at_once() -> None:
+    core = queue()
+    waiting = asyncio.ensure_future(take(core))
+    await wait_all_tasks_blocked()
+    assert await take(core, 0) == []
+    assert await take(core, 0, at_most=True) == []
+    await put(core, 1)
+    assert await waiting == [1]

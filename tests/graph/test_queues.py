@@ -218,6 +218,14 @@ async def test_enqueues_of_a_run_that_fit_are_put_all_or_none(sess: Session) -> 
     assert await sess.run(queue.size()) == 0
 
 
+async def test_taking_no_elements_does_not_wait_behind_others(sess: Session) -> None:
+    queue = FIFOQueue(2, [int32], shapes=[[]])
+    waiting = await started(sess.run(queue.dequeue()))
+    assert (await sess.run(queue.dequeue_many(0))).shape == (0,)
+    await sess.run(queue.enqueue(1))
+    assert await waiting == 1
+
+
 async def test_elements_are_copies(sess: Session) -> None:
     x = placeholder(float32, [2])
     counter = Variable(np.zeros(2, np.float32))
