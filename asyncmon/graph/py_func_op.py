@@ -97,6 +97,10 @@ async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
         result = await func(*map(_own, arrays))
     except StopAsyncIteration as error:
         raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, StopIteration):  # which no coroutine can raise as it is
+            raise
+        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
     return _outputs(func, result, types)
 
 

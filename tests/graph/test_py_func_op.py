@@ -129,6 +129,25 @@ async def test_stop_iteration_is_the_end_of_the_data(inline_ms: float) -> None:
             await sess.run(tf.py_func(stop, [], tf.float32))
 
 
+async def test_stop_iteration_in_an_async_function_is_the_end_of_the_data() -> None:
+    data = iter([np.float32(1)])
+
+    async def after() -> Any:
+        await asyncio.sleep(0)
+        return next(data)
+
+    async def fail() -> Any:
+        raise RuntimeError("coroutine raised StopIteration") from KeyError("another cause")
+
+    x = tf.py_func(after, [], tf.float32)
+    async with tf.Session() as sess:
+        assert await sess.run(x) == 1
+        with pytest.raises(errors.OutOfRangeError, match="no more data"):
+            await sess.run(x)
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            await sess.run(tf.py_func(fail, [], tf.float32))
+
+
 async def test_a_failing_function_ends_the_others() -> None:
     cancelled = asyncio.Event()
 
