@@ -9,7 +9,6 @@ from asyncmon.graph.basic_ops import constant, identity
 from asyncmon.graph.build import (
     control_dependencies,
     convert_to_tensor,
-    create_ops,
     get_default_graph,
     name_scope,
 )
@@ -17,7 +16,14 @@ from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.creation_ops import zeros_like
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
-from asyncmon.graph.subgraph import SubGraph, awaits, replay, run_subplan, run_subplan_awaiting
+from asyncmon.graph.subgraph import (
+    SubGraph,
+    awaits,
+    create_around,
+    replay,
+    run_subplan,
+    run_subplan_awaiting,
+)
 from asyncmon.graph.tensor import Operation, Tensor
 
 if TYPE_CHECKING:
@@ -40,8 +46,8 @@ def cond(
 ) -> Any:
     """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
 
-    Only the chosen branch runs. What a branch uses from outside is computed before, whichever is
-    chosen. A variable assigned in a branch keeps its value where the other one is chosen.
+    Only the chosen branch runs. What a branch uses from outside, an operation too, is done before,
+    whichever is chosen. A variable assigned in a branch keeps its value where the other one is chosen.
 
     Args:
         pred: a bool scalar tensor.
@@ -76,10 +82,10 @@ def cond(
             )
         _check_dtypes(true_graph, false_graph)
         branches = (true_graph, false_graph)
-        outputs = create_ops(
+        outputs = create_around(
             "AsyncIf" if awaits(branches) else "If",
+            branches,
             (convert_to_tensor(pred), *true_graph.captured, *false_graph.captured),
-            {"branches": branches},
         )
         result = nest.pack_like(true_value, [identity(output, "Merge") for output in outputs])
     if not strict and isinstance(result, list | tuple) and len(result) == 1:
@@ -188,7 +194,8 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     if not wanted:
         return [None] * len(op.inputs)
     branches = (back(first, range(count)), back(second, range(count, len(captured))))
-    flowing = cond(pred, *branches, strict=True, name="cond_grad")
+    with control_dependencies(op.control_inputs):  # it sees the variables that the cond sees
+        flowing = cond(pred, *branches, strict=True, name="cond_grad")
     by_input = dict(zip(wanted, flowing, strict=True))
     return [None, *(by_input.get(i) for i in range(len(captured)))]
 

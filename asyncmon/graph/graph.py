@@ -230,11 +230,16 @@ class Graph:
         context = self._context()
         control = () if control_inputs is None else context.control
         for item in control_inputs or ():
-            op = self.as_graph_element(item).op
-            if op not in control:
+            op = self._ordered_after(item)
+            if op is not None and op not in control:
                 control = (*control, op)
         with entered(context.but(control=control)):
             yield
+
+    def _ordered_after(self, item: Any) -> Operation | None:
+        """Return the operation of this graph to be done first; None: the graph sees to it otherwise."""
+        op: Operation = self.as_graph_element(item).op
+        return op
 
     @contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:

@@ -2,25 +2,28 @@
 
 A subgraph has parameters, which its op feeds, and targets, which are the op's outputs. A tensor of the
 outer graph that is used inside becomes a parameter by itself, and so an input of the op, so that
-gradients flow through it; a variable is read anew each time the subgraph runs.
+gradients flow through it; a variable is read anew each time the subgraph runs. An outer operation that
+something inside is to come after is done before the op, once, whether that part runs or not.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.build import control_dependencies, create_ops
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.plan import execute, execute_checked
 from asyncmon.graph.pruning import needed_ops
+from asyncmon.graph.tensor import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from asyncmon.graph.plan import Plan
     from asyncmon.graph.run_state import Run
-    from asyncmon.graph.tensor import Operation, Tensor
+    from asyncmon.graph.tensor import Tensor
 
-__all__ = ["SubGraph", "awaits", "replay", "run_subplan", "run_subplan_awaiting"]
+__all__ = ["SubGraph", "awaits", "create_around", "replay", "run_subplan", "run_subplan_awaiting"]
 
 
 class SubGraph(Graph):
@@ -31,7 +34,10 @@ class SubGraph(Graph):
         variables: those of ``parameters`` that are variables, with their names.
         targets: its outputs.
         captured: the outer tensors among its inputs, in the order of their parameters.
+        outer_control: operations of ``outer`` that its op is ordered after.
     """
+
+    outer: Graph
 
     def __init__(self, outer: Graph) -> None:
         super().__init__()
@@ -42,6 +48,7 @@ class SubGraph(Graph):
         self.variables: dict[Tensor, str] = {}
         self.targets: list[Tensor] = []
         self.captured: list[Tensor] = []
+        self.outer_control: dict[Operation, None] = {}
         self._inside: dict[Tensor, Tensor] = {}
         self._refs: dict[str, Tensor] = {}
 
@@ -66,7 +73,6 @@ class SubGraph(Graph):
 
     def take_in(self, tensor: Tensor) -> Tensor:
         """Return what stands here for a tensor of an outer graph: an input, or a copy of a constant."""
-        assert self.outer is not None
         found = self._inside.get(tensor)
         if found is not None:
             return found
@@ -92,9 +98,30 @@ class SubGraph(Graph):
             self._refs[name] = op.outputs[0]
         return self._refs[name]
 
+    def _ordered_after(self, item: Any) -> Operation | None:
+        op = getattr(getattr(item, "_as_graph_element", lambda: item)(), "op", None)
+        inner: Graph = self
+        while isinstance(inner, SubGraph):
+            if isinstance(op, Operation) and op.graph is inner.outer:
+                inner.outer_control[op] = None
+                return None
+            inner = inner.outer
+        return super()._ordered_after(item)
+
 
 def _inner_name(tensor: Tensor) -> str:
     return tensor.op.name.rpartition("/")[2]
+
+
+def create_around(
+    type: str,
+    branches: Sequence[SubGraph],
+    inputs: Sequence[Tensor],
+    attrs: Mapping[str, Any] | None = None,
+) -> tuple[Tensor, ...]:
+    """Add the op of some subgraphs, after what they are ordered after, and return its outputs."""
+    with control_dependencies([op for branch in branches for op in branch.outer_control]):
+        return create_ops(type, inputs, {"branches": branches, **(attrs or {})})
 
 
 def awaits(graphs: Iterable[SubGraph]) -> bool:

@@ -9,12 +9,24 @@ import numpy as np
 
 from asyncmon.graph import nest
 from asyncmon.graph.basic_ops import constant, identity, stop_gradient
-from asyncmon.graph.build import convert_to_tensor, create_ops, get_default_graph, name_scope
+from asyncmon.graph.build import (
+    control_dependencies,
+    convert_to_tensor,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.logic_ops import logical_and
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
-from asyncmon.graph.subgraph import SubGraph, awaits, replay, run_subplan, run_subplan_awaiting
+from asyncmon.graph.subgraph import (
+    SubGraph,
+    awaits,
+    create_around,
+    replay,
+    run_subplan,
+    run_subplan_awaiting,
+)
 from asyncmon.graph.tensor_shape import TensorShape, as_shape
 
 if TYPE_CHECKING:
@@ -41,8 +53,8 @@ def while_loop(
 ) -> Any:
     """Repeat ``body`` on the loop's variables while ``cond`` of them holds. TF1: ``tf.while_loop``.
 
-    What both use from outside is computed once, before; a variable is read anew in each iteration. The
-    gradient runs the loop again, keeping each iteration's variables.
+    What both use from outside, an operation too, is done once, before; a variable is read anew in each
+    iteration. The gradient runs the loop again, keeping each iteration's variables.
 
     Args:
         cond: takes the loop variables, returns a bool scalar.
@@ -89,10 +101,11 @@ def while_loop(
         step, result = _traced(body, loop_vars, first, shapes)
         _check(loop_vars, result, test, step, shapes)
         branches = (test, step)
-        outputs = create_ops(
+        outputs = create_around(
             "AsyncWhile" if awaits(branches) else "While",
+            branches,
             (*first, *test.captured, *step.captured),
-            {"branches": branches, "count": len(first)},
+            {"count": len(first)},
         )
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
@@ -272,22 +285,19 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     outer = list(step.captured)
     wanted = [i for i, tensor in enumerate(outer) if tensor.dtype.is_floating]
     back = _body_gradient(step, floating, wanted)
-    flowing = [
+    flowing: list[Any] = [
         convert_to_tensor(np.zeros((), op.inputs[i].dtype.as_numpy_dtype))
         if grads[i] is None
         else grads[i]
         for i in floating
     ]
-    found = create_ops(
-        "WhileGrad",
-        (*op.inputs, *flowing, *back.captured),
-        {
-            "branches": (test, step, back),
-            "count": count,
-            "floating": tuple(floating),
-            "wanted": tuple(wanted),
-        },
-    )
+    with control_dependencies(op.control_inputs):  # it sees the variables that the loop sees
+        found = create_around(
+            "WhileGrad",
+            (test, step, back),
+            (*op.inputs, *flowing, *back.captured),
+            {"count": count, "floating": tuple(floating), "wanted": tuple(wanted)},
+        )
     by_input: dict[int, Any] = dict(zip(floating, found, strict=False))
     offset = count + len(test.captured)
     by_input.update((offset + i, grad) for i, grad in zip(wanted, found[len(floating) :], strict=True))

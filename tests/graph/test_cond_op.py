@@ -248,3 +248,36 @@ async def test_branches_go_by_their_older_names_too() -> None:
     y = tf.cond(p, fn1=lambda: tf.constant(1), fn2=lambda: tf.constant(2))
     async with tf.Session() as sess:
         assert [await sess.run(y, {p: value}) for value in (True, False)] == [1, 2]
+
+
+async def test_an_operation_from_outside_is_done_whichever_branch_is_chosen() -> None:
+    p, v = tf.placeholder(tf.bool, []), tf.Variable(1.0)
+    y = tf.cond(p, lambda: tf.group(v.assign_add(1.0)), tf.no_op)
+    outside = v.assign_add(10.0).op
+    z = tf.cond(p, lambda: outside, tf.no_op)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        for value, expected in ((True, 12), (False, 22)):
+            await sess.run([z, y], {p: value})
+            assert await sess.run(v) == expected
+
+
+async def test_a_branch_may_be_ordered_after_what_is_outside() -> None:
+    p, v = tf.placeholder(tf.bool, []), tf.Variable(1.0)
+    added = v.assign_add(1.0)
+
+    def after() -> tf.Tensor:
+        with tf.control_dependencies([added, v]):
+            return v * 10.0
+
+    nested = tf.cond(p, lambda: tf.cond(p, after, lambda: v + 0.0), lambda: v + 0.5)
+    (grad,) = tf.gradients(tf.cond(p, lambda: after() * v, lambda: v * v), v)
+    for value, expected in ((True, [20, 40]), (False, [2.5, 4])):
+        assert await run([nested, grad], {p: value}) == expected
+
+
+async def test_an_operation_of_the_other_branch_is_refused() -> None:
+    p = tf.placeholder(tf.bool, [])
+    inside: list[tf.Operation] = []
+    with pytest.raises(ValueError, match="not an element of this graph"):
+        tf.cond(p, lambda: inside.append(tf.no_op()) or inside[0], lambda: inside[0])

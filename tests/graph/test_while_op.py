@@ -222,3 +222,18 @@ async def test_the_result_has_the_structure_the_body_returns() -> None:
         assert await sess.run([*result, *bounded]) == [2, 4.0, 3, 1.0]
     with pytest.raises(TypeError, match="parallel_iterations must be a positive integer"):
         tf.while_loop(lambda i: i < 1, lambda i: i + 1, [0], parallel_iterations=0)
+
+
+async def test_an_operation_from_outside_is_done_once_before_the_loop() -> None:
+    v = tf.Variable(1.0)
+    added, doubled = v.assign_add(1.0), tf.assign(v, v * 4.0).op
+
+    def body(i: Any, s: Any) -> Any:
+        with tf.control_dependencies([added, doubled]):
+            return i + 1, s + v
+
+    i, total = tf.while_loop(lambda i, s: i < 3, body, [0, 0.0])
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([i, total]) == [3, 12]
+        assert await sess.run(v) == 4
