@@ -53,9 +53,12 @@ class SubGraph(Graph):
         self._refs: dict[str, Tensor] = {}
 
     def add_op(self, *args: Any, **kwargs: Any) -> Operation:
-        """Add a node, unless the outermost graph is finalized."""
+        """Add a node, unless the outermost graph is finalized. A variable read becomes an input."""
         self.root._check_not_finalized()
-        return super().add_op(*args, **kwargs)
+        op = super().add_op(*args, **kwargs)
+        if op.type == "ReadVariable":  # not only the state it is part of: gradients may be asked for
+            self.take_in(self._variable(op.inputs[0]))
+        return op
 
     def parameter(self, like: Tensor, shape: Any = ...) -> Tensor:
         """Add an input of this dtype and shape."""
@@ -97,6 +100,10 @@ class SubGraph(Graph):
             op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
             self._refs[name] = op.outputs[0]
         return self._refs[name]
+
+    def _variable(self, ref: Tensor) -> Tensor:
+        """Return the variable, of the outermost graph, that a ref stands for."""
+        return self.root.get_operation_by_name(ref.op.attrs["variable"]).outputs[0]
 
     def _ordered_after(self, item: Any) -> Operation | None:
         op = getattr(getattr(item, "_as_graph_element", lambda: item)(), "op", None)
@@ -142,20 +149,33 @@ def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> li
     """
     made = dict(given)
     for op in needed_ops(branch.targets, branch.parameters):
-        op_def = op.op_def
-        if op_def.awaits or op_def.changes or op_def.foreign or (op_def.refs and not op_def.peeks):
+        if _happens_once(op):
             raise ValueError(
                 f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
                 "which its gradient would do. Move it out of the part that is differentiated."
             )
-        if op.type == "VariableV2":
-            root = graph.root.get_operation_by_name(op.attrs["variable"])
-            made[op.outputs[0]] = graph.take_in_ref(root.outputs[0])
+        if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
+            made[op.outputs[0]] = made[branch.take_in(branch._variable(op.inputs[0]))]
             continue
-        copy = graph.add_op(op.type, [made[x] for x in op.inputs], op.attrs, op.name.rpartition("/")[2])
+        refs = op.op_def.refs
+        inputs = [graph.take_in_ref(branch._variable(x)) for x in op.inputs[:refs]]
+        inputs += [made[x] for x in op.inputs[refs:]]
+        copy = graph.add_op(op.type, inputs, op.attrs, op.name.rpartition("/")[2])
         copy.rng_key = op.rng_key
         made.update(zip(op.outputs, copy.outputs, strict=True))
     return [made[target] for target in branch.targets]
+
+
+def _happens_once(op: Operation) -> bool:
+    """Return whether an op, or one of its branches, does more than compute."""
+    op_def = op.op_def
+    if op_def.needs_run and any(
+        _happens_once(inner)
+        for graph in op.attrs["branches"]
+        for inner in needed_ops(graph.targets, graph.parameters)
+    ):
+        return True
+    return op_def.awaits or op_def.changes or op_def.foreign or bool(op_def.refs and not op_def.peeks)
 
 
 def run_subplan(

@@ -281,3 +281,31 @@ async def test_an_operation_of_the_other_branch_is_refused() -> None:
     inside: list[tf.Operation] = []
     with pytest.raises(ValueError, match="not an element of this graph"):
         tf.cond(p, lambda: inside.append(tf.no_op()) or inside[0], lambda: inside[0])
+
+
+async def test_gradients_flow_through_reads_of_a_variable() -> None:
+    p, w = tf.placeholder(tf.bool, []), tf.Variable(2.0)
+
+    def checked() -> tf.Tensor:
+        with tf.control_dependencies([tf.Assert(w > 0, [w])]):
+            return w * w
+
+    y = tf.cond(p, lambda: w.read_value() * 3.0 * w, lambda: tf.cond(p, lambda: w + 0.0, checked))
+    (first,) = tf.gradients(y, w)
+    (second,) = tf.gradients(first, w)
+    assert await run([y, first, second], {p: True}) == [12, 12, 6]
+    assert await run([y, first, second], {p: False}) == [4, 4, 2]
+
+
+async def test_gradients_of_a_branch_that_asks_whether_a_variable_has_a_value() -> None:
+    w = tf.Variable(2.0)
+    y = tf.cond(tf.is_variable_initialized(w), lambda: w * 3.0, lambda: w * 1.0)
+    z = tf.cond(w > 0, lambda: tf.where(tf.is_variable_initialized(w), w * y, w), lambda: w)
+    assert await run(tf.gradients(z, w)) == [12.0]
+
+
+async def test_a_gradient_that_would_repeat_a_write_further_inside_is_refused() -> None:
+    p, w, count = tf.placeholder(tf.bool, []), tf.Variable(2.0), tf.Variable(0.0)
+    inner = lambda: tf.cond(p, lambda: w * count.assign_add(1.0), lambda: w * 1.0)  # noqa: E731
+    with pytest.raises(ValueError, match="cannot be run a second time"):
+        tf.gradients(tf.cond(p, inner, lambda: w), w)

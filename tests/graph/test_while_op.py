@@ -237,3 +237,14 @@ async def test_an_operation_from_outside_is_done_once_before_the_loop() -> None:
         await sess.run(v.initializer)
         assert await sess.run([i, total]) == [3, 12]
         assert await sess.run(v) == 4
+
+
+async def test_gradients_flow_through_reads_of_a_variable() -> None:
+    w, u = tf.Variable(2.0), tf.Variable(3.0)
+
+    def body(i: Any, a: Any) -> Any:
+        with tf.control_dependencies([tf.Assert(a > 0, [a])]):
+            return i + 1, a * w
+
+    _, y = tf.while_loop(lambda i, a: i < 3, body, [0, u])
+    assert await run([y, *tf.gradients(y, [w, u])]) == [24, 36, 8]
