@@ -8,11 +8,13 @@ from asyncmon.graph.array_ops import reshape
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.indexed_slices import IndexedSlices, add_up, to_dense
 from asyncmon.graph.shape_rules import no_gradient
+from asyncmon.graph.tensor import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from asyncmon.graph.tensor import Operation, Tensor
+    from asyncmon.graph.graph import Graph
+    from asyncmon.graph.tensor import Operation
 
     Gradient = Tensor | IndexedSlices
 
@@ -32,6 +34,8 @@ def gradients(
 ) -> list[Any]:
     """Return the derivative of the sum of ``ys`` with respect to each of ``xs``. TF1: ``tf.gradients``.
 
+    Inside a branch or loop body, ``ys`` and ``xs`` may be tensors from outside: it is computed inside.
+
     Args:
         ys: a tensor, or a list of them.
         xs: tensors or variables, intermediate results too.
@@ -49,18 +53,20 @@ def gradients(
 
     Raises:
         LookupError: an op on the way has no gradient.
-        ValueError: the lengths of ``ys`` and ``grad_ys`` differ, or shapes do.
+        ValueError: the lengths of ``ys`` and ``grad_ys`` differ, or shapes do; an x is inside a branch
+            or loop body, and no y is.
         TypeError: a gradient of complex or integer type, or of another dtype than its y.
     """
     unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
     if unconnected not in ("none", "zero"):
         raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
-    results = [convert_to_tensor(y) for y in _listed(ys)]
+    results = [y if isinstance(y, Tensor) else convert_to_tensor(y) for y in _listed(ys)]
     inputs = [_source(x) for x in _listed(xs)]
     stops = {_source(t) for t in _listed(stop_gradients)}
     seeds = _listed(grad_ys) if grad_ys is not None else [None] * len(results)
     if len(seeds) != len(results):
         raise ValueError(f"Passed {len(seeds)} grad_ys for {len(results)} ys")
+    _check_inside(results, inputs)
     with name_scope(name, "gradients", results):
         found: dict[Tensor, list[Gradient]] = {}
         for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
@@ -82,36 +88,71 @@ def _walk(
     found: dict[Tensor, list[Gradient]],
 ) -> None:
     """Apply the ops' rules from the last to the first, collecting gradients by tensor in ``found``."""
-    for op in reversed(_between(results, inputs, stops)):
+    for op, sources in reversed(_between(results, inputs, stops)):
         grads = [
             add_up(found[out]) if out in found and out not in stops else None for out in op.outputs
         ]
         if all(grad is None for grad in grads):
             continue
-        for x, grad in zip(op.inputs, _apply_rule(op, grads), strict=True):
+        flowing = _apply_rule(op, grads) if sources is op.inputs else grads
+        for x, grad in zip(sources, flowing, strict=True):
             if grad is not None and x.dtype.is_floating:
                 found.setdefault(x, []).append(grad)
 
 
 def _between(
-    results: Iterable[Tensor], inputs: Iterable[Tensor], stops: set[Tensor]
-) -> list[Operation]:
-    """Return the ops that ``results`` need and that need ``inputs``, each after those it needs."""
-    ops: dict[int, Operation] = {}
+    results: Sequence[Tensor], inputs: Sequence[Tensor], stops: set[Tensor]
+) -> list[tuple[Operation, tuple[Tensor, ...]]]:
+    """Return the ops that ``results`` need and that need ``inputs``, each after those it needs.
+
+    With each come the tensors that its gradients go to: its inputs, or what it stands for in a branch.
+    """
+    across = len({tensor.graph for tensor in (*results, *inputs)}) > 1
+    ops: dict[Operation, tuple[Tensor, ...]] = {}
     todo = [y.op for y in results]
     while todo:
         op = todo.pop()
-        if op.id not in ops:
-            ops[op.id] = op
-            todo += [x.op for x in op.inputs]
-    wanted, reached, between = set(inputs), set[int](), []
-    for _, op in sorted(ops.items()):  # an op's id is higher than those of its inputs
+        if op not in ops:
+            ops[op] = sources = _outside(op) if across and not op.inputs else op.inputs
+            todo += [x.op for x in sources]
+    wanted, reached, between = set(inputs), set[Any](), []
+    # An op's id is higher than those of its inputs; what is inside comes after what is outside.
+    for op in sorted(ops, key=_depth_and_id if across else _id):
         if op.op_def.gradient is no_gradient or op.type == "StopGradient":
             continue
-        if any(x in wanted or (x.op.id in reached and x not in stops) for x in op.inputs):
-            reached.add(op.id)
-            between.append(op)
+        if any(x in wanted or (x.op in reached and x not in stops) for x in ops[op]):
+            reached.add(op)
+            between.append((op, ops[op]))
     return between
+
+
+def _outside(op: Operation) -> tuple[Tensor, ...]:
+    """Return what a node without inputs stands for, one graph further out."""
+    outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs else None
+    return op.inputs if outer is None else (outer,)
+
+
+def _around(graph: Graph) -> list[Graph]:
+    """Return a graph and those it is inside."""
+    return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
+
+
+def _id(op: Operation) -> int:
+    return op.id
+
+
+def _depth_and_id(op: Operation) -> tuple[int, int]:
+    return len(_around(op.graph)), op.id
+
+
+def _check_inside(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> None:
+    """Refuse an x that is further inside than all ys."""
+    for x in inputs:
+        if x.graph.outer is not None and not any(x.graph in _around(y.graph) for y in results):
+            raise ValueError(
+                f"{x!r} is inside a branch or loop body that none of the ys is in. Ask for "
+                "gradients by it there, or by what goes in."
+            )
 
 
 def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
@@ -158,8 +199,8 @@ def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
 
 def _source(x: Any) -> Tensor:
     """Return the tensor that gradients of x arrive at: of a variable, the node all reads start from."""
-    tensor: Tensor = x._as_graph_element() if hasattr(x, "_as_graph_element") else convert_to_tensor(x)
-    return tensor
+    element = x._as_graph_element() if hasattr(x, "_as_graph_element") else x
+    return element if isinstance(element, Tensor) else convert_to_tensor(element)
 
 
 def _listed(value: Any) -> list[Any]:

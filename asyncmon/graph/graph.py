@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.context import BuildContext, building, entered
@@ -48,6 +49,8 @@ class Graph:
 
     outer: Graph | None = None
     """The graph this one is a branch or a loop body of."""
+    stand_ins: Mapping[Tensor, Tensor] = MappingProxyType({})
+    """The tensors here that stand for one of an outer graph, with those."""
 
     def __init__(self) -> None:
         self._operations: dict[str, Operation] = {}

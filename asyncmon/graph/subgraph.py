@@ -50,6 +50,7 @@ class SubGraph(Graph):
         self.captured: list[Tensor] = []
         self.outer_control: dict[Operation, None] = {}
         self._inside: dict[Tensor, Tensor] = {}
+        self.stand_ins: dict[Tensor, Tensor] = {}
         self._refs: dict[str, Tensor] = {}
 
     def add_op(self, *args: Any, **kwargs: Any) -> Operation:
@@ -85,6 +86,7 @@ class SubGraph(Graph):
         else:
             found = self.parameter(near)
             self.captured.append(near)
+            self.stand_ins[found] = near
             name = near.op.attrs.get("variable") if near.op.type == "VariableV2" else None
             if isinstance(self.outer, SubGraph):
                 name = name or self.outer.variables.get(near)
@@ -99,6 +101,7 @@ class SubGraph(Graph):
         if name not in self._refs:
             op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
             self._refs[name] = op.outputs[0]
+            self.stand_ins[op.outputs[0]] = self._variable(op.outputs[0])
         return self._refs[name]
 
     def _variable(self, ref: Tensor) -> Tensor:

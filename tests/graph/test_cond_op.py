@@ -309,3 +309,69 @@ async def test_a_gradient_that_would_repeat_a_write_further_inside_is_refused() 
     inner = lambda: tf.cond(p, lambda: w * count.assign_add(1.0), lambda: w * 1.0)  # noqa: E731
     with pytest.raises(ValueError, match="cannot be run a second time"):
         tf.gradients(tf.cond(p, inner, lambda: w), w)
+
+
+async def test_gradients_inside_by_what_is_outside() -> None:
+    p, w = tf.placeholder(tf.bool, []), tf.Variable(3.0)
+    square = w * w
+    cube = tf.cond(p, lambda: square * w, lambda: w)
+
+    def nested() -> Any:
+        z = square * w
+        return tf.cond(p, lambda: tf.gradients(z * z, [w, square, z]), lambda: [w, w, w])
+
+    y = tf.cond(
+        p,
+        lambda: (
+            tf.gradients(square * square * w, [w, square])
+            + tf.gradients(cube * cube, w)
+            + tf.gradients(cube, w, stop_gradients=[square])
+            + nested()
+        ),
+        lambda: [w] * 7,
+    )
+    assert await run(y, {p: True}) == [5 * 81, 2 * 27, 6 * 243, 9, 6 * 243, 2 * 81, 2 * 27]
+    assert await run(y, {p: False}) == [3] * 7
+    assert await run(tf.gradients(y[0], w), {p: True}) == [20 * 27]
+
+
+async def test_gradients_inside_of_reads_in_order() -> None:
+    p, w, other = tf.placeholder(tf.bool, []), tf.Variable(3.0), tf.Variable(1.0)
+    constant = tf.constant(2.0)
+
+    def inside() -> Any:
+        with tf.control_dependencies([tf.Assert(w > 0, [w])]):
+            y = w.read_value() ** 2 + w * constant
+        (none,) = tf.gradients(y, other)
+        assert none is None
+        return tf.gradients(y, [w, constant]) + tf.gradients(y, [other], unconnected_gradients="zero")
+
+    assert await run(tf.cond(p, inside, lambda: [w, w, w]), {p: True}) == [8, 3, 0]
+
+
+@pytest.mark.parametrize("outside", [True, False])
+async def test_a_branch_may_be_a_training_step(outside: bool) -> None:
+    p, w = tf.placeholder(tf.bool, []), tf.Variable([3.0, 1.0])
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum(w * w * w)
+    optimizer = tf.train.MomentumOptimizer(0.1, 0.9)
+
+    def train() -> tf.Operation:
+        return optimizer.minimize(loss if outside else tf.reduce_sum(w * w * w), step)
+
+    op = tf.cond(p, train, tf.no_op)
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        for value in (True, False, True):
+            await sess.run(op, {p: value})
+        got, steps = await sess.run([w, step])
+    assert steps == 2
+    assert np.allclose(got, [-2.157, 0.283], rtol=1e-5)
+
+
+async def test_gradients_outside_by_what_is_inside_are_refused() -> None:
+    p, w = tf.placeholder(tf.bool, []), tf.Variable(3.0)
+    inside: list[tf.Tensor] = []
+    y = tf.cond(p, lambda: inside.append(w * 2.0) or inside[0], lambda: w)
+    with pytest.raises(ValueError, match="inside a branch or loop body that none of the ys is in"):
+        tf.gradients(y, inside[0])

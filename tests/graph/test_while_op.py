@@ -248,3 +248,16 @@ async def test_gradients_flow_through_reads_of_a_variable() -> None:
 
     _, y = tf.while_loop(lambda i, a: i < 3, body, [0, u])
     assert await run([y, *tf.gradients(y, [w, u])]) == [24, 36, 8]
+
+
+async def test_gradients_in_the_body() -> None:
+    w = tf.Variable(3.0)
+    _, square = tf.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * w), [0, 1.0])
+
+    def body(i: Any, a: Any) -> Any:
+        by_w, by_a = tf.gradients(w * w * a, [w, a])
+        (outer,) = tf.gradients(square, w)
+        return i + 1, a + by_w + by_a - outer
+
+    i, y = tf.while_loop(lambda i, a: i < 2, body, [0, 1.0])
+    assert await run([i, y]) == [2, 73]
