@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.buffers import plan_buffers
+from asyncmon.graph.embedding import Embedding, overruled, split
 from asyncmon.graph.feeds import Feed, missing_feed
 from asyncmon.graph.late_products import with_products
 from asyncmon.graph.liveness import with_frees, without_dead_code
@@ -29,7 +30,7 @@ from asyncmon.graph.tensor import Operation, Tensor
 from asyncmon.graph.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from asyncmon.graph.state import StateStore
 
@@ -47,7 +48,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
-    embedded: Mapping[Tensor, str] | None = None,
+    embedding: Embedding | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
 
@@ -55,13 +56,12 @@ def compile_plan(
         store: where variables have their slots.
         targets: what is fetched; operations give None.
         fed: tensors whose values are given, in this order.
-        embedded: of a subgraph's plan, which hands what it writes to the plan around it: the inputs
-            that are variables, with their names.
+        embedding: of a subgraph's plan, what the plan around it knows of its inputs.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
     """
-    return _Compiler(store, targets, frozenset(fed), embedded).compile(targets, fed)
+    return _Compiler(store, targets, frozenset(fed), embedding).compile(targets, fed)
 
 
 class _Compiler:
@@ -70,17 +70,18 @@ class _Compiler:
         store: StateStore,
         targets: Sequence[Tensor | Operation],
         given: frozenset[Tensor],
-        embedded: Mapping[Tensor, str] | None,
+        embedding: Embedding | None,
     ) -> None:
         self.store = store
         self.given = given
-        self.embedded = embedded is not None
+        self.embedded = embedding is not None
         self.plan = Plan()
         self.registers = Registers(store)
         self.written: dict[tuple[Operation, str], int] = {}
-        self.variables = {} if embedded is None else embedded
-        self.given = given = given | self.variables.keys()
+        self.variables = {} if embedding is None else embedding.variables
+        self.constants = {} if embedding is None else embedding.constants
         self.ops = needed_ops(targets, given)
+        self.overruled = overruled(self.ops, given, embedding)
         self.looked_at = {target for target in targets if isinstance(target, Tensor)}
         """What nodes other than subgraphs use; those look at a variable only when they run."""
         taken: set[Tensor] = set()
@@ -95,6 +96,8 @@ class _Compiler:
             plan.feeds.append((Feed(tensor), self.registers.given(tensor)))
             if elements(tensor) is None:
                 plan.open_feeds.append(i)
+        for tensor, value in self.constants.items():
+            self.registers.constant(tensor.op, (value,))
         for tensor, name in self.variables.items():
             required = tensor in self.looked_at
             self.registers.of[tensor] = self._version(None, name, required=required)
@@ -173,7 +176,8 @@ class _Compiler:
         constants = self.registers.constants
         if len(op.outputs) == 1:
             spec = op.outputs[0].spec
-            if spec.dims is not None and None not in spec.dims:  # a known shape, of an unknown tensor
+            known = spec.dims is not None and None not in spec.dims
+            if known and op not in self.overruled:  # a known shape, of an unknown tensor
                 return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
         if op.op_def.kernel is None or not constants.keys() >= set(inputs):
             return None
@@ -266,12 +270,10 @@ class _Compiler:
             (self.store.slot(name), self._version(write, name, required=False))
             for name, write in touched
         ]
-        plans = [
-            compile_plan(
-                self.store, branch.targets, branch.fed(branch.parameters), embedded=branch.variables
-            )
-            for branch in op.attrs["branches"]
-        ]
+        plans, fed = [], self.given - self.variables.keys()
+        for branch, taken in zip(op.attrs["branches"], split(op, op.inputs)[1:], strict=True):
+            known = Embedding.of(branch, taken, registers, fed, op in self.overruled)
+            plans.append(compile_plan(self.store, branch.targets, branch.parameters, embedding=known))
         for plan in plans:
             self.plan.random |= plan.random
             self.plan.foreign |= plan.foreign
@@ -356,7 +358,7 @@ class _Compiler:
         plan, registers = self.plan, self.registers
         kept = stored | set(plan.versions.values())
         kept.update(fetch.register for fetch in plan.fetches if fetch is not None)
-        if not self.embedded:
+        if not self.embedded and not self.overruled:
             plan.updates = with_products(plan.updates, plan.code, kept, registers)
         kept.update(*((*update.inputs, *update.factors) for update in plan.updates))
         plan.code = without_dead_code(plan.code, kept)
@@ -370,6 +372,7 @@ class _Compiler:
         plan.code = with_frees(plan.code, large)
         if not self.embedded:
             plan.packs, plan.singles = packed(plan.updates, registers.new)
+        if not self.embedded and not self.overruled:  # static shapes tell what memory is needed
             plan_buffers(plan, registers, stored, self.ops)
 
 

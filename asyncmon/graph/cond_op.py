@@ -9,17 +9,19 @@ from asyncmon.graph.basic_ops import constant, identity
 from asyncmon.graph.build import (
     control_dependencies,
     convert_to_tensor,
+    create_ops,
     get_default_graph,
     name_scope,
 )
 from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.creation_ops import zeros_like
+from asyncmon.graph.embedding import split
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
 from asyncmon.graph.subgraph import (
     SubGraph,
+    around,
     awaits,
-    create_around,
     replay,
     run_subplan,
     run_subplan_awaiting,
@@ -82,11 +84,12 @@ def cond(
             )
         _check_dtypes(true_graph, false_graph)
         branches = (true_graph, false_graph)
-        outputs = create_around(
-            "AsyncIf" if awaits(branches) else "If",
-            branches,
-            (convert_to_tensor(pred), *true_graph.captured, *false_graph.captured),
-        )
+        chosen_by = convert_to_tensor(pred)
+        taken, after = around(*branches)
+        with after:
+            outputs = create_ops(
+                "AsyncIf" if awaits(branches) else "If", (chosen_by, *taken), {"branches": branches}
+            )
         result = nest.pack_like(true_value, [identity(output, "Merge") for output in outputs])
     if not strict and isinstance(result, list | tuple) and len(result) == 1:
         return result[0]
@@ -137,13 +140,9 @@ def _common(a: Shape, b: Shape) -> Shape:
     return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
 
 
-def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, list[Any]]:
-    first, second = op.attrs["branches"]
-    pred, *rest = arrays
-    count = len(first.captured)
-    if pred:
-        return plans[0], first.fed(rest[:count])
-    return plans[1], second.fed(rest[count:])
+def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:
+    (pred,), first, second = split(op, arrays)
+    return (plans[0], first) if pred else (plans[1], second)
 
 
 def _if(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.array_ops import reshape
@@ -117,7 +118,7 @@ def _between(
             todo += [x.op for x in sources]
     wanted, reached, between = set(inputs), set[Any](), []
     # An op's id is higher than those of its inputs; what is inside comes after what is outside.
-    for op in sorted(ops, key=_depth_and_id if across else _id):
+    for op in sorted(ops, key=_depth_and_id if across else attrgetter("id")):
         if op.op_def.gradient is no_gradient or op.type == "StopGradient":
             continue
         if any(x in wanted or (x.op in reached and x not in stops) for x in ops[op]):
@@ -135,10 +136,6 @@ def _outside(op: Operation) -> tuple[Tensor, ...]:
 def _around(graph: Graph) -> list[Graph]:
     """Return a graph and those it is inside."""
     return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
-
-
-def _id(op: Operation) -> int:
-    return op.id
 
 
 def _depth_and_id(op: Operation) -> tuple[int, int]:

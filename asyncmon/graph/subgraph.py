@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.build import control_dependencies, create_ops
+from asyncmon.graph.basic_ops import identity
+from asyncmon.graph.build import control_dependencies
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.plan import execute, execute_checked
 from asyncmon.graph.pruning import needed_ops
@@ -18,12 +19,13 @@ from asyncmon.graph.tensor import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from asyncmon.graph.plan import Plan
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.tensor import Tensor
 
-__all__ = ["SubGraph", "awaits", "create_around", "replay", "run_subplan", "run_subplan_awaiting"]
+__all__ = ["SubGraph", "around", "awaits", "replay", "run_subplan", "run_subplan_awaiting"]
 
 
 class SubGraph(Graph):
@@ -33,7 +35,7 @@ class SubGraph(Graph):
         parameters: its inputs, the explicit ones first.
         variables: those of ``parameters`` that are variables, with their names.
         targets: its outputs.
-        captured: the outer tensors among its inputs, in the order of their parameters.
+        captured: the outer tensors among its inputs, the last ones, in the order of their parameters.
         outer_control: operations of ``outer`` that its op is ordered after.
     """
 
@@ -68,31 +70,22 @@ class SubGraph(Graph):
         self.parameters.append(op.outputs[0])
         return op.outputs[0]
 
-    def fed(self, arrays: Sequence[Any]) -> list[Any]:
-        """Return, of the values of all inputs, those that its plan is fed: not the variables."""
-        if not self.variables:
-            return list(arrays)
-        pairs = zip(arrays, self.parameters, strict=True)
-        return [x for x, parameter in pairs if parameter not in self.variables]
-
     def take_in(self, tensor: Tensor) -> Tensor:
-        """Return what stands here for a tensor of an outer graph: an input, or a copy of a constant."""
+        """Return the input that stands here for a tensor of an outer graph."""
         found = self._inside.get(tensor)
         if found is not None:
             return found
         near = tensor if tensor.graph is self.outer else self.outer.take_in(tensor)
-        if near.op.type == "Const" and not near.dtype.is_floating:  # else gradients may be asked for
-            found = self.add_op("Const", (), near.op.attrs, _inner_name(near)).outputs[0]
-        else:
-            found = self.parameter(near)
-            self.captured.append(near)
-            self.stand_ins[found] = near
-            name = near.op.attrs.get("variable") if near.op.type == "VariableV2" else None
-            if isinstance(self.outer, SubGraph):
-                name = name or self.outer.variables.get(near)
-            if name is not None:
-                self.variables[found] = name
-        self._inside[tensor] = found
+        self._inside[tensor] = found = self.parameter(near)
+        if near.spec.value is not None:
+            found.spec = near.spec  # which shapes inside may depend on; the plan is told the value
+        self.captured.append(near)
+        self.stand_ins[found] = near
+        name = near.op.attrs.get("variable") if near.op.type == "VariableV2" else None
+        if isinstance(self.outer, SubGraph):
+            name = name or self.outer.variables.get(near)
+        if name is not None:
+            self.variables[found] = name
         return found
 
     def take_in_ref(self, tensor: Tensor) -> Tensor:
@@ -123,15 +116,10 @@ def _inner_name(tensor: Tensor) -> str:
     return tensor.op.name.rpartition("/")[2]
 
 
-def create_around(
-    type: str,
-    branches: Sequence[SubGraph],
-    inputs: Sequence[Tensor],
-    attrs: Mapping[str, Any] | None = None,
-) -> tuple[Tensor, ...]:
-    """Add the op of some subgraphs, after what they are ordered after, and return its outputs."""
-    with control_dependencies([op for branch in branches for op in branch.outer_control]):
-        return create_ops(type, inputs, {"branches": branches, **(attrs or {})})
+def around(*branches: SubGraph) -> tuple[list[Tensor], AbstractContextManager[None]]:
+    """Return what subgraphs take in, and what puts their op after what they are ordered after."""
+    taken = [tensor for branch in branches for tensor in branch.captured]
+    return taken, control_dependencies([op for branch in branches for op in branch.outer_control])
 
 
 def awaits(graphs: Iterable[SubGraph]) -> bool:
@@ -158,7 +146,8 @@ def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> li
                 "which its gradient would do. Move it out of the part that is differentiated."
             )
         if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
-            made[op.outputs[0]] = made[branch.take_in(branch._variable(op.inputs[0]))]
+            read = made[branch.take_in(branch._variable(op.inputs[0]))]
+            made[op.outputs[0]] = identity(read)  # for each input its own gradient
             continue
         refs = op.op_def.refs
         inputs = [graph.take_in_ref(branch._variable(x)) for x in op.inputs[:refs]]

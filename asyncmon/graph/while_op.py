@@ -12,17 +12,19 @@ from asyncmon.graph.basic_ops import constant, identity, stop_gradient
 from asyncmon.graph.build import (
     control_dependencies,
     convert_to_tensor,
+    create_ops,
     get_default_graph,
     name_scope,
 )
 from asyncmon.graph.context import BuildContext, building, entered
+from asyncmon.graph.embedding import split
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.logic_ops import logical_and
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
 from asyncmon.graph.subgraph import (
     SubGraph,
+    around,
     awaits,
-    create_around,
     replay,
     run_subplan,
     run_subplan_awaiting,
@@ -101,12 +103,13 @@ def while_loop(
         step, result = _traced(body, loop_vars, first, shapes)
         _check(loop_vars, result, test, step, shapes)
         branches = (test, step)
-        outputs = create_around(
-            "AsyncWhile" if awaits(branches) else "While",
-            branches,
-            (*first, *test.captured, *step.captured),
-            {"count": len(first)},
-        )
+        taken, after = around(*branches)
+        with after:
+            outputs = create_ops(
+                "AsyncWhile" if awaits(branches) else "While",
+                (*first, *taken),
+                {"branches": branches, "count": len(first)},
+            )
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
     packed = nest.pack_like(result, outputs)
@@ -225,54 +228,36 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 # Running.
 
 
-class _Loop:
-    """The inputs of a loop's op, sorted, and its iterations."""
-
-    def __init__(self, op: Operation, arrays: list[Any]) -> None:
-        test: SubGraph = op.attrs["branches"][0]
-        step: SubGraph = op.attrs["branches"][1]
-        count = op.attrs["count"]
-        cut = count + len(test.captured)
-        self.values = arrays[:count]
-        self._test, self._step = test, step
-        self._for_test = arrays[count:cut]
-        self.for_step = arrays[cut : cut + len(step.captured)]
-
-    def test_fed(self) -> list[Any]:
-        return self._test.fed([*self.values, *self._for_test])
-
-    def step_fed(self) -> list[Any]:
-        return self._step.fed([*self.values, *self.for_step])
-
-
 def _while(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
-    loop, base = _Loop(op, arrays), run.iteration
+    values, for_test, for_step = split(op, arrays)
+    base = run.iteration
     try:
         for i in itertools.count(1):
             run.begin_iteration(base, i)
-            (go_on,), state = run_subplan(plans[0], run, loop.test_fed(), state)
+            (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state)
             if not go_on:
                 break
-            loop.values, state = run_subplan(plans[1], run, loop.step_fed(), state)
+            values, state = run_subplan(plans[1], run, [*values, *for_step], state)
     finally:
         run.iteration = base
-    return loop.values, state
+    return values, state
 
 
 async def _async_while(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any
 ) -> Any:
-    loop, base = _Loop(op, arrays), run.iteration
+    values, for_test, for_step = split(op, arrays)
+    base = run.iteration
     try:
         for i in itertools.count(1):
             run.begin_iteration(base, i)
-            (go_on,), state = await run_subplan_awaiting(plans[0], run, loop.test_fed(), state)
+            (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state)
             if not go_on:
                 break
-            loop.values, state = await run_subplan_awaiting(plans[1], run, loop.step_fed(), state)
+            values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state)
     finally:
         run.iteration = base
-    return loop.values, state
+    return values, state
 
 
 # The gradient: the loop once more, keeping what each iteration began with, then its body backwards.
@@ -282,21 +267,26 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     test, step = op.attrs["branches"]
     count = op.attrs["count"]
     floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
-    outer = list(step.captured)
-    wanted = [i for i, tensor in enumerate(outer) if tensor.dtype.is_floating]
-    back = _body_gradient(step, floating, wanted)
+    _, _, taken = split(op, op.inputs)
+    wanted = [i for i, tensor in enumerate(taken) if tensor.dtype.is_floating]
+    back = _body_gradient(step, taken, floating, wanted)
     flowing: list[Any] = [
         convert_to_tensor(np.zeros((), op.inputs[i].dtype.as_numpy_dtype))
         if grads[i] is None
         else grads[i]
         for i in floating
     ]
-    with control_dependencies(op.control_inputs):  # it sees the variables that the loop sees
-        found = create_around(
+    extra, after = around(back)
+    with control_dependencies(op.control_inputs), after:  # it sees the variables that the loop sees
+        found = create_ops(
             "WhileGrad",
-            (test, step, back),
-            (*op.inputs, *flowing, *back.captured),
-            {"count": count, "floating": tuple(floating), "wanted": tuple(wanted)},
+            (*op.inputs[:count], *flowing, *op.inputs[count:], *extra),
+            {
+                "branches": (test, step, back),
+                "count": count,
+                "floating": tuple(floating),
+                "wanted": tuple(wanted),
+            },
         )
     by_input: dict[int, Any] = dict(zip(floating, found, strict=False))
     offset = count + len(test.captured)
@@ -304,17 +294,16 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     return [by_input.get(i) for i in range(len(op.inputs))]
 
 
-def _body_gradient(step: SubGraph, floating: list[int], wanted: list[int]) -> SubGraph:
+def _body_gradient(
+    step: SubGraph, taken: Sequence[Tensor], floating: list[int], wanted: list[int]
+) -> SubGraph:
     """Return a graph from a body's inputs and its results' gradients to its inputs' gradients."""
     graph = SubGraph(get_default_graph())
     count = len(step.targets)
     with entered(BuildContext(graph)):
         inside = [graph.parameter(p) for p in step.parameters[:count]]
-        inside += [
-            _again(graph, step, p, x)
-            for p, x in zip(step.parameters[count:], step.captured, strict=True)
-        ]
         grads = [graph.parameter(step.targets[i]) for i in floating]
+        inside += [graph.take_in(tensor) for tensor in taken]
         results = replay(step, dict(zip(step.parameters, inside, strict=True)), graph)
         found = gradients(
             [results[i] for i in floating],
@@ -326,14 +315,6 @@ def _body_gradient(step: SubGraph, floating: list[int], wanted: list[int]) -> Su
     return graph
 
 
-def _again(graph: SubGraph, step: SubGraph, parameter: Tensor, outer: Tensor) -> Tensor:
-    """Return an input of the gradient's graph for what the body takes from outside."""
-    inside = graph.parameter(parameter)
-    if parameter in step.variables:
-        graph.variables[inside] = step.variables[parameter]
-    return inside
-
-
 def _while_grad_spec(
     *specs: Spec, branches: Any, count: int, floating: Sequence[int], wanted: Sequence[int]
 ) -> tuple[Spec, ...]:
@@ -343,30 +324,24 @@ def _while_grad_spec(
 
 
 def _while_grad(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
-    loop = _Loop(op, arrays)
-    floating, wanted = op.attrs["floating"], op.attrs["wanted"]
-    back: SubGraph = op.attrs["branches"][2]
-    inputs = len(arrays) - len(floating) - len(back.captured)
-    begun: list[list[Any]] = []
+    own, for_test, for_step, for_back = split(op, arrays)
+    floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
+    values = own[:count]
+    begun: list[Sequence[Any]] = []
     base = run.iteration
     try:
         for i in itertools.count(1):
             run.begin_iteration(base, i)
-            (go_on,), state = run_subplan(plans[0], run, loop.test_fed(), state)
+            (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state)
             if not go_on:
                 break
-            begun.append(loop.values)
-            loop.values, state = run_subplan(plans[1], run, loop.step_fed(), state)
-        grads = [
-            np.zeros_like(loop.values[i]) + grad
-            for i, grad in zip(floating, arrays[inputs : inputs + len(floating)], strict=True)
-        ]
-        sums = [np.zeros_like(loop.for_step[i]) for i in wanted]
-        extra = arrays[inputs + len(floating) :]
+            begun.append(values)
+            values, state = run_subplan(plans[1], run, [*values, *for_step], state)
+        grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
+        sums = [np.zeros_like(for_step[i]) for i in wanted]
         for i, values in reversed(list(enumerate(begun, 1))):
             run.begin_iteration(base, i)
-            fed = back.fed([*values, *loop.for_step, *grads, *extra])
-            found, state = run_subplan(plans[2], run, fed, state)
+            found, state = run_subplan(plans[2], run, [*values, *grads, *for_back], state)
             grads = found[: len(floating)]
             sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
     finally:

@@ -375,3 +375,26 @@ async def test_gradients_outside_by_what_is_inside_are_refused() -> None:
     y = tf.cond(p, lambda: inside.append(w * 2.0) or inside[0], lambda: w)
     with pytest.raises(ValueError, match="inside a branch or loop body that none of the ys is in"):
         tf.gradients(y, inside[0])
+
+
+async def test_a_value_read_twice_has_its_gradient_once() -> None:
+    p, w = tf.placeholder(tf.bool, []), tf.Variable(2.0)
+
+    def branch() -> tf.Tensor:
+        read = w.read_value()
+        _, looped = tf.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * read * w), [0, w])
+        return tf.cond(p, lambda: read * w * read, lambda: w) + looped
+
+    y = tf.cond(p, branch, lambda: w)
+    assert await run([y, *tf.gradients(y, w)], {p: True}) == [8 + 32, 12 + 80]
+
+
+async def test_shapes_inside_follow_constants_from_outside() -> None:
+    p, dims, x = tf.placeholder(tf.bool, []), tf.constant([2, 3]), tf.zeros([6])
+    y = tf.cond(
+        p, lambda: tf.cond(p, lambda: tf.reshape(x, dims), lambda: tf.ones(dims)), lambda: tf.ones(dims)
+    )
+    assert y.shape == (2, 3)
+    (grad,) = tf.gradients(y, x)
+    assert grad.shape == (6,)
+    assert (await run(y, {p: True})).shape == (2, 3)

@@ -156,3 +156,55 @@ async def test_placeholder_with_default() -> None:
         assert await sess.run(p + 1, {p: 1}) == 2
     with pytest.raises(ValueError, match="does not fit"):
         tf.placeholder_with_default([1.0, 2.0], [3])
+
+
+async def test_constants_and_variables_of_branches_and_loops_can_be_fed() -> None:
+    p, n, f, v = tf.placeholder(tf.bool, []), tf.constant(5), tf.constant(2.0), tf.Variable(3.0)
+
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.cond(p, lambda: a * f + tf.cast(n, tf.float32) + v, lambda: a)
+
+    _, y = tf.while_loop(lambda i, a: i < n, body, [0, 1.0])
+    fetches = [y, *tf.gradients(y, [f, v])]
+    async with tf.Session() as sess:
+        assert await sess.run(fetches, {p: True, v: 1}) == [218, 374, 31]  # need not be initialised
+        await sess.run(v.initializer)
+        assert await sess.run(fetches, {p: True}) == [280, 472, 31]
+        assert await sess.run(fetches, {p: True, n: 2}) == [19, 9, 3]
+        assert await sess.run(fetches, {p: True, f: 1}) == [41, 85, 5]
+        assert await sess.run(fetches, {p: True, v: 1, f: 3, n: 1}) == [5, 1, 1]
+
+
+async def test_a_fed_variable_is_still_written_in_a_branch() -> None:
+    p, v = tf.placeholder(tf.bool, []), tf.Variable(5.0)
+    y = tf.cond(p, lambda: v.assign_add(v), lambda: v)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run(y, {p: True, v: 1}) == 6
+        assert await sess.run(v) == 6
+
+
+async def test_what_is_known_of_a_fed_tensor_is_not_relied_upon() -> None:
+    p, zeros = tf.placeholder(tf.bool, []), tf.zeros([4, 5])
+    shape, size = tf.shape(zeros), tf.size(zeros)
+    y = [shape[1:] + 0, shape[0], tf.concat([shape, [1]], 0), tf.cond(p, lambda: shape[1], lambda: 0)]
+    async with tf.Session() as sess:
+        got = await sess.run(y, {shape: [7, 9], p: True})
+        assert [np.array(x).tolist() for x in got] == [[9], 7, [7, 9, 1], 9]
+        ones = tf.ones([size])
+        got = await sess.run([tf.range(size), tf.shape(tf.exp(ones) * 2.0)], {size: 3})
+        assert [x.tolist() for x in got] == [[0, 1, 2], [3]]
+
+
+async def test_a_fed_constant_may_change_the_sizes_of_what_lies_in_the_arena() -> None:
+    x, dims = tf.placeholder(tf.float32, [None]), tf.constant([200, 300])
+    v = tf.Variable(tf.zeros([200]), validate_shape=False)
+    y = tf.tanh(tf.reshape(x, dims)) * 2.0 + 1.0
+    total = tf.reduce_sum(tf.exp(y) * y, 1)
+    write = v.assign_add(tf.reduce_sum(y * y, 0), read_value=False)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert (await sess.run(total, {x: np.ones(60000)})).shape == (200,)
+        got, _ = await sess.run([total, write], {x: np.ones(60000), dims: [300, 200]})
+        assert got.shape == (300,)
+        assert np.allclose(await sess.run(v), 300 * (2 * np.tanh(1) + 1) ** 2)
