@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+    from collections.abc import Collection, Mapping, Sequence, Set
 
     from asyncmon.graph.registers import Registers
     from asyncmon.graph.subgraph import SubGraph
@@ -62,14 +62,17 @@ def split(op: Operation, items: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def overruled(
-    ops: Iterable[Operation], given: Collection[Tensor], embedding: Embedding | None
+    ops: Collection[Operation], given: Collection[Tensor], embedding: Embedding | None
 ) -> Set[Operation]:
     """Return the ops of whose results less is known than their specs say.
 
     A spec takes constants, and sizes of known shapes, for what they are; one may be fed another value.
+    Shapes come from integers, and from the ends of a range.
     """
     if embedding is None:
         other = {x for x in given if x.spec.value is not None or x.spec.dims is not None}
+        if other and not any(op.type == "Range" for op in ops):
+            other = {x for x in other if x.dtype.is_integer}
     else:
         other = set(given) - embedding.constants.keys() if embedding.overruled else set()
     found: set[Operation] = set()

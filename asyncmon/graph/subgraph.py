@@ -75,15 +75,17 @@ class SubGraph(Graph):
         found = self._inside.get(tensor)
         if found is not None:
             return found
-        near = tensor if tensor.graph is self.outer else self.outer.take_in(tensor)
-        self._inside[tensor] = found = self.parameter(near)
-        if near.spec.value is not None:
-            found.spec = near.spec  # which shapes inside may depend on; the plan is told the value
-        self.captured.append(near)
-        self.stand_ins[found] = near
-        name = near.op.attrs.get("variable") if near.op.type == "VariableV2" else None
+        if tensor.graph is not self.outer:
+            self._inside[tensor] = found = self.take_in(self.outer.take_in(tensor))
+            return found
+        self._inside[tensor] = found = self.parameter(tensor)
+        if tensor.spec.value is not None:
+            found.spec = tensor.spec  # which shapes inside may depend on; the plan is told the value
+        self.captured.append(tensor)
+        self.stand_ins[found] = tensor
+        name = tensor.op.attrs.get("variable") if tensor.op.type == "VariableV2" else None
         if isinstance(self.outer, SubGraph):
-            name = name or self.outer.variables.get(near)
+            name = name or self.outer.variables.get(tensor)
         if name is not None:
             self.variables[found] = name
         return found

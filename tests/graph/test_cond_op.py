@@ -385,8 +385,14 @@ async def test_a_value_read_twice_has_its_gradient_once() -> None:
         _, looped = tf.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * read * w), [0, w])
         return tf.cond(p, lambda: read * w * read, lambda: w) + looped
 
-    y = tf.cond(p, branch, lambda: w)
+    def converted() -> tf.Tensor:
+        value = tf.convert_to_tensor(w)
+        _, looped = tf.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, a * value * w), [0, value])
+        return tf.cond(p, lambda: value * w, lambda: w) + looped
+
+    y, z = tf.cond(p, branch, lambda: w), tf.cond(p, converted, lambda: w)
     assert await run([y, *tf.gradients(y, w)], {p: True}) == [8 + 32, 12 + 80]
+    assert await run([z, *tf.gradients(z, w)], {p: True}) == [4 + 32, 4 + 80]
 
 
 async def test_shapes_inside_follow_constants_from_outside() -> None:

@@ -194,6 +194,8 @@ async def test_what_is_known_of_a_fed_tensor_is_not_relied_upon() -> None:
         ones = tf.ones([size])
         got = await sess.run([tf.range(size), tf.shape(tf.exp(ones) * 2.0)], {size: 3})
         assert [x.tolist() for x in got] == [[0, 1, 2], [3]]
+        end = tf.constant(3.0)
+        assert await sess.run(tf.size(tf.range(0.0, end, 1.0)) + 0, {end: 5}) == 5
 
 
 async def test_a_fed_constant_may_change_the_sizes_of_what_lies_in_the_arena() -> None:
