@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "asyncmon"
 
 LAYER = {
-    **dict.fromkeys(["errors", "clock", "snapshot", "files"], 0),
+    **dict.fromkeys(["errors", "notes", "clock", "snapshot", "files"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),

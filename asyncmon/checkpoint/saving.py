@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asyncmon.errors import CancelledError
+from asyncmon.notes import add_note, phrase, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -103,7 +104,7 @@ class SaveQueue:
         self._failed.clear()
         if errors:
             for other in errors[1:]:
-                errors[0].add_note(f"A later save failed too: {other!r}")
+                add_note(errors[0], f"A later save failed too: {phrase(other)}")
             raise errors[0]
 
     async def _run(self, job: Job) -> None:
@@ -124,7 +125,7 @@ class SaveQueue:
                 raise
             job.handle.fail(error)
             if not job.handle.awaited:
-                logger.error("Saving checkpoint %s failed: %s", job.handle.path, error)
+                logger.error("Saving checkpoint %s failed: %s", job.handle.path, text_of(error))
                 self._failed.append(job.handle)
         else:
             job.handle.settle(path)

@@ -16,6 +16,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.pace import Pace
 from asyncmon.graph.state import uninitialized
+from asyncmon.notes import add_note, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -309,8 +310,8 @@ def located(error: Exception, op: Operation | None) -> Exception:
         isinstance(error, ValueError | TypeError | IndexError | ZeroDivisionError)
         and not op.op_def.foreign
     ):
-        error = InvalidArgumentError(f"{error} [{where}]")
+        error = InvalidArgumentError(f"{text_of(error)} [{where}]")
     else:
-        error.add_note(f"asyncmon: {where}")
+        add_note(error, f"asyncmon: {where}")
     error.__dict__["_asyncmon_located"] = True  # nested plans say it once
     return error

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import PREEMPTION
+from asyncmon.notes import add_note, phrase
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -101,7 +102,7 @@ class Coordinated:
             return None
         if isinstance(known, self._preemption) == isinstance(error, self._preemption):
             return None
-        known.add_note(f"The run that was under way raised {type(error).__name__}: {error}")
+        add_note(known, f"The run that was under way raised {phrase(error)}")
         return known
 
     async def close(self, grace: float, but: asyncio.Task[Any] | None = None) -> None:

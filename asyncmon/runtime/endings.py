@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asyncmon.errors import END_OF_DATA
+from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.reports import is_pep_479
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def settle(
     primary = present[0][1]
     for what, other in present[1:]:
         if other is not primary:
-            primary.add_note(f"{what} {type(other).__name__}: {other}")
+            add_note(primary, f"{what} {phrase(other)}")
     return Ending(_name(primary), primary)
 
 
@@ -84,7 +85,4 @@ def _clean_reason(body: BaseException | None, stop_reason: str | None) -> str:
 
 
 def _name(error: BaseException) -> str:
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled"
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return "cancelled" if isinstance(error, asyncio.CancelledError) else phrase(error)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon.notes import add_note, phrase, text_of
 from asyncmon.runtime.endings import Ending, is_clean, is_end_of_data, settle
 from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.recoverable import step_of
@@ -52,28 +53,14 @@ async def finish(
         body: what the body raised.
         caller: the task that waits for this, which is so not waited for.
     """
-    clean = is_clean(body)
     stops.end()
-    await _phase(
-        "waiting for the run under way", _take_turn(sessions, hooks, turn, grace if clean else 0)
-    )
     try:
-        session = sessions.current
-        step = None if session is None else step_of(session)
-        at_end: list[Exception] = []
-        if clean and session is not None:
-            at_end = await _phase("the hooks' end", hooks.end(session.raw)) or []
-            step = step_of(session)
-        if session is not None:
-            # What was given up counts as cancelled, for hooks that save what is there at such an end.
-            session.coord.body_error = asyncio.CancelledError() if stops.gave_up(body) else body
-            _interrupt(session.coord, "this run was under way")
-            await _phase("closing the session", session.close(grace, caller))
-            session.coord.samples.close("The session ended before another run was complete.")
-        sessions.current = None
-        beside = [] if session is None else _beside(session, sessions.errors, body)
-        reason = stops.whole.stop_reason or (None if session is None else _clean_stop_reason(session))
-        ending = await _clean_up(hooks, settle(body, beside, at_end, reason))
+        try:
+            ending, step = await _close(sessions, hooks, turn, stops, grace, body, caller)
+        except Exception as error:  # a fault of ours, which keeps no hook from its cleanup
+            logger.exception("The session could not be closed in order.")
+            ending, step = Ending(phrase(error), error), None
+        ending = await _clean_up(hooks, ending)
         logger.log(
             logging.INFO if ending.error is None else logging.WARNING,
             "Session ended%s: %s.",
@@ -82,6 +69,38 @@ async def finish(
         return ending
     finally:
         turn.release()
+
+
+async def _close(
+    sessions: Recoverable,
+    hooks: HookSet,
+    turn: Turn,
+    stops: Stops,
+    grace: float,
+    body: BaseException | None,
+    caller: asyncio.Task[Any] | None,
+) -> tuple[Ending, int | None]:
+    """Do all that comes before the hooks' ``cleanup``. Return how it ended, and at which step."""
+    clean = is_clean(body)
+    await _phase(
+        "waiting for the run under way", _take_turn(sessions, hooks, turn, grace if clean else 0)
+    )
+    session = sessions.current
+    step = None if session is None else step_of(session)
+    at_end: list[Exception] = []
+    if clean and session is not None:
+        at_end = await _phase("the hooks' end", hooks.end(session.raw)) or []
+        step = step_of(session)
+    if session is not None:
+        # What was given up counts as cancelled, for hooks that save what is there at such an end.
+        session.coord.body_error = asyncio.CancelledError() if stops.gave_up(body) else body
+        _interrupt(session.coord, "this run was under way")
+        await _phase("closing the session", session.close(grace, caller))
+        session.coord.samples.close("The session ended before another run was complete.")
+    sessions.current = None
+    beside = [] if session is None else _beside(session, sessions.errors, body)
+    reason = stops.whole.stop_reason or (None if session is None else _clean_stop_reason(session))
+    return settle(body, beside, at_end, reason), step
 
 
 async def _take_turn(sessions: Recoverable, hooks: HookSet, turn: Turn, grace: float) -> None:
@@ -129,7 +148,7 @@ def _beside(
             logger.error(
                 "An error occurred when attempting to close the session. This may be due to a "
                 "preemption in a connected worker or parameter server. Error: %s",
-                error,
+                text_of(error),
             )
         elif not (
             is_end_of_data(error) or error is body or (session.delivered and error is coord.error)
@@ -150,9 +169,9 @@ async def _clean_up(hooks: HookSet, ending: Ending) -> Ending:
     while hooks.to_clean_up:
         errors = await _phase("a hook's cleanup", hooks.cleanup(ending.error))
         for error in errors or ():
-            what = f"The cleanup of a hook failed: {type(error).__name__}: {error}"
+            what = f"The cleanup of a hook failed: {phrase(error)}"
             if ending.error is None:
                 ending = Ending(what, error)
             elif ending.error is not error:
-                ending.error.add_note(what)
+                add_note(ending.error, what)
     return ending

@@ -6,6 +6,7 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any, final
 
+from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:
@@ -120,4 +121,4 @@ class LooperTask:
             await self.stop_loop()
         except Exception as later:
             logger.exception("The stop_loop of %r failed.", self)
-            error.add_note(f"Then stop_loop failed: {type(later).__name__}: {later}")
+            add_note(error, f"Then stop_loop failed: {phrase(later)}")

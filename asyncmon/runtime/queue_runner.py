@@ -11,6 +11,7 @@ from asyncmon.errors import CancelledError, OpError, OutOfRangeError
 from asyncmon.graph.build import add_to_collection, get_collection
 from asyncmon.graph.graph_keys import GraphKeys
 from asyncmon.graph.queue_ops import closing_error
+from asyncmon.notes import text_of
 from asyncmon.runtime.shield import shielded
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class QueueRunner:
             if coord is not None and coord.should_stop() and isinstance(error, CancelledError):
                 return  # the queue was closed for the stop
             if coord is None:
-                logger.error("Exception in QueueRunner: %s", error)
+                logger.error("Exception in QueueRunner: %s", text_of(error))
                 self._exceptions_raised.append(error)
             await self._fail(sess, error)
             raise
@@ -205,7 +206,7 @@ class QueueRunner:
         try:
             await sess.run(self._fail_op)
         except Exception as failure:
-            logger.warning("The queue %r could not be closed: %s", self.name, failure)
+            logger.warning("The queue %r could not be closed: %s", self.name, text_of(failure))
 
     async def _close_on_stop(
         self, sess: Any, coord: Coordinator, producers: tuple[ProducerTask, ...]
@@ -222,7 +223,7 @@ class QueueRunner:
         try:
             await sess.run(self._cancel_op)
         except Exception as error:
-            logger.debug("The queue %r could not be closed at the stop: %s", self.name, error)
+            logger.debug("The queue %r could not be closed at the stop: %s", self.name, text_of(error))
         for producer in producers:
             producer.cancel()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
+from asyncmon.notes import text_of
 
 if TYPE_CHECKING:
     from asyncmon.runtime.protocol import Session
@@ -36,10 +37,10 @@ async def what_lacks(ready_op: Any, session: Session, what: str) -> str | None:
     except FailedPreconditionError as error:
         if "uninitialized" in str(error):
             return str(error)
-        logger.warning("%s: error while it was asked for: %s", what, error)
+        logger.warning("%s: error while it was asked for: %s", what, text_of(error))
         raise
     except Exception as error:
-        logger.warning("%s: error while it was asked for: %s", what, error)
+        logger.warning("%s: error while it was asked for: %s", what, text_of(error))
         raise
     if value is None:
         return None

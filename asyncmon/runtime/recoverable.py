@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, UnavailableError
+from asyncmon.notes import add_note, text_of
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.shield import shielded
 
@@ -120,7 +121,7 @@ class Recoverable:
             "An error was raised. This may be due to a preemption in a connected worker or parameter "
             "server. The current session will be closed and a new session will be created. Attempt "
             "%d. Error: %s",
-            self._failures + 1, failure,
+            self._failures + 1, text_of(failure),
         )  # fmt: skip
         old, self.current = self.current, None
         if old is not None:
@@ -138,7 +139,7 @@ class Recoverable:
             logger.error(
                 "An error occurred when attempting to close the session. This may be due to a "
                 "preemption in a connected worker or parameter server. Error: %s",
-                old.coord.error,
+                text_of(old.coord.error),
             )
 
     def _give_up(self) -> None:
@@ -193,7 +194,7 @@ class Recoverable:
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "
                 "created. Attempt %d. Error: %s",
-                self._failures + 1, failure,
+                self._failures + 1, text_of(failure),
             )  # fmt: skip
             await self._pause(failure)
         self.current = session
@@ -203,11 +204,11 @@ class Recoverable:
     async def _pause(self, failure: Exception) -> None:
         self._failures += 1
         if self._policy.is_over(self._failures):
-            failure.add_note(f"Given up after {self._failures} failures in a row.")
+            add_note(failure, f"Given up after {self._failures} failures in a row.")
             raise failure
         pause = self._policy.delay(self._failures)
         if pause > 0 and await self._stop.wait_for_stop(pause):
-            failure.add_note(f"Not recovered from: a stop is requested ({self._stop.stop_reason}).")
+            add_note(failure, f"Not recovered from: a stop is requested ({self._stop.stop_reason}).")
             raise failure
 
     def _report_loss(self, session: Coordinated) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.notes import add_note, phrase, text_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -64,24 +66,30 @@ class Reports:
         self.primary = first
         where = f" (from {source})" if source else ""
         if first is None or self.is_clean(error):
-            logger.info("Error reported to Coordinator: %s, %s%s", type(error), error, where)
+            logger.info("Error reported to Coordinator: %s, %s%s", type(error), text_of(error), where)
         elif error is first:
             logger.info(
-                "Error reported to Coordinator: %s, %s%s", type(error), error, where, exc_info=error
+                "Error reported to Coordinator: %s, %s%s",
+                type(error),
+                text_of(error),
+                where,
+                exc_info=error,
             )
         else:
             logger.error(
                 "Error reported to Coordinator after the first: %s, %s%s",
-                type(error), error, where, exc_info=error,
+                type(error), text_of(error), where, exc_info=error,
             )  # fmt: skip
-            first.add_note(f"Then, before the end: {describe(error, source)}")
+            add_note(first, f"Then, before the end: {describe(error, source)}")
 
 
 def is_pep_479(error: BaseException | None) -> bool:
     """Return whether this is the ``RuntimeError`` that a ``StopIteration`` becomes in a coroutine."""
     cause = error.__cause__ if isinstance(error, RuntimeError) else None
-    return isinstance(cause, StopIteration | StopAsyncIteration) and str(error).endswith(
-        f" raised {type(cause).__name__}"
+    return (
+        error is not None
+        and isinstance(cause, StopIteration | StopAsyncIteration)
+        and text_of(error).endswith(f" raised {type(cause).__name__}")
     )
 
 
@@ -116,7 +124,7 @@ def as_exception(ex: Any) -> BaseException | None:
 
 def describe(error: BaseException, source: str | None) -> str:
     """Return one phrase about an error."""
-    return f"{type(error).__name__}: {error}" + (f" in {source}" if source else "")
+    return phrase(error) + (f" in {source}" if source else "")
 
 
 def current_task_name() -> str | None:

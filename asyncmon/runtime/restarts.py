@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, OutOfRangeError
+from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.phase import SessionClosing
 
 if TYPE_CHECKING:
@@ -41,16 +42,15 @@ async def supervised(
                 return None
             if len(earlier) == restart or isinstance(error, OutOfRangeError):
                 for number, failure in enumerate(earlier, 1):
-                    error.add_note(f"Failure {number}, restarted: {type(failure).__name__}: {failure}")
+                    add_note(error, f"Failure {number}, restarted: {phrase(failure)}")
                 raise
             earlier.append(error)
         if stop.is_set:
             logger.warning("Task %r failed while it was to stop.", name, exc_info=earlier[-1])
             return None
         logger.warning(
-            "Task %r failed and is started again (%d of %d): %s: %s",
-            name, len(earlier), restart, type(earlier[-1]).__name__, earlier[-1],
-            exc_info=earlier[-1],
+            "Task %r failed and is started again (%d of %d): %s",
+            name, len(earlier), restart, phrase(earlier[-1]), exc_info=earlier[-1],
         )  # fmt: skip
         pause = min(FIRST_PAUSE_SECS * 2 ** (len(earlier) - 1), LONGEST_PAUSE_SECS)
         if await stop.wait(pause):

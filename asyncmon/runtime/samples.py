@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.notes import add_note
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -76,7 +78,8 @@ class Samples:
         if not isinstance(error, Exception):
             self.waiting[:0] = samples
             return
-        error.add_note(f"The run also fetched samples for: {', '.join(s.asked_by for s in samples)}.")
+        asked_by = ", ".join(sample.asked_by for sample in samples)
+        add_note(error, f"The run also fetched samples for: {asked_by}.")
         for sample in samples:
             sample.failures += 1
             if sample.failures >= _PATIENCE and not sample.future.done():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import anyio
 
+from asyncmon.notes import add_note, phrase
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -59,7 +61,7 @@ async def shielded(
     failure = None if task.cancelled() else task.exception()
     if failure is not None:
         logger.error("%s failed while it was being cancelled.", name, exc_info=failure)
-        cancelled.add_note(f"{name} raised {type(failure).__name__}: {failure}")
+        add_note(cancelled, f"{name} raised {phrase(failure)}")
     try:
         raise cancelled
     finally:

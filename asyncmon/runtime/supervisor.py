@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.graph import Graph
 from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.looper import LooperTask
@@ -128,7 +129,7 @@ class Supervisor(SupervisorPieces):
             if cancelled is None:
                 raise
             logger.error("A service failed before the session was cancelled.", exc_info=error)
-            cancelled.add_note(f"Before that: {type(error).__name__}: {error}")
+            add_note(cancelled, f"Before that: {phrase(error)}")
         finally:
             if sess is not None:
                 await shielded(close_raw, sess, name="closing the supervisor's session")

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import AbortedError
+from asyncmon.notes import text_of
 from asyncmon.runtime.recovery import Recovery
 
 if TYPE_CHECKING:
@@ -61,6 +62,6 @@ async def basic_train_loop(
             failures += 1
             if policy.is_over(failures):
                 raise
-            logger.info("An error was raised; going on with a new session. Error: %s", error)
+            logger.info("An error was raised; going on with a new session. Error: %s", text_of(error))
             await asyncio.sleep(policy.delay(failures))
             should_retry = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from asyncmon import clock, files
+from asyncmon.notes import add_note
 from asyncmon.summary.entries import scalar_fields
 
 if TYPE_CHECKING:
@@ -324,7 +325,7 @@ class Pump:
         elif lost and self.state is not State.NEW:
             logger.error("%d events for %r were not written.", lost, self._file.directory)
             if self._error is not None:
-                self._error.add_note(f"{lost} events were not written.")
+                add_note(self._error, f"{lost} events were not written.")
         for waiter, _ in self._waiters:
             waiter.cancel()
         self._waiters = []

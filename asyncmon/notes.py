@@ -1,0 +1,35 @@
+"""What is said of an exception, also of one that does not let it be said.
+
+Exceptions are other people's classes: ``str()`` of one may fail, and one that is a frozen dataclass
+takes no notes. Neither may keep a session from closing, or hide which error it was.
+"""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["add_note", "phrase", "text_of"]
+
+logger = logging.getLogger(__name__)
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Attach a note to an exception; where it takes none, write it to the log. Never raises."""
+    try:
+        error.add_note(note)
+    except Exception:
+        logger.warning("%s takes no notes. To it belongs: %s", phrase(error), note)
+
+
+def text_of(error: BaseException) -> str:
+    """Return ``str(error)``, or, where that fails, a text that says so."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"<its __str__ raised {type(failure).__name__}>"
+
+
+def phrase(error: BaseException) -> str:
+    """Return the type and the text of an exception."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
