@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from asyncmon.errors import END_OF_DATA
 from asyncmon.notes import add_note, phrase
@@ -13,7 +13,7 @@ from asyncmon.runtime.reports import is_pep_479
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Ending", "is_clean", "is_end_of_data", "settle"]
+__all__ = ["Ending", "add_failure", "is_clean", "is_end_of_data", "is_exit", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ def is_clean(error: BaseException | None) -> bool:
     return error is None or is_end_of_data(error)
 
 
+def is_exit(error: BaseException | None) -> TypeGuard[KeyboardInterrupt | SystemExit]:
+    """Return whether an exception is to end the program."""
+    return isinstance(error, KeyboardInterrupt | SystemExit)
+
+
 def settle(
     body: BaseException | None,
     beside: Sequence[BaseException],
@@ -50,14 +55,15 @@ def settle(
 ) -> Ending:
     """Decide which error leaves a session; the others are attached to it.
 
-    A cancellation (or an interrupt, or an exit) always leaves as itself. Else the first error of the
-    tasks beside the steps explains that of the body. Else it is the body's, and after a clean body
-    the first one of the hooks' ``end``.
+    An exit or an interrupt by keyboard leaves before everything else, then a cancellation: what was
+    cut short at the end counts as one. Else the first error of the tasks beside the steps explains
+    that of the body. Else it is the body's, and after a clean body the first one of the hooks'
+    ``end``.
 
     Args:
         body: what the body of the session raised.
         beside: what tasks beside the steps reported and nobody has been told, the first one first.
-        at_end: what the hooks' ``end`` raised, in order.
+        at_end: what the hooks' ``end`` raised, in order; and an exit out of another part of the end.
         stop_reason: why a stop was requested, if one was.
     """
     first = next(iter(beside), None)
@@ -69,6 +75,7 @@ def settle(
     if first is not None and (is_clean(body) or isinstance(body, Exception)):
         errors[0], errors[1] = errors[1], errors[0]
     present = [(what, error) for what, error in errors if error is not None]
+    present.sort(key=lambda one: _rank(one[1]))
     if not present:
         return Ending(_clean_reason(body, stop_reason), None)
     primary = present[0][1]
@@ -76,6 +83,31 @@ def settle(
         if other is not primary:
             add_note(primary, f"{what} {phrase(other)}")
     return Ending(_name(primary), primary)
+
+
+def add_failure(ending: Ending, what: str, error: BaseException) -> Ending:
+    """Return how the session ends if something fails after it was settled.
+
+    Args:
+        ending: as it was settled.
+        what: failed, in one phrase.
+        error: leaves the session where nothing else does, or only what counts less.
+    """
+    before = ending.error
+    if before is None:
+        return Ending(what, error)
+    if error is not before and is_exit(error) and not is_exit(before):
+        add_note(error, f"Before that: {phrase(before)}")
+        return Ending(what, error)
+    if error is not before:
+        add_note(before, what)
+    return ending
+
+
+def _rank(error: BaseException) -> int:
+    if is_exit(error):
+        return 0
+    return 2 if isinstance(error, Exception) else 1
 
 
 def _clean_reason(body: BaseException | None, stop_reason: str | None) -> str:

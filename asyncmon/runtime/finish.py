@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asyncmon.notes import add_note, phrase, text_of
-from asyncmon.runtime.endings import Ending, is_clean, is_end_of_data, settle
+from asyncmon.notes import phrase, text_of
+from asyncmon.runtime.endings import Ending, add_failure, is_clean, is_end_of_data, settle
 from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.recoverable import step_of
 
@@ -57,7 +57,9 @@ async def finish(
     try:
         try:
             ending, step = await _close(sessions, hooks, turn, stops, grace, body, caller)
-        except Exception as error:  # a fault of ours, which keeps no hook from its cleanup
+        except GeneratorExit:
+            raise  # nothing can be awaited any more
+        except BaseException as error:  # whatever it is, the hooks have their cleanup
             logger.exception("The session could not be closed in order.")
             ending, step = Ending(phrase(error), error), None
         ending = await _clean_up(hooks, ending)
@@ -82,20 +84,18 @@ async def _close(
 ) -> tuple[Ending, int | None]:
     """Do all that comes before the hooks' ``cleanup``. Return how it ended, and at which step."""
     clean = is_clean(body)
-    await _phase(
-        "waiting for the run under way", _take_turn(sessions, hooks, turn, grace if clean else 0)
-    )
+    at_end: list[BaseException] = []
+    turned = _take_turn(sessions, hooks, turn, grace if clean else 0)
+    await _phase("waiting for the run under way", turned, at_end)
     session = sessions.current
     step = None if session is None else step_of(session)
-    at_end: list[Exception] = []
     if clean and session is not None:
-        at_end = await _phase("the hooks' end", hooks.end(session.raw)) or []
+        await _phase("the hooks' end", hooks.end(session.raw, at_end), at_end)
         step = step_of(session)
     if session is not None:
-        # What was given up counts as cancelled, for hooks that save what is there at such an end.
-        session.coord.body_error = asyncio.CancelledError() if stops.gave_up(body) else body
+        session.coord.body_error = _as_savers_see_it(body, at_end, stops)
         _interrupt(session.coord, "this run was under way")
-        await _phase("closing the session", session.close(grace, caller))
+        await _phase("closing the session", session.close(grace, caller), at_end)
         session.coord.samples.close("The session ended before another run was complete.")
     sessions.current = None
     beside = [] if session is None else _beside(session, sessions.errors, body)
@@ -125,13 +125,37 @@ def _interrupt(coord: Coordinator, what: str) -> None:
     coord.interrupts.interrupt(coord.closing(f"The session was closed while {what}."))
 
 
-async def _phase(what: str, work: Coroutine[Any, Any, T]) -> T | None:
+def _as_savers_see_it(
+    body: BaseException | None, at_end: list[BaseException], stops: Stops
+) -> BaseException | None:
+    """Return what the session ends with, for hooks that save what is there when it is cancelled.
+
+    What was given up or cut short counts as cancelled.
+    """
+    if stops.gave_up(body):
+        return asyncio.CancelledError()
+    return next((error for error in at_end if not isinstance(error, Exception)), body)
+
+
+async def _phase(what: str, work: Coroutine[Any, Any, T], leaving: list[BaseException]) -> T | None:
+    """Await a part of the end; whatever comes of it, the next part has its turn.
+
+    Args:
+        what: it is, for the log.
+        work: to be awaited.
+        leaving: is added an exit or an interrupt by keyboard, which has to wait.
+    """
     try:
         return await work
     except asyncio.CancelledError:
         logger.warning("The session is closed in a hurry: %s was cut short.", what)
+    except GeneratorExit:
+        raise
     except Exception:
         logger.exception("%s failed.", what)
+    except BaseException as error:
+        logger.warning("%s raised %s; the session is closed before that goes on.", what, phrase(error))
+        leaving.append(error)
     return None
 
 
@@ -166,12 +190,12 @@ def _clean_stop_reason(session: Coordinated) -> str | None:
 
 async def _clean_up(hooks: HookSet, ending: Ending) -> Ending:
     """Call the hooks' ``cleanup``. An error there leaves the session where nothing else does."""
-    while hooks.to_clean_up:
-        errors = await _phase("a hook's cleanup", hooks.cleanup(ending.error))
-        for error in errors or ():
-            what = f"The cleanup of a hook failed: {phrase(error)}"
-            if ending.error is None:
-                ending = Ending(what, error)
-            elif ending.error is not error:
-                add_note(ending.error, what)
+    while (hook := hooks.next_to_clean_up()) is not None:
+        failed: list[BaseException] = []
+        work = hooks.clean_up(hook, ending.error)
+        error = await _phase(f"{hook_name(hook)}.cleanup", work, failed)
+        if error is not None:
+            failed.append(error)
+        for one in failed:
+            ending = add_failure(ending, f"The cleanup of a hook failed: {phrase(one)}", one)
     return ending

@@ -12,6 +12,7 @@ from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
 from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.stopping import stop_tasks
+from asyncmon.runtime.strays import is_stray, without_strays
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -79,8 +80,11 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
-        if _deadline(hook) is not None:
-            method = functools.partial(_with_deadline, hook, moment, method)
+        secs = _deadline(hook)
+        if secs is not None:
+            method = functools.partial(_with_deadline, secs, hook, moment, method)
+        if moment == "end":
+            method = functools.partial(without_strays, f"{hook_name(hook)}.end", method)
         if _policy(hook) != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
         return method
@@ -92,16 +96,23 @@ class HookSet:
             return None  # taken out by an earlier failure in this very run
         try:
             return await method(*args)
+        except asyncio.CancelledError as error:
+            if not is_stray():
+                raise
+            await self._tolerate(hook, moment, error)
         except Exception as error:
-            logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
-            if _policy(hook) == "detach":
-                await self._drop(hook, error)
-            return None
+            await self._tolerate(hook, moment, error)
+        return None
+
+    async def _tolerate(self, hook: Any, moment: str, error: BaseException) -> None:
+        logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
+        if _policy(hook) == "detach":
+            await self._drop(hook, error)
 
     async def _drop(self, hook: Any, error: BaseException | None) -> None:
         self._remove(hook)
         if any(hook is begun for begun in self._begun):
-            await self._clean_up(hook, error)
+            await self.clean_up(hook, error)
 
     def has(self, hook: Any) -> bool:
         """Return whether this very object is among the hooks."""
@@ -140,9 +151,15 @@ class HookSet:
             method, session, coord, name=f"{hook_name(hook)}.background", cancel_on_stop=True
         )
 
-    async def end(self, session: Session) -> list[Exception]:
-        """Call every hook's ``end``, in order, also after one failed. Return the errors."""
-        errors = []
+    async def end(self, session: Session, errors: list[BaseException]) -> None:
+        """Call every hook's ``end``, in order, also after one failed or wanted to exit.
+
+        A cancellation of this task cuts the one short that it finds, and only it.
+
+        Args:
+            session: the raw session.
+            errors: is added what they raise.
+        """
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is not None:
                 notice = asyncio.get_running_loop().call_later(
@@ -150,38 +167,35 @@ class HookSet:
                 )
                 try:
                     await call(session)
-                except Exception as error:
+                except asyncio.CancelledError as cut:
+                    logger.warning(
+                        "The session is closed in a hurry: %s.end was cut short.", hook_name(hook)
+                    )
+                    errors.append(cut)
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # an exit too comes after what the others save
                     logger.exception("%s.end failed.", hook_name(hook))
                     errors.append(error)
                 finally:
                     notice.cancel()
-        return errors
 
-    @property
-    def to_clean_up(self) -> bool:
-        """Whether hooks that began still wait for their ``cleanup``."""
-        return bool(self._begun)
+    def next_to_clean_up(self) -> Any:
+        """Return the hook that waits for its ``cleanup`` as the next one, or None."""
+        return self._begun[-1] if self._begun else None
 
-    async def cleanup(self, error: BaseException | None) -> list[Exception]:
-        """Call ``cleanup`` of each hook that began, once, in reverse order. Return the errors."""
-        errors = []
-        while self._begun:
-            failed = await self._clean_up(self._begun[-1], error)
-            if failed is not None:
-                errors.append(failed)
-        return errors
-
-    async def _clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
+    async def clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
+        """Call ``cleanup`` of a hook that began, once. Return its error, which is logged."""
         self._begun = [begun for begun in self._begun if begun is not hook]
         if not overrides(hook, "cleanup"):
             return None
         secs = _deadline(hook) or CLEANUP_SECS
         try:
-            async with asyncio.timeout(secs):
-                await hook.cleanup(error)
+            await without_strays(
+                f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", hook.cleanup, error
+            )
         except Exception as failure:
-            slow = f" or took longer than {secs:g} s" if isinstance(failure, TimeoutError) else ""
-            logger.exception("%s.cleanup failed%s.", hook_name(hook), slow)
+            logger.exception("%s.cleanup failed.", hook_name(hook))
             return failure if _policy(hook) == "raise" else None
         return None
 
@@ -225,7 +239,7 @@ class HookSet:
             raise failed
 
     async def _clean_up_shielded(self, hook: Any, error: BaseException | None) -> Exception | None:
-        return await shielded(self._clean_up, hook, error, name=f"{hook_name(hook)}.cleanup")
+        return await shielded(self.clean_up, hook, error, name=f"{hook_name(hook)}.cleanup")
 
     def _remove(self, hook: Any) -> asyncio.Task[Any] | None:
         self.hooks = tuple(one for one in self.hooks if one is not hook)
@@ -248,9 +262,8 @@ def _policy(hook: Any) -> str:
 
 
 async def _with_deadline(
-    hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
+    secs: float, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
 ) -> Any:
-    secs = _deadline(hook)
     scope = asyncio.timeout(secs)
     try:
         async with scope:

@@ -13,7 +13,7 @@ from asyncmon.clock import LoopBudget
 from asyncmon.errors import PREEMPTION
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.endings import is_clean
+from asyncmon.runtime.endings import is_clean, is_exit
 from asyncmon.runtime.finish import finish
 from asyncmon.runtime.hook_set import HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -81,7 +81,7 @@ class SessionLife:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0  # of the loop; faster to compare than the loop, in each run
         self._closed = asyncio.Event()
-        self._ended: str | None = None
+        self._ending: Ending | None = None
         self._forget_signals: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -174,7 +174,7 @@ class SessionLife:
     @property
     def stop_reason(self) -> str | None:
         """Why the session stopped or is to stop, or None while nothing is known of a stop."""
-        return self._stops.reason if self._ended is None else self._ended
+        return self._stops.reason if self._ending is None else self._ending.reason
 
     def _request_stop_by_hook(self, reason: str) -> None:
         self._hooks.stop_requested = True
@@ -192,7 +192,9 @@ class SessionLife:
         """End the session successfully: hooks' ``end``, tasks joined, raw session closed, ``cleanup``.
 
         A second call does nothing; one that comes while another closes waits for it. Cancelled, it
-        still closes, with the grace period as its deadline, and then re-raises.
+        still closes, and then re-raises: what goes on when the grace period is over is cut short, and
+        what comes after it has a grace period of its own (each hook's ``end``, so that a saver still
+        saves after one that hangs).
 
         Raises:
             RuntimeError: called from inside a run.
@@ -236,15 +238,24 @@ class SessionLife:
             self._forget_signals()
         try:
             ending = await shielded(
-                finish, self._session, self._hooks, self._turn, self._stops, self._grace, body,
-                asyncio.current_task(),
+                self._end, body, asyncio.current_task(),
                 name="asyncmon closing", patience=max(self._grace, 1.0),
             )  # fmt: skip
+        except asyncio.CancelledError:
+            error = None if self._ending is None else self._ending.error
+            if is_exit(error):
+                raise error  # noqa: B904 -- it comes from a hook, not from the cancellation
+            raise
         finally:
             self._undo.close()
             self._phase = Phase.CLOSED
             self._closed.set()
-        self._ended = ending.reason
+        return ending
+
+    async def _end(self, body: BaseException | None, caller: asyncio.Task[Any] | None) -> Ending:
+        self._ending = ending = await finish(
+            self._session, self._hooks, self._turn, self._stops, self._grace, body, caller
+        )
         return ending
 
     def _check_loop(self) -> None:

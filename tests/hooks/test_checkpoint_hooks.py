@@ -26,6 +26,7 @@ from asyncmon.testing import (
     ScriptedProgram,
     ScriptedSession,
     assert_nothing_left_behind,
+    fail_in,
 )
 
 if TYPE_CHECKING:
@@ -231,6 +232,31 @@ async def test_ax_27_a_cancellation_saves_when_told_to(tmp_path: Path, lasting: 
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await saved(tmp_path / folder) == expected
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3)], ids=["stray", "exit"])
+async def test_hk_ckpt_4_the_last_state_is_saved_whatever_another_end_raises(
+    train: Train, tmp_path: Path, error: BaseException
+) -> None:
+    with pytest.raises((RuntimeError, SystemExit)):
+        await train(fail_in("end", error), hook_for(tmp_path, save_steps=9), runs=2)
+    assert await saved(tmp_path) == [0, 2]
+    await train(hook_for(tmp_path, save_steps=9), runs=0)  # the directory is nobody's any more
+
+
+@pytest.mark.parametrize("save_on_cancel", [False, True])
+async def test_ax_27_the_last_state_is_saved_where_another_end_hangs(
+    train: Train, tmp_path: Path, save_on_cancel: bool
+) -> None:
+    class Hanging(RecordingHook):
+        async def end(self, session: Any) -> None:
+            await asyncio.Event().wait()
+
+    saver = hook_for(tmp_path, save_steps=9, save_on_cancel=save_on_cancel)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await train(Hanging(), saver, runs=2)
+    assert await saved(tmp_path) == [0, 2]
 
 
 async def test_ax_27_an_error_or_a_recovery_is_no_cancellation(train: Train, tmp_path: Path) -> None:

@@ -8,8 +8,15 @@ from typing import Any
 
 import pytest
 
+from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime import MonitoredSession
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, fail_in
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedSession,
+    assert_nothing_left_behind,
+    fail_in,
+)
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -61,3 +68,199 @@ async def test_an_exception_that_cannot_be_described_leaves_as_itself(
     assert caught.value is error
     assert first.moments()[-1] == last.moments()[-1] == "cleanup"
     assert sess.should_stop()
+
+
+class WaitsForACancelledTask(RecordingHook):
+    """Has the slip ``self.task.cancel(); await self.task`` in one of its moments."""
+
+    def __init__(self, moment: str, on_error: Any = "raise") -> None:
+        super().__init__("slip")
+        self.moment, self.on_error = moment, on_error
+
+    async def _slip(self, moment: str) -> None:
+        if moment == self.moment:
+            task = asyncio.create_task(asyncio.sleep(1000))
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+    async def before_run(self, run_context: Any) -> None:
+        await super().before_run(run_context)
+        await self._slip("before_run")
+
+    async def end(self, session: Any) -> None:
+        await super().end(session)
+        await self._slip("end")
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        await super().cleanup(error)
+        await self._slip("cleanup")
+
+
+async def live(sess: MonitoredSession) -> None:
+    async with sess:
+        await sess.run("a")
+
+
+@pytest.mark.parametrize("moment", ["end", "cleanup"])
+async def test_hp_13_a_cancellation_nobody_asked_for_is_the_error_of_its_hook(moment: str) -> None:
+    hooks = [first := RecordingHook("first"), WaitsForACancelledTask(moment), last := RecordingHook()]
+    sess = scripted(*hooks)
+    async with assert_nothing_left_behind():
+        with pytest.raises(RuntimeError, match=rf"slip\.{moment} raised a CancelledError") as caught:
+            await live(sess)
+        assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        del caught
+    assert first.moments()[-2:] == last.moments()[-2:] == ["end", "cleanup"]
+    assert "slip" in (sess.stop_reason or "")
+
+
+@pytest.mark.parametrize("moment", ["before_run", "end", "cleanup"])
+@pytest.mark.parametrize("policy", ["log", "detach"])
+async def test_on_error_holds_for_such_a_cancellation_too(
+    moment: str, policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks = [WaitsForACancelledTask(moment, policy), last := RecordingHook()]
+    await live(scripted(*hooks))
+    assert last.moments()[-2:] == ["end", "cleanup"]
+    assert f"slip.{moment} failed" in caplog.text
+    assert hooks[0].moments().count("cleanup") == 1
+
+
+async def test_a_detached_hook_cannot_cancel_who_detaches_it() -> None:
+    async with scripted() as sess:
+        handle = await sess.attach(hook := WaitsForACancelledTask("end"))
+        with pytest.raises(RuntimeError, match=r"slip\.end raised a CancelledError"):
+            await handle.detach()
+        assert hook.moments()[-1] == "cleanup"
+
+
+async def test_a_raw_session_cannot_cancel_the_closing(caplog: pytest.LogCaptureFixture) -> None:
+    class Raw(ScriptedSession):
+        async def close(self) -> None:
+            raise asyncio.CancelledError
+
+    await live(MonitoredSession(ScriptedCreator(Raw([1])), [hook := RecordingHook()]))
+    assert hook.error is None
+    assert "close() of the raw session raised a CancelledError" in caplog.text
+
+
+@pytest.mark.parametrize("exit", [SystemExit(3), KeyboardInterrupt()], ids=["exit", "interrupt"])
+@pytest.mark.parametrize("moment", ["end", "cleanup"])
+async def test_an_exit_at_the_end_leaves_when_everything_is_closed(
+    moment: Any, exit: BaseException
+) -> None:
+    first, last, raw = RecordingHook("first"), RecordingHook("last"), ScriptedSession([1])
+    hooks = [first, fail_in(moment, ValueError("less")), fail_in(moment, exit), last]
+    async with assert_nothing_left_behind():
+        with pytest.raises(type(exit)) as caught:
+            await live(MonitoredSession(ScriptedCreator(raw), hooks))
+        assert caught.value is exit
+        del caught
+        exit.__traceback__ = None
+    assert any("ValueError: less" in note for note in exit.__notes__)
+    assert raw.closed
+    assert first.moments()[-2:] == last.moments()[-2:] == ["end", "cleanup"]
+    assert first.error is exit
+
+
+async def test_an_exit_out_of_the_raw_session_waits_for_the_cleanup() -> None:
+    class Raw(ScriptedSession):
+        async def close(self) -> None:
+            raise SystemExit(4)
+
+    with pytest.raises(SystemExit):
+        await live(MonitoredSession(ScriptedCreator(Raw([1])), [hook := RecordingHook()]))
+    assert hook.moments()[-1] == "cleanup"
+
+
+async def test_an_interrupt_between_the_parts_of_the_end_waits_for_the_cleanup() -> None:
+    class Raw(ScriptedSession):
+        interrupts = False
+
+        @property
+        def global_step(self) -> int:
+            if self.interrupts:
+                raise KeyboardInterrupt
+            return 1
+
+    raw = Raw([1])
+    sess = await MonitoredSession(ScriptedCreator(raw), [hook := RecordingHook()]).start()
+    raw.interrupts = True
+    with pytest.raises(KeyboardInterrupt):
+        await sess.close()
+    assert hook.moments()[-1] == "cleanup"
+
+
+class SlowEnd(RecordingHook):
+    def __init__(self, secs: float) -> None:
+        super().__init__("slow")
+        self.secs = secs
+
+    async def end(self, session: Any) -> None:
+        await asyncio.sleep(self.secs)
+        await super().end(session)
+
+
+async def test_an_exit_leaves_also_where_the_caller_was_cancelled_meanwhile() -> None:
+    sess = scripted(SlowEnd(5), fail_in("end", SystemExit(3)), last := RecordingHook())
+    with pytest.raises(SystemExit):
+        async with asyncio.timeout(1):
+            await live(sess)
+    assert asyncio.get_running_loop().time() == 5
+    assert last.moments()[-1] == "cleanup"
+
+
+async def test_a_cancellation_cuts_short_each_end_that_hangs_and_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """AX-17, AX-27: bounded by a grace period for each that hangs; those in between do their work."""
+    between, last = RecordingHook("between"), SlowEnd(5)
+    sess = scripted(SlowEnd(1000), between, SlowEnd(1000), last, stop_grace_period_secs=10)
+    async with assert_nothing_left_behind():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(100):
+                await live(sess)
+    assert asyncio.get_running_loop().time() == 100 + 10 + 10 + 5
+    assert between.moments()[-2:] == last.moments()[-2:] == ["end", "cleanup"]
+    assert caplog.messages.count("The session is closed in a hurry: slow.end was cut short.") == 2
+    assert sess.stop_reason == "cancelled"
+    assert isinstance(last.error, asyncio.CancelledError)
+
+
+async def test_a_slip_after_a_cancellation_is_still_told_from_it() -> None:
+    sess = scripted(SlowEnd(1000), slip := WaitsForACancelledTask("end"), stop_grace_period_secs=10)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(100):
+            await live(sess)
+    assert asyncio.get_running_loop().time() == 110
+    assert any("slip.end raised" in note for note in slip.error.__notes__)  # type: ignore[union-attr]
+
+
+async def test_what_was_cut_short_at_the_end_counts_as_cancelled_for_savers() -> None:
+    seen: list[BaseException | None] = []
+
+    class Saver(SlowEnd):
+        async def background(self, session: Any, coord: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append(coord.body_error)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(100):
+            await live(scripted(Saver(1000), stop_grace_period_secs=10))
+    assert [type(error) for error in seen] == [asyncio.CancelledError]
+
+
+async def test_ax_24_a_cleanup_beyond_its_deadline_is_named() -> None:
+    class Slow(RecordingHook):
+        deadline = 0.5
+
+        async def cleanup(self, error: BaseException | None) -> None:
+            await asyncio.sleep(1000)
+
+    with pytest.raises(
+        DeadlineExceededError, match=r"Slow\.cleanup took longer than its deadline of 0"
+    ):
+        await live(scripted(Slow("Slow")))
