@@ -204,7 +204,7 @@ class HookSet:
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
         """Add a hook to a session that is open, with the moments it missed."""
         check_hook(hook)
-        before, running = self.hooks, self.running
+        running = self.running
         self.hooks = check_hooks((*self.hooks, hook))
         self.running = hook
         try:
@@ -212,7 +212,7 @@ class HookSet:
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)
         except BaseException as error:
-            self.hooks = before
+            self._remove(hook)  # alone: others may have come or gone meanwhile
             await self._clean_up_shielded(hook, error)
             raise
         finally:

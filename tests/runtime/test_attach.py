@@ -115,6 +115,33 @@ async def test_a_hook_that_fails_while_it_is_attached_is_not(world: World, momen
         assert await sess.run(world.train, world.feed()) == 1.0
 
 
+async def test_a_hook_that_left_while_another_failed_to_be_attached_stays_away() -> None:
+    leave, left = asyncio.Event(), asyncio.Event()
+
+    class Leaving(RecordingHook):
+        on_error = "detach"
+
+        async def background(self, session: Any, coord: Any) -> None:
+            await leave.wait()
+            raise ValueError("gone")
+
+        async def cleanup(self, error: BaseException | None) -> None:
+            await super().cleanup(error)
+            left.set()
+
+    class Failing(SessionRunHook):
+        async def begin(self) -> None:
+            leave.set()
+            await left.wait()
+            raise KeyError("no")
+
+    async with scripted([1], hooks=[hook := Leaving()]) as sess:
+        with pytest.raises(KeyError):
+            await sess.attach(Failing())
+        assert await sess.run("a") == 1
+    assert hook.moments() == ["begin", "after_create_session", "cleanup"]
+
+
 async def test_wrong_hooks_and_hooks_that_are_there_are_refused(world: World) -> None:
     async with world.session([hook := RecordingHook()]) as sess:
         with pytest.raises(ValueError, match="is there twice"):
