@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.runtime.restarts import supervised
 from asyncmon.runtime.stopping import stop_tasks
+from asyncmon.runtime.strays import is_stray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from asyncmon.runtime.stop_event import StopEvent
 
 __all__ = ["OwnedTasks"]
+
+logger = logging.getLogger(__name__)
 
 Task = asyncio.Task[Any]
 
@@ -66,7 +70,11 @@ class OwnedTasks:
     ) -> Any:
         try:
             return await supervised(self._stop, fn, args, name, restart)
-        except (asyncio.CancelledError, GeneratorExit):
+        except asyncio.CancelledError as error:
+            if is_stray():
+                _warn(name, error)
+            raise
+        except GeneratorExit:
             raise
         except _THROUGH_THE_LOOP as error:
             self._interrupted(error, name)
@@ -88,6 +96,8 @@ class OwnedTasks:
         task.add_done_callback(self.all.discard)
 
     def _on_registered_done(self, task: Task) -> None:
+        if task.cancelled() and not task.cancelling():
+            _warn(task.get_name(), None)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, _THROUGH_THE_LOOP):
             self._interrupted(error, task.get_name())
@@ -128,3 +138,12 @@ class OwnedTasks:
         with self._stop.waiter() as stop:
             while not self._stop.is_set and (tasks := alive()):
                 await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _warn(name: str, error: BaseException | None) -> None:
+    """Say who ended without having been told to; it is no error, but may be a slip."""
+    logger.warning(
+        "Task %r ended with a CancelledError and was not cancelled: it waited for a task or a future "
+        "that was.",
+        name, exc_info=error,
+    )  # fmt: skip

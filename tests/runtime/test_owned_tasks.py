@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
-from asyncmon.runtime import Coordinator
-from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
+from asyncmon.runtime import Coordinator, MonitoredSession, SessionRunHook
+from asyncmon.testing import (
+    ScriptedCreator,
+    ScriptedSession,
+    assert_nothing_left_behind,
+    wait_all_tasks_blocked,
+)
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -51,7 +57,9 @@ async def test_join_takes_tasks_and_nothing_else() -> None:
         await Coordinator().join([threading.Thread()])  # type: ignore[list-item]  # the mistake under test
 
 
-async def test_a_task_that_is_cancelled_by_others_is_no_error() -> None:
+async def test_a_task_that_is_cancelled_by_others_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     coord = Coordinator()
     for task in (coord.create_task(asyncio.sleep, 9), asyncio.create_task(asyncio.sleep(9))):
         coord.register_task(task)
@@ -59,6 +67,39 @@ async def test_a_task_that_is_cancelled_by_others_is_no_error() -> None:
         task.cancel()
     await coord.join()
     assert not coord.should_stop()
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("how", ["create_task", "register_task", "register a done one"])
+async def test_a_task_that_ends_with_a_cancellation_nobody_asked_for_is_named(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def wait_for_a_cancelled_task() -> None:
+        task = asyncio.create_task(asyncio.sleep(1000))
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    coord = Coordinator()
+    if how == "create_task":
+        coord.create_task(wait_for_a_cancelled_task, name="mine")
+    else:
+        task = asyncio.create_task(wait_for_a_cancelled_task(), name="mine")
+        if how != "register_task":
+            await asyncio.wait([task])
+        coord.register_task(task)
+    await coord.join()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "Task 'mine' ended with a CancelledError and was not cancelled" in caplog.text
+
+
+async def test_a_background_that_ends_so_is_named_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Hook(SessionRunHook):
+        async def background(self, session: Any, coord: Any) -> None:
+            raise asyncio.CancelledError
+
+    async with MonitoredSession(ScriptedCreator(ScriptedSession([1])), [Hook()]) as sess:
+        assert await sess.run("a") == 1
+    assert "Task 'Hook.background' ended with a CancelledError" in caplog.text
 
 
 async def test_what_is_no_function_is_refused_at_once() -> None:
