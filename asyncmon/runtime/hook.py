@@ -133,8 +133,8 @@ class SessionRunHook:
     Then it is cancelled and ``DeadlineExceededError`` raised in its place."""
 
     on_error: Literal["raise", "log", "detach"] = "raise"
-    """What an ``Exception`` out of this hook does: leave to the caller, be logged and forgotten, or
-    be logged and remove the hook from the session."""
+    """What an ``Exception`` out of this hook does, or a ``CancelledError`` that nobody asked for: leave
+    to the caller, be logged and forgotten, or be logged and remove the hook from the session."""
 
     idle_until_step: float | None = None
     """A global step before which runs need not call this hook; None for a hook that every run calls.
