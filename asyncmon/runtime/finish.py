@@ -54,6 +54,7 @@ async def finish(
         caller: the task that waits for this, which is so not waited for.
     """
     stops.end()
+    sessions.end_pauses()
     try:
         try:
             ending, step = await _close(sessions, hooks, turn, stops, grace, body, caller)

@@ -10,6 +10,7 @@ from asyncmon.errors import CancelledError, UnavailableError
 from asyncmon.notes import add_note, text_of
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.shield import shielded
+from asyncmon.runtime.stop_event import StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,7 +32,7 @@ class Recoverable:
     Args:
         create: makes a session: raw session, coordinator, hooks told.
         policy: which errors, how often, after what pause.
-        stop: of the whole session; a stop ends the pauses.
+        stop: of the whole session; a stop ends the pauses, and so does its closing.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Recoverable:
         """The raw session made last, from its creation on."""
         self.interrupts = Interrupts()
         """Creations under way, which the end of the whole session ends."""
+        self._over = StopEvent(lambda: None)  # whatever ends the pauses
 
     def step(self) -> int | None:
         """Return the global step of the newest session, or None where nobody counts."""
@@ -143,11 +145,19 @@ class Recoverable:
             )
 
     def _give_up(self) -> None:
-        """End a creation that is under way when a stop comes. (A pause ends by itself.)"""
+        """End a pause or a creation that is under way when a stop comes."""
+        self._end_pauses_for_a_stop()
         if not self._creating:
             return
         error = CancelledError(f"The session was not created: a stop came, {self._stop.stop_reason!r}.")
         self.interrupts.interrupt(error)
+
+    def end_pauses(self) -> None:
+        """The session is being closed: what pauses gives up, which a closing need not wait for."""
+        self._over.set("the session is being closed")
+
+    def _end_pauses_for_a_stop(self) -> None:
+        self._over.set(f"a stop is requested ({self._stop.stop_reason})")
 
     async def open(self) -> Coordinated:
         """Create a session, again and again by the policy, and say what a recovery lost.
@@ -206,9 +216,11 @@ class Recoverable:
         if self._policy.is_over(self._failures):
             add_note(failure, f"Given up after {self._failures} failures in a row.")
             raise failure
+        if self._stop.should_stop():  # and was before anybody watched it
+            self._end_pauses_for_a_stop()
         pause = self._policy.delay(self._failures)
-        if pause > 0 and await self._stop.wait_for_stop(pause):
-            add_note(failure, f"Not recovered from: a stop is requested ({self._stop.stop_reason}).")
+        if pause > 0 and await self._over.wait(pause):
+            add_note(failure, f"Not recovered from: {self._over.reason}.")
             raise failure
 
     def _report_loss(self, session: Coordinated) -> None:

@@ -80,7 +80,12 @@ async def test_a_stop_during_a_recovery_ends_it() -> None:
 
 
 async def test_a_stop_before_start_ends_the_body_instead() -> None:
-    sess = MonitoredSession(SlowCreator(ScriptedSession()))
+    class Slow(SlowCreator):
+        async def create_session(self) -> ScriptedSession:
+            await asyncio.sleep(5)
+            return await super().create_session()
+
+    sess = MonitoredSession(Slow(ScriptedSession()))
     sess.request_stop("too late for that")
     async with sess:
         assert sess.should_stop()

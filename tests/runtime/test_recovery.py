@@ -376,6 +376,30 @@ async def test_a_stop_ends_a_pause_with_the_error() -> None:
     assert caught.value.__notes__ == ["Not recovered from: a stop is requested (signal SIGTERM)."]
 
 
+async def test_closing_ends_a_pause_with_the_error() -> None:
+    policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
+    sess = scripted([AbortedError("x")], UnavailableError("not yet"), recovery=policy)
+    async with assert_nothing_left_behind():
+        await sess.start()
+        run = asyncio.create_task(sess.run("a"))
+        await asyncio.sleep(10)
+        await sess.close()
+        assert now() == 10
+        with pytest.raises(UnavailableError, match="not yet") as caught:
+            await run
+        assert caught.value.__notes__ == ["Not recovered from: the session is being closed."]
+
+
+async def test_a_stop_before_the_start_ends_the_first_pause() -> None:
+    policy = Recovery(first_delay_secs=1000, max_delay_secs=1000)
+    sess = scripted(UnavailableError("1"), UnavailableError("2"), recovery=policy)
+    sess.request_stop("not today")
+    with pytest.raises(UnavailableError, match="2") as caught:
+        await sess.start()
+    assert now() == 0
+    assert caught.value.__notes__ == ["Not recovered from: a stop is requested (not today)."]
+
+
 async def test_a_sample_waits_over_a_recovery() -> None:
     async with scripted([AbortedError("x")], [{"a": 1, "b": 2}]) as sess:
         sample = asyncio.create_task(sess.sample("b"))
