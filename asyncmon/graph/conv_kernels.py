@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.products import tall_product, thin_product
 from asyncmon.graph.sharing import share
-from asyncmon.graph.windows import Padding, Pair, paddings
+from asyncmon.graph.windows import Padding, Pair, check_rank, check_shape, paddings
 
 if TYPE_CHECKING:
     from asyncmon.graph.arrays import Array
@@ -37,7 +38,7 @@ def _workspace(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array
 
 
 class _Geometry:
-    """The sizes of one convolution."""
+    """The sizes of one convolution, which fit each other: windows are cut out of memory by them."""
 
     def __init__(
         self,
@@ -47,6 +48,13 @@ class _Geometry:
         padding: Padding,
         dilations: Pair,
     ) -> None:
+        check_rank("Images", images)
+        check_rank("Filters", filters)
+        if images[3] != filters[2]:
+            raise InvalidArgumentError(
+                f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
+                "grouped convolution is not supported"
+            )
         self.images, self.filters = images, filters
         self.strides, self.dilations = strides, dilations
         rows, columns = filters[:2]
@@ -153,6 +161,7 @@ def filter_gradient(
     x, g = _wide(images, grad)
     shape = tuple(sizes.tolist())
     geometry = _Geometry(x.shape, shape, strides, padding, dilations)
+    check_shape("gradient", g.shape, geometry.output)
     result = _target(out, shape, x.dtype)
     result[...] = 0
     by_elements = strides == (1, 1) and shape[2] >= _DEEP and not geometry.plain
@@ -207,6 +216,7 @@ def input_gradient(
     w, g = _wide(filters, grad)
     shape = tuple(sizes.tolist())
     geometry = _Geometry(shape, w.shape, strides, padding, dilations)
+    check_shape("gradient", g.shape, geometry.output)
     result = _target(out, shape, g.dtype)
     reach = (w.shape[1] - 1) * dilations[1]
     if strides == (1, 1) and max(geometry.around[1]) <= reach:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.sharing import share
-from asyncmon.graph.windows import Padding, Pair, paddings
+from asyncmon.graph.windows import Padding, Pair, check_rank, check_shape, paddings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,6 +68,21 @@ def _taps(x: Array, ksize: Pair, strides: Pair, counts: Pair) -> Iterator[Array]
             yield rows[:, :, _steps(j, counts[1], strides[1])]
 
 
+def _windows(
+    shape: tuple[int, ...],
+    ksize: Pair,
+    strides: Pair,
+    padding: Padding,
+    **like_output: Array,
+) -> tuple[Pair, tuple[Pair, Pair]]:
+    """Return what :func:`paddings` does, of images; refuse arrays that are not of the output's shape."""
+    check_rank("Images", shape)
+    counts, around = paddings(shape, ksize, strides, padding)
+    for what, array in like_output.items():
+        check_shape(what, array.shape, (shape[0], *counts, shape[3]))
+    return counts, around
+
+
 def _lowest(dtype: np.dtype[Any]) -> Any:
     return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
 
@@ -80,7 +95,7 @@ def max_pool(
     x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
 ) -> Array:
     """The greatest element of each window."""
-    counts, around = paddings(x.shape, ksize, strides, padding)
+    counts, around = _windows(x.shape, ksize, strides, padding)
     result = _result(out, (len(x), *counts, x.shape[3]), x.dtype)
 
     def part(block: slice) -> None:
@@ -102,7 +117,7 @@ def max_pool_grad(
     padding: Padding,
 ) -> Array:
     """Give the gradient of each window to the first of its greatest elements."""
-    counts, around = paddings(x.shape, ksize, strides, padding)
+    counts, around = _windows(x.shape, ksize, strides, padding, output=y, gradient=grad)
     apart = strides[0] >= ksize[0] and strides[1] >= ksize[1]
     result = _result(out, x.shape, grad.dtype)
 
@@ -134,7 +149,8 @@ def max_pool_grad_grad(
     x: Array, y: Array, grad: Array, *, ksize: Pair, strides: Pair, padding: Padding
 ) -> Array:
     """Pick, of a tensor like the input, what lies at the first greatest element of each window."""
-    counts, around = paddings(x.shape, ksize, strides, padding)
+    counts, around = _windows(x.shape, ksize, strides, padding, output=y)
+    check_shape("gradient", grad.shape, x.shape)
     padded = _padded(x, around, _lowest(x.dtype))
     result, open_ = np.zeros_like(y), np.ones(y.shape, bool)
     for values, other in zip(
@@ -164,7 +180,7 @@ def avg_pool(
     x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
 ) -> Array:
     """The mean of each window, padding not counted."""
-    counts, around = paddings(x.shape, ksize, strides, padding)
+    counts, around = _windows(x.shape, ksize, strides, padding)
     result = _result(out, (len(x), *counts, x.shape[3]), x.dtype)
     inside = _counts_inside(x.shape, ksize, strides, padding)
 
@@ -188,7 +204,7 @@ def avg_pool_grad(
 ) -> Array:
     """Spread the gradient of each window evenly over its elements."""
     sizes = tuple(shape.tolist())
-    counts, around = paddings(sizes, ksize, strides, padding)
+    counts, around = _windows(sizes, ksize, strides, padding, gradient=grad)
     inside = _counts_inside(sizes, ksize, strides, padding)
     (top, bottom), (left, right) = around
     result = _result(out, sizes, grad.dtype)

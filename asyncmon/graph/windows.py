@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Padding", "Pair", "output_size", "paddings", "spatial", "window_padding"]
+from asyncmon.errors import InvalidArgumentError
+
+__all__ = [
+    "Padding",
+    "Pair",
+    "check_rank",
+    "check_shape",
+    "output_size",
+    "paddings",
+    "spatial",
+    "window_padding",
+]
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
@@ -85,6 +96,20 @@ def output_size(size: int | None, window: int, stride: int, padding: str | Pair)
             "is larger than the input"
         )
     return (total - window) // stride + 1
+
+
+def check_rank(what: str, shape: tuple[int, ...]) -> None:
+    """Refuse, in a run, what has not four dimensions."""
+    if len(shape) != 4:
+        raise InvalidArgumentError(f"{what} must have 4 dimensions, got shape {list(shape)}")
+
+
+def check_shape(what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse, in a run, an array of another shape than windows give it."""
+    if found != expected:
+        raise InvalidArgumentError(
+            f"The {what} has shape {list(found)}, for these windows it must have {list(expected)}"
+        )
 
 
 def paddings(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph import conv_kernels
 from asyncmon.graph.windows import paddings, spatial, window_padding
@@ -158,6 +159,63 @@ def test_what_does_not_fit_is_refused() -> None:
             nn.conv2d(x, weights, 1, padding)
     with pytest.raises(TypeError, match="Input 'filter' of 'Conv2D' Op has type float64"):
         nn.conv2d(x, tf.ones([3, 3, 2, 2], tf.float64), 1, "SAME")
+
+
+X, W = np.ones((1, 4, 4, 2)), np.ones((2, 2, 2, 3))  # whose output is of shape (1, 4, 4, 3)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(
+    ("images", "filters", "text"),
+    [
+        (X, np.ones((2, 2, 3, 1)), r"Depth of input \(2\) is not the depth of the filter \(3\)"),
+        (X, np.ones((2, 2, 64, 64)), r"Depth of input \(2\)"),
+        (X, np.ones((1, 1, 1, 3)), r"Depth of input \(2\)"),
+        (X[..., :1], W, r"Depth of input \(1\)"),
+        (X[0], W, r"Images must have 4 dimensions, got shape \[4, 4, 2\]"),
+        (X, W[0], r"Filters must have 4 dimensions, got shape \[2, 2, 3\]"),
+        (X, np.ones((5, 9, 3, 1)), r"Depth of input \(2\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_in_the_run(
+    ops: Any, images: Any, filters: Any, padding: str, text: str
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        ops.compute(lambda a, b: nn.conv2d(a, b, 1, padding), images, filters, known="nothing")
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 4, 4, 2), (1, 4, 4, 1), (1, 3, 4, 3), (1, 1, 1, 3), (2, 4, 4, 3), (4, 4, 3)]
+)
+@pytest.mark.parametrize("strides", [1, 2])
+def test_gradients_of_another_shape_are_refused_in_the_run(ops: Any, shape: Any, strides: int) -> None:
+    grad = np.ones(shape)
+
+    def by_input(w: Any, g: Any) -> Any:
+        return nn.conv2d_backprop_input(X.shape, w, g, strides, "SAME")
+
+    def by_filter(x: Any, g: Any) -> Any:
+        return nn.conv2d_backprop_filter(x, W.shape, g, strides, "SAME")
+
+    for function, other in ((by_input, W), (by_filter, X)):
+        with pytest.raises(errors.InvalidArgumentError, match="The gradient has shape"):
+            ops.compute(function, other, grad, known="nothing")
+
+
+def test_sizes_of_another_depth_are_refused_in_the_run(ops: Any) -> None:
+    grad = np.ones((1, 4, 4, 3))
+
+    def by_input(sizes: Any) -> Any:
+        return nn.conv2d_backprop_input(sizes, W, grad, 1, "SAME")
+
+    def by_filter(sizes: Any) -> Any:
+        return nn.conv2d_backprop_filter(X, sizes, grad, 1, "SAME")
+
+    for function, sizes in ((by_input, [1, 4, 4, 1]), (by_filter, [2, 2, 64, 3])):
+        with pytest.raises(errors.InvalidArgumentError, match="Depth of input"):
+            ops.compute(function, np.array(sizes, np.int32), known="rank")
+        with pytest.raises(errors.InvalidArgumentError, match="must have 4 dimensions"):
+            ops.compute(function, np.array(sizes[:3], np.int32), known="rank")
 
 
 def test_results_do_not_share_the_workspace(ops: Any) -> None:

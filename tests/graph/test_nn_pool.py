@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.windows import paddings
 
@@ -94,3 +95,20 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="ksize must be 1 in the batch and depth"):
         nn.max_pool(x, [2, 1, 1, 1], 1, "VALID")
     assert nn.max_pool2d(input=x, value=None, ksize=2, strides=2, padding="SAME").shape == (2, 3, 3, 2)
+
+
+@pytest.mark.parametrize("function", [nn.max_pool, nn.avg_pool])
+def test_shapes_that_do_not_fit_are_refused_in_the_run(ops: Any, function: Any) -> None:
+    for shape in ((4, 4, 2), (1, 1, 4, 4, 2)):
+        with pytest.raises(errors.InvalidArgumentError, match="Images must have 4 dimensions"):
+            ops.compute(lambda x: function(x, 2, 2, "SAME"), np.ones(shape), known="nothing")
+
+
+@pytest.mark.parametrize("function", [nn.max_pool, nn.avg_pool])
+@pytest.mark.parametrize("shape", [(), (2,), (1, 2, 2, 1), (1, 1, 1, 2), (2, 2, 2, 2)])
+def test_gradients_of_another_shape_are_refused_in_the_run(ops: Any, function: Any, shape: Any) -> None:
+    def run(x: Any, grad: Any) -> Any:
+        return tf.gradients(function(x, 2, 2, "SAME"), x, grad_ys=[grad])[0]
+
+    with pytest.raises(errors.InvalidArgumentError, match="The gradient has shape"):
+        ops.compute(run, np.ones((1, 4, 4, 2)), np.ones(shape), known="nothing")
