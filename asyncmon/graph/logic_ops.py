@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.broadcasting import unbroadcast
@@ -13,6 +14,8 @@ from asyncmon.graph.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.graph.arrays import Array
     from asyncmon.graph.tensor import Operation, Tensor
 
@@ -181,6 +184,60 @@ def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
 
 
+def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
+    if not condition.shape == np.shape(x) == np.shape(y):
+        condition = _fitting(condition, np.shape(x), np.shape(y))
+    return _select(condition, x, y, out)
+
+
+def _fitting(condition: Array, x: tuple[int, ...], y: tuple[int, ...]) -> Array:
+    """Return the condition in a shape that broadcasts as it is meant to: what else does is refused."""
+    if x != y:
+        raise InvalidArgumentError(
+            f"'then' and 'else' must have the same size, but received: {list(x)} vs. {list(y)}"
+        )
+    shape = condition.shape
+    if shape in ((), x):
+        return condition
+    if len(shape) == 1 and shape == x[:1]:
+        return condition.reshape(shape + (1,) * (len(x) - 1))
+    raise InvalidArgumentError(
+        f"The condition must be a scalar, a vector of the first dimension of 'then', or of its shape "
+        f"{list(x)}, but it has shape {list(shape)}"
+    )
+
+
+def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
+    rules.check_dtype(condition.dtype, _BOOL, "condition")
+    rules.check_same_dtype("Select", x, y, ("t", "e"))
+    shape, test = rules.merge(x.shape, y.shape), condition.shape
+    if shape is None or not test:
+        return Spec(x.dtype, shape)
+    if len(test) == 1 and shape:
+        rules.merge_dim(test[0], shape[0])
+        return Spec(x.dtype, shape)
+    return Spec(x.dtype, rules.merge(shape, test))
+
+
+def _choose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    condition, x, _ = op.inputs
+    zero = create_op("ZerosLike", (x,))
+    return [
+        None,
+        create_op("Select", (condition, grad, zero)),
+        create_op("Select", (condition, zero, grad)),
+    ]
+
+
+def _bound_choose(op: Operation) -> Callable[..., Any] | None:
+    """Return what looks at no shape, where they are known and equal."""
+    shapes = {tensor.spec.shape for tensor in op.inputs}
+    return _select if len(shapes) == 1 and rules.num_elements(*shapes) is not None else None
+
+
+register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True, bind=_bound_choose))
+
+
 def _true_positions_spec(condition: Spec) -> Spec:
     return Spec(dtypes.int64, (None, None if condition.shape is None else len(condition.shape)))
 
@@ -196,27 +253,18 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     Without ``x`` and ``y``: the positions of the true elements, as an int64 matrix of a row each.
 
     Args:
-        condition: bool tensor. A vector picks whole rows of ``x`` and ``y`` of a higher rank.
-        x: where it is true; broadcasts.
-        y: where it is false; of the dtype of ``x``.
+        condition: bool tensor of the shape of ``x``, or a vector that picks whole rows, or a scalar.
+        x: where it is true.
+        y: where it is false; of the dtype and the shape of ``x``.
         name: the node's name.
 
     Raises:
-        ValueError: exactly one of ``x`` and ``y`` is given.
+        ValueError: exactly one of ``x`` and ``y`` is given, or shapes do not fit: nothing broadcasts
+            (InvalidArgumentError in the run, where they are not known before).
     """
     test = convert_to_tensor(condition)
     if x is None and y is None:
         return create_op("Where", (test,), None, name)
     if x is None or y is None:
         raise ValueError("x and y must both be non-None or both be None.")
-    first, second = convert_pair(x, y, name or "Select")
-    shape = first.spec.shape
-    if (
-        test.spec.shape is not None
-        and len(test.spec.shape) == 1
-        and shape is not None
-        and len(shape) > 1
-    ):
-        rules.merge_dim(test.spec.shape[0], shape[0])
-        test = create_op("ExpandDims", (test,), {"axis": tuple(range(1, len(shape)))})
-    return create_op("SelectV2", (test, first, second), None, name or "Select")
+    return create_op("Select", (test, *convert_pair(x, y, name or "Select")), None, name)

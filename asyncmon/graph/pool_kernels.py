@@ -75,7 +75,7 @@ def _windows(
     padding: Padding,
     **like_output: Array,
 ) -> tuple[Pair, tuple[Pair, Pair]]:
-    """Return what :func:`paddings` does, of images; refuse arrays that are not of the output's shape."""
+    """Return what :func:`paddings` does, of images; refuse what is not of the output's shape."""
     check_rank("Images", shape)
     counts, around = paddings(shape, ksize, strides, padding)
     for what, array in like_output.items():

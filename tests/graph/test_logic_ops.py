@@ -72,17 +72,79 @@ def test_kinds_of_numbers(ops: Any, function: Any, reference: Any) -> None:
     ops.agree(function, reference(x), x)
 
 
-def test_where_chooses_and_broadcasts(ops: Any) -> None:
+def test_where_chooses(ops: Any) -> None:
     condition = np.array([[True, False, True], [False, False, True]])
     ops.agree(tf.where, np.where(condition, X, -X), condition, X, -X)
-    ops.agree(tf.where, np.where(condition, X, 0.5), condition, X, np.array(0.5))
     ops.differentiate(tf.where, condition, X, X * 2)
-    ops.differentiate(tf.where, condition, X, np.array([0.1, 0.2, 0.3]))
 
 
-def test_a_vector_chooses_rows(ops: Any) -> None:
-    rows = np.array([True, False])
-    ops.agree(tf.where, np.stack([X[0], -X[1]]), rows, X, -X, known=("all", "rank"))
+@pytest.mark.parametrize("shape", [(), (2,), (2, 3), (2, 3, 2), (2, 2), (2, 0)])
+def test_a_vector_chooses_rows_and_a_scalar_everything(ops: Any, shape: tuple[int, ...]) -> None:
+    x = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
+    for test in (True, False):
+        ops.agree(tf.where, x if test else -x, np.array(test), x, -x)
+    if shape:
+        rows = np.array([True, False])
+        ops.agree(tf.where, np.stack([x[0], -x[1]]), rows, x, -x)
+        ops.differentiate(tf.where, rows, x, -x)
+        for known in ("all", "rank", "nothing"):
+            by_x, by_y = ops.gradients(tf.where, rows, x, -x, known=known)
+            np.testing.assert_array_equal(by_x, np.stack([np.ones(shape[1:]), np.zeros(shape[1:])]))
+            np.testing.assert_array_equal(by_y, np.stack([np.zeros(shape[1:]), np.ones(shape[1:])]))
+
+
+@pytest.mark.parametrize(
+    ("condition", "x", "y"),
+    [
+        ((2, 3), (2, 3), (1, 3)),
+        ((2, 3), (2, 3), ()),
+        ((2, 3), (1, 3), (2, 3)),
+        ((2, 1), (2, 3), (2, 3)),
+        ((3,), (2, 3), (2, 3)),
+        ((1,), (2, 3), (2, 3)),
+        ((2, 3), (2,), (2,)),
+        ((1,), (3,), (3,)),
+        ((1,), (), ()),
+        ((), (2, 3), (3,)),
+        ((), (), (1,)),
+        ((3,), (3,), (1,)),
+    ],
+)
+def test_where_broadcasts_nothing_else(ops: Any, condition: Any, x: Any, y: Any) -> None:
+    arrays = np.ones(condition, bool), np.ones(x), np.ones(y)
+    with pytest.raises(ValueError, match=r"must be equal, but are|must be equal rank"):
+        ops.compute(tf.where, *arrays)
+    with pytest.raises(errors.InvalidArgumentError, match=r"must have the same size|must be a scalar"):
+        ops.compute(tf.where, *arrays, known="nothing")
+
+
+@pytest.mark.parametrize("test", [(), (2,), (2, 3)])
+def test_a_gradient_of_another_shape_than_what_was_chosen_is_refused(ops: Any, test: Any) -> None:
+    def run(c: Any, x: Any, grad: Any) -> Any:
+        return tf.gradients(tf.where(c, x, x * x), x, grad_ys=[grad])[0]
+
+    for shape in ((), (3,), (1, 3), (2, 1)):
+        with pytest.raises(errors.InvalidArgumentError, match="must have the same size"):
+            ops.compute(run, np.ones(test, bool), np.ones((2, 3)), np.ones(shape), known="nothing")
+
+
+@pytest.mark.parametrize(
+    ("condition", "x", "y", "expected"),
+    [
+        ([2, 0], None, [2, 0], [2, 0]),
+        ([2, 0], [2, 0], None, [2, 0]),
+        ([2, 3], None, None, None),
+        (None, [None, 3], [2, None], [2, 3]),
+        ([2, None], [None, 3], [None, None], [2, 3]),
+        ([2], None, [2, 3], [2, 3]),
+        ([5], [None, None], None, [None, None]),
+        ([], [None, 3], None, [None, 3]),
+    ],
+)
+def test_what_is_known_of_a_choice(condition: Any, x: Any, y: Any, expected: Any) -> None:
+    values = [tf.placeholder(tf.float32, shape) for shape in (x, y)]
+    shape = tf.where(tf.placeholder(tf.bool, condition), *values).shape
+    assert (None if shape.ndims is None else shape.as_list()) == expected
 
 
 def test_where_alone_gives_positions(ops: Any) -> None:
@@ -96,7 +158,7 @@ def test_where_checks_its_arguments() -> None:
     condition = tf.constant([True])
     with pytest.raises(ValueError, match="x and y must both be non-None or both be None"):
         tf.where(condition, x=tf.constant([1.0]))
-    with pytest.raises(TypeError, match="'e' of 'SelectV2' Op has type int32"):
+    with pytest.raises(TypeError, match="'e' of 'Select' Op has type int32"):
         tf.where(condition, tf.constant([1.0]), tf.constant([1]))
     with pytest.raises(TypeError, match="'condition'"):
         tf.where(tf.constant([1.0]), tf.constant([1.0]), tf.constant([1.0]))
