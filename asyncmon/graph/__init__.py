@@ -17,6 +17,7 @@ what is asked of it into a plan once and runs each step as a transaction
 """
 
 from asyncmon.graph import initializers, layers, nn, train
+from asyncmon.graph.add_n_op import add_n
 from asyncmon.graph.array_ops import (
     broadcast_to,
     cast,
@@ -152,7 +153,6 @@ from asyncmon.graph.logic_ops import (
 )
 from asyncmon.graph.math_ops import (
     add,
-    add_n,
     atan2,
     div,
     div_no_nan,
@@ -205,7 +205,6 @@ from asyncmon.graph.slice_ops import (
     reverse,
     slice,
     strided_slice,
-    tile,
 )
 from asyncmon.graph.state_ops import (
     assign,
@@ -218,6 +217,7 @@ from asyncmon.graph.state_ops import (
 )
 from asyncmon.graph.tensor import Operation, Tensor
 from asyncmon.graph.tensor_shape import Dimension, TensorShape, dimension_value
+from asyncmon.graph.tile_op import tile
 from asyncmon.graph.unary_ops import (
     abs,
     acos,

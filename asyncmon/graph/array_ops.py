@@ -105,16 +105,21 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 def _reshape(x: Array, target: Array) -> Any:
+    sizes = target.tolist()
+    if target.ndim != 1:
+        if target.ndim > 1:
+            raise InvalidArgumentError(f"sizes input must be 1-D, not {list(target.shape)}")
+        sizes = [sizes]
+    if sizes and min(sizes) < -1:  # which numpy takes for a -1
+        raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
     try:
-        return np.reshape(x, target)
+        return np.reshape(x, sizes)
     except ValueError:
-        sizes = target.tolist()
         if not np.size(x) and -1 in sizes and 0 in sizes:  # what is left of the sizes that are not 0
             rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
             return np.reshape(x, [rest if d == -1 else d for d in sizes])
         raise InvalidArgumentError(
-            f"Input to reshape is a tensor with {np.size(x)} values, but the requested shape "
-            f"is {target.tolist()}"
+            f"Input to reshape is a tensor with {np.size(x)} values, but the requested shape is {sizes}"
         ) from None
 
 
@@ -129,6 +134,8 @@ def _reshape_spec(x: Spec, target: Spec) -> Spec:
 
 
 def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
+    if any(d is not None and d < -1 for d in dims):
+        raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
     total = rules.num_elements(source)
     known = prod(d for d in dims if d is not None and d != -1)
     wild = [i for i, d in enumerate(dims) if d == -1]

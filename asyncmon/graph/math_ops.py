@@ -13,7 +13,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.broadcasting import unbroadcast
-from asyncmon.graph.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.build import convert_pair, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
@@ -62,42 +62,6 @@ register(OpDef("Sub", np.subtract, rules.binary("Sub"), _sub_gradient, elementwi
 def subtract(x: Any, y: Any, name: str | None = None) -> Tensor:
     """Return ``x - y``. TF1: ``tf.subtract``."""
     return _binary("Sub", x, y, name)
-
-
-def _add_n(*inputs: Array) -> Any:
-    if len(inputs) == 1:
-        return inputs[0]
-    total = np.add(inputs[0], inputs[1])
-    for value in inputs[2:]:
-        total = np.add(total, value, out=total if isinstance(total, np.ndarray) else None)
-    return total
-
-
-def _add_n_shape(*inputs: Spec) -> Spec:
-    for i, other in enumerate(inputs):
-        if other.dtype is not inputs[0].dtype:
-            raise TypeError(
-                f"Tensors in list passed to 'inputs' of 'AddN' Op have types "
-                f"[{', '.join(s.dtype.name for s in inputs)}] that don't all match (input {i})."
-            )
-    return rules.like_first(*inputs)
-
-
-register(OpDef("AddN", _add_n, _add_n_shape, lambda op, grad: [grad] * len(op.inputs), aliases=True))
-
-
-def add_n(inputs: Any, name: str | None = None) -> Tensor:
-    """Return the sum of tensors of one shape and dtype. TF1: ``tf.add_n``.
-
-    Raises:
-        ValueError: ``inputs`` is not a list of at least one tensor, or shapes differ.
-    """
-    if not isinstance(inputs, list | tuple) or not inputs:
-        raise ValueError(
-            "inputs must be an iterable of at least one Tensor/IndexedSlices with the same "
-            "dtype and shape"
-        )
-    return create_op("AddN", [convert_to_tensor(value) for value in inputs], {}, name)
 
 
 # --- products -------------------------------------------------------------------------------------

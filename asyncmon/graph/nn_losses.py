@@ -195,6 +195,11 @@ _UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    if logits.ndim < 1 or labels.shape != logits.shape[:-1]:
+        raise InvalidArgumentError(
+            f"Labels must have the shape of logits less its last dimension, got shapes "
+            f"{list(labels.shape)} and {list(logits.shape)}"
+        )
     classes = logits.shape[-1]
     flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
     unsigned = picks.view(_UNSIGNED[picks.itemsize])  # so that a negative label is a large one

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Gradients = list[Tensor | None]
 
-__all__ = ["newaxis", "pad", "reverse", "slice", "strided_slice", "tile"]
+__all__ = ["newaxis", "pad", "reverse", "slice", "strided_slice"]
 
 newaxis = None
 """A new dimension of size 1 in an index: ``x[:, newaxis]``. TF1: ``tf.newaxis``."""
@@ -310,46 +310,7 @@ def pad(
     return create_op("MirrorPad", (x, widths), {"mode": mode.lower()}, name)
 
 
-# --- tile and reverse -------------------------------------------------------------------------------
-
-
-def _tile_spec(x: Spec, multiples: Spec) -> Spec:
-    (rank,) = rules.with_rank(multiples.shape, 1)
-    if x.shape is None:
-        return Spec(x.dtype, None if rank is None else (None,) * rank)
-    rules.merge_dim(rank, len(x.shape))
-    times = multiples.known_dims() or (None,) * len(x.shape)
-    shape = tuple(
-        None if n is None or m is None or m < 0 else n * m for n, m in zip(x.shape, times, strict=True)
-    )
-    return Spec(x.dtype, shape)
-
-
-def _tile_grad(grad: Array, multiples: Array, shape: Array) -> Array:
-    if not grad.size:
-        return np.zeros(shape.tolist(), grad.dtype)
-    split = [d for pair in zip(multiples.tolist(), shape.tolist(), strict=True) for d in pair]
-    return np.add.reduce(grad.reshape(split), axis=tuple(range(0, len(split), 2)))
-
-
-def _tile_gradient(op: Operation, grad: Tensor) -> Gradients:
-    x, multiples = op.inputs
-    result = create_op("TileGrad", (grad, multiples, create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None]
-
-
-def _tile_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("Tile", (grad, op.inputs[1])), None, None]
-
-
-register(OpDef("Tile", lambda x, multiples: np.tile(x, multiples.tolist()), _tile_spec, _tile_gradient))
-register(OpDef("TileGrad", _tile_grad, _shape_of_last, _tile_grad_gradient))
-
-
-def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """Return a tensor repeated ``multiples[i]`` times along each dimension i. TF1: ``tf.tile``."""
-    return create_op("Tile", (input, shape_tensor(multiples)), None, name)
+# --- reverse ----------------------------------------------------------------------------------------
 
 
 def _reverse_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:

@@ -62,6 +62,8 @@ def test_impossible_shapes_are_refused_when_built_if_they_can_be() -> None:
         ([-1, 4], "Dimension size must be evenly divisible by 4 but is 6"),
         ([-1, -1], "Only one input size may be -1, not both 0 and 1"),
         (6, "Shape must be rank 1 but is rank 0"),
+        ([3, -2], r"Sizes must be non-negative, or -1 for what is left, got \[3, -2\]"),
+        ([-1, -3], "Sizes must be non-negative"),
     ):
         with pytest.raises(ValueError, match=text):
             tf.reshape(x, shape)
@@ -74,6 +76,26 @@ def test_impossible_shapes_fail_in_the_run_otherwise(ops: Any) -> None:
         errors.InvalidArgumentError, match="tensor with 24 values, but the requested shape"
     ):
         ops.compute(tf.reshape, X, np.array([5, 5]), known="rank")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ([-2], r"Sizes must be non-negative, or -1 for what is left, got \[-2\]"),
+        ([4, -3], "Sizes must be non-negative"),
+        ([-1, -2], "Sizes must be non-negative"),
+        ([[24]], r"sizes input must be 1-D, not \[1, 1\]"),
+    ],
+)
+def test_sizes_below_minus_one_fail_in_the_run(ops: Any, sizes: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        ops.compute(tf.reshape, X, np.array(sizes), known="nothing")
+
+
+def test_a_single_size_known_only_in_the_run_may_be_a_scalar(ops: Any) -> None:
+    np.testing.assert_array_equal(
+        ops.compute(tf.reshape, X, np.array(24), known="nothing"), X.reshape(-1)
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -4, 3])

@@ -163,6 +163,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     ),
     "slices": (lambda x: [x[1:, ::2], x[0], tf.slice(x, [1, 1], [2, 3]), tf.reverse(x, [0])], (X,)),
     "padding": (lambda x: [tf.pad(x, [[1, 1], [0, 2]]), tf.pad(x, [[1, 1], [0, 2]], "REFLECT")], (X,)),
+    "piecewise": (lambda i: tf.train.piecewise_constant(i[0, 0], [0, 2], [1, 2, 3]), (AT,)),
     "tile": (lambda x: tf.tile(x, [2, 1]), (X,)),
     "gather": (lambda x: [tf.gather(x, AT), tf.gather(x, AT, axis=1), tf.gather_nd(x, AT)], (X,)),
     "gather batch": (lambda x: tf.gather(x, AT[:1].repeat(4, 0), batch_dims=1), (X,)),
@@ -181,6 +182,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     "one_hot": (lambda i: tf.one_hot(i, 4), (AT,)),
     "top_k": (lambda x: [*nn.top_k(x, 2), nn.in_top_k(tf.cast(x, tf.float32), [0, 1, 2, 3], 2)], (X,)),
     "bias_add": (nn.bias_add, (X, V)),
+    "bias_add second": (lambda x, b: nn.bias_add(x, b, "NCHW"), (IMAGES, V)),
     "xent": (lambda x, y: nn.softmax_cross_entropy_with_logits_v2(y, x), (X, Y)),
     "sparse xent": (
         lambda x: nn.sparse_softmax_cross_entropy_with_logits(labels=[0, 1, 2, 3], logits=x),

@@ -79,6 +79,14 @@ def test_what_turns_out_not_to_fit_fails_in_the_run(ops: Any) -> None:
         ops.compute(tf.matmul, np.ones((2, 3)), np.ones((2, 3)), known="nothing")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32])
+@pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((3,), (3, 2)), ((3,), (3,)), ((2, 3), ())])
+def test_a_vector_is_no_matrix(ops: Any, shapes: Any, dtype: Any) -> None:
+    x, y = (np.ones(shape, dtype) for shape in shapes)
+    with pytest.raises(errors.InvalidArgumentError, match="must have at least 2 dimensions"):
+        ops.compute(tf.matmul, x, y, known="nothing")
+
+
 def test_static_shapes_of_batches() -> None:
     a = tf.placeholder(tf.float32, [None, 1, 2, 3])
     b = tf.placeholder(tf.float32, [5, 3, 4])

@@ -159,23 +159,6 @@ def test_strings_are_joined(ops: Any) -> None:
     assert joined.tolist() == ["ac", "bc"]
 
 
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_add_n(ops: Any, count: int) -> None:
-    arrays = [np.arange(4.0) + i for i in range(count)]
-    ops.agree(lambda *x: tf.add_n(list(x)), sum(arrays), *arrays)
-    ops.differentiate(lambda *x: tf.add_n(list(x)), *arrays)
-
-
-def test_add_n_needs_one_shape_and_one_dtype() -> None:
-    a = tf.constant([1.0, 2.0])
-    with pytest.raises(ValueError, match="at least one Tensor"):
-        tf.add_n([])
-    with pytest.raises(TypeError, match="don't all match"):
-        tf.add_n([a, tf.constant([1, 2])])
-    with pytest.raises(ValueError, match="must be equal"):
-        tf.add_n([a, tf.constant([1.0])])
-
-
 def test_bools_are_not_added() -> None:
     with pytest.raises(TypeError, match="parameter 'x' has DataType bool"):
         tf.add(tf.constant([True]), True)

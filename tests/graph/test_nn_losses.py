@@ -84,6 +84,27 @@ def test_a_class_that_is_not_there_fails_in_the_run(ops: Any, wrong: int) -> Non
         )
 
 
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [
+        ((2, 3), (2, 1)),
+        ((2, 3), (1, 2)),
+        ((2, 3), ()),
+        ((2, 2, 3), (4,)),
+        ((4, 3), (2, 2)),
+        ((3,), (1,)),
+        ((1, 3), ()),
+        ((), ()),
+    ],
+)
+def test_classes_of_another_shape_than_rows_fail_in_the_run(ops: Any, logits: Any, labels: Any) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)
+
+    with pytest.raises(errors.InvalidArgumentError, match="the shape of logits less its last"):
+        ops.compute(run, np.ones(logits), np.ones(labels, np.int32), known="nothing")
+
+
 @pytest.mark.parametrize("classes", [1, 3, 50])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_any_number_of_classes(ops: Any, classes: int, dtype: Any) -> None:

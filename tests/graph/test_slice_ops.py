@@ -110,20 +110,6 @@ def test_pad_refuses_what_cannot_be(ops: Any) -> None:
             ops.compute(lambda a, m=mode, w=width: tf.pad(a, [[w, 0], [0, 0], [0, 0]], m), X)
 
 
-def test_tile(ops: Any) -> None:
-
-    def run(x: Any) -> Any:
-        return tf.tile(x, [2, 1, 3])
-
-    ops.agree(run, np.tile(X, (2, 1, 3)), X)
-    ops.differentiate(run, X, max_elements=4)
-    ops.agree(tf.tile, np.tile(X, (2, 1, 3)), X, np.array([2, 1, 3]))
-    (grad,) = ops.gradients(lambda x: tf.tile(x, [0, 1, 1]), X)
-    np.testing.assert_array_equal(grad, np.zeros_like(X))
-    with pytest.raises(ValueError, match="must be equal, but are 1 and 3"):
-        tf.tile(tf.constant(X), [2])
-
-
 def test_reverse(ops: Any) -> None:
     ops.agree(lambda x: tf.reverse(x, [0, -1]), X[::-1, :, ::-1], X)
     ops.differentiate(lambda x: tf.reverse(x, [0, -1]), X, max_elements=3)
@@ -135,7 +121,3 @@ def test_padding_is_nothing_in_any_dtype(ops: Any) -> None:
     for value in (np.array([True]), np.array([1], np.int64), np.array([1.5], np.float16)):
         ops.agree(lambda x: tf.pad(x, [[1, 0]]), np.pad(value, (1, 0)), value)
     assert ops.evaluate(tf.pad(tf.constant(["a"]), [[1, 0]])).tolist() == ["", "a"]
-
-
-def test_a_negative_count_of_tiles_has_no_shape() -> None:
-    assert tf.tile(tf.constant([1, 2]), [-1]).shape == (None,)

@@ -8,17 +8,23 @@ from __future__ import annotations
 from math import pi
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.array_ops import cast
 from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.dtypes import int32, int64
 from asyncmon.graph.gather_ops import gather
 from asyncmon.graph.joining_ops import stack
 from asyncmon.graph.math_ops import add, minimum, multiply, truediv
+from asyncmon.graph.op_def import OpDef, Spec, register
 from asyncmon.graph.unary_ops import ceil, cos, exp, floor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from asyncmon.graph.arrays import Array
     from asyncmon.graph.tensor import Tensor
 
 __all__ = [
@@ -178,7 +184,8 @@ def piecewise_constant(
         name: the scope of the ops.
 
     Raises:
-        ValueError: numbers or dtypes do not fit.
+        ValueError: numbers or dtypes do not fit, or ``x`` is no scalar (InvalidArgumentError in the
+            run, where that is not known before).
     """
     if len(boundaries) != len(values) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")
@@ -203,5 +210,18 @@ def piecewise_constant(
                 )
         if not edges:
             return tensors[0]
-        passed = cast(at > stack(edges), int32)
-        return gather(stack(tensors), create_op("Sum", (passed,), {"axis": None, "keepdims": False}))
+        return gather(stack(tensors), create_op("PassedBoundaries", (at, stack(edges))))
+
+
+def _passed_boundaries(at: Array, edges: Array) -> Any:
+    if np.ndim(at):
+        raise InvalidArgumentError(f"x must be a scalar, but it has shape {list(np.shape(at))}")
+    return np.array(np.count_nonzero(edges < at), np.int32)
+
+
+def _passed_boundaries_spec(at: Spec, edges: Spec) -> Spec:
+    rules.with_rank(at.shape, 0)
+    return Spec(int32, ())
+
+
+register(OpDef("PassedBoundaries", _passed_boundaries, _passed_boundaries_spec, rules.no_gradient))

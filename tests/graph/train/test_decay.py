@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asyncmon import errors
 from asyncmon import graph as tf
 
 train = tf.train
@@ -97,3 +98,14 @@ def test_pieces_must_fit() -> None:
     with pytest.raises(ValueError, match="Values must have elements all with the same dtype"):
         train.piecewise_constant(step, [1], [0.1, 2])
     assert train.piecewise_constant(step, [], [0.1]).shape == ()
+    with pytest.raises(ValueError, match="Shape must be rank 0 but is rank 1"):
+        train.piecewise_constant([1, 2], [1], [0.1, 0.2])
+
+
+@pytest.mark.parametrize("step", [[1], [1, 2], [[1]]])
+def test_steps_must_be_scalars_in_the_run_too(ops: Any, step: Any) -> None:
+    def run(x: Any) -> Any:
+        return train.piecewise_constant(x, [1, 2], [0.1, 0.2, 0.3])
+
+    with pytest.raises(errors.InvalidArgumentError, match="x must be a scalar"):
+        ops.compute(run, np.array(step), known="nothing")
