@@ -140,11 +140,18 @@ def _sum(x: Array, *, axis: Any, keepdims: Any) -> Any:
 
 
 def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    total = _add_up(x, axis, x.dtype, None, keepdims)
     count = x.size if axis is None else prod(x.shape[a] for a in axis)
     if x.dtype.kind in "iu":
-        return (np.sign(total) * (np.abs(total) // max(count, 1))).astype(x.dtype)  # towards zero
-    return total / x.dtype.type(count)
+        return _integer_mean(x, count, axis, keepdims)
+    return _add_up(x, axis, x.dtype, None, keepdims) / x.dtype.type(count)
+
+
+def _integer_mean(x: Array, count: int, axis: Any, keepdims: Any) -> Any:
+    """The mean rounded towards zero; a sum that the dtype cannot hold has a mean that it can."""
+    wide = np.int64 if x.dtype.kind == "i" else np.uint64
+    total, divisor = np.asarray(_add_up(x, axis, wide, None, keepdims)), wide(max(count, 1))
+    quotient = total // divisor
+    return (quotient + ((total < 0) & (quotient * divisor != total))).astype(x.dtype)
 
 
 register(OpDef("Sum", _sum, _reduced(rules.NUMBERS), partial(_back, "SumGrad")))
@@ -191,7 +198,7 @@ def reduce_mean(
     reduction_indices: Any = None,
     keep_dims: bool | None = None,
 ) -> Tensor:
-    """Return the mean along axes; of integers, rounded. TF1: ``tf.reduce_mean``."""
+    """Return the mean along axes; of integers, rounded towards zero. TF1: ``tf.reduce_mean``."""
     return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
 

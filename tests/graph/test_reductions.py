@@ -70,6 +70,33 @@ def test_the_mean_of_integers_is_rounded_towards_zero(ops: Any) -> None:
     assert ops.compute(tf.reduce_mean, np.array([3, 4], np.int32)) == 3
 
 
+@pytest.mark.parametrize(
+    ("dtype", "x", "axis", "expected"),
+    [
+        (np.uint8, [[200, 100, 250], [255, 255, 255]], None, 219),
+        (np.uint8, [[200, 100, 250], [255, 255, 255]], 1, [183, 255]),
+        (np.int8, [-128, -128, -127], 0, -127),
+        (np.int16, [3, -3, 32767, 4], None, 8192),
+        (np.int32, [[2**31 - 1, 5, 2**31 - 1], [-(2**31), -(2**31), 7]], 1, [1431655766, -1431655763]),
+        (np.uint32, [2**32 - 1, 2**32 - 1], None, 2**32 - 1),
+        (np.int64, [-(2**63), 5], None, -(2**62) + 3),
+    ],
+    ids=str,
+)
+def test_the_mean_of_integers_does_not_overflow(
+    ops: Any, dtype: Any, x: Any, axis: Any, expected: Any
+) -> None:
+    for keepdims in (False, True):
+        found = ops.compute(lambda a, k=keepdims: tf.reduce_mean(a, axis, k), np.array(x, dtype))
+        assert found.dtype == dtype
+        assert np.reshape(found, np.shape(expected)).tolist() == expected
+
+
+def test_the_sum_of_integers_wraps_around_in_their_dtype(ops: Any) -> None:
+    assert ops.compute(tf.reduce_sum, np.array([200, 200], np.uint8)) == 144
+    assert ops.compute(tf.reduce_sum, np.array([2**31 - 1, 5], np.int32)) == -(2**31) + 4
+
+
 def test_any_and_all(ops: Any) -> None:
     x = np.array([[True, False], [True, True]])
     ops.agree(lambda b: tf.reduce_any(b, 0), x.any(0), x)
