@@ -12,12 +12,12 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
+from asyncmon.graph.arrays import Array, own
 from asyncmon.graph.broadcasting import unbroadcast
 from asyncmon.graph.build import convert_pair, create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
 
 if TYPE_CHECKING:
-    from asyncmon.graph.arrays import Array
     from asyncmon.graph.tensor import Operation, Tensor
 
     Gradients = list[Tensor | None]
@@ -177,8 +177,11 @@ def _nonzero(divisor: Array) -> None:
 
 
 def _floor_divide(x: Array, y: Array, out: Array | None = None) -> Any:
-    _nonzero(y)
-    return np.floor_divide(x, y, out=out)
+    if y.dtype.kind in "iu":
+        _nonzero(y)
+        return np.floor_divide(x, y, out=out)
+    quotient = np.divide(x, y, out=out)  # numpy's own keeps to the remainder: 1.0 // 0.1 is 9 there
+    return np.floor(quotient, out=own(quotient) if out is None else out)
 
 
 def _floor_mod(x: Array, y: Array, out: Array | None = None) -> Any:

@@ -93,6 +93,27 @@ def test_floor_division_rounds_down(ops: Any) -> None:
     np.testing.assert_array_equal(ops.compute(tf.floormod, x, y), [1, -1])
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_floor_division_of_floats_is_the_quotient_rounded_down(ops: Any, dtype: Any) -> None:
+    x = np.array([1.0, np.inf, -5.0, 5.0, -7.0, 5.0, 3.0, 0.0], dtype)
+    y = np.array([0.1, 3.0, np.inf, -np.inf, 2.0, -0.0, np.nan, -2.0], dtype)
+    expected = np.array([10, np.inf, -0.0, -0.0, -4, -np.inf, np.nan, -0.0], dtype)
+    found = ops.compute(tf.floordiv, x, y)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(np.signbit(found[:6]), np.signbit(expected[:6]))
+    assert ops.compute(tf.floordiv, x[0], y[0]) == 10
+
+
+def test_the_remainder_keeps_to_the_division_that_is_exact(ops: Any) -> None:
+    x, y = np.array([1.0, -5.0, 5.0, 7.0], "f"), np.array([0.1, np.inf, 2.0, -3.0], "f")
+    np.testing.assert_array_equal(
+        ops.compute(tf.floormod, x, y), np.array([9.999999e-02, np.inf, 1, -2], "f")
+    )
+    by_x, by_y = ops.gradients(tf.floormod, x, y)
+    np.testing.assert_array_equal(by_x, [1, 1, 1, 1])
+    np.testing.assert_array_equal(by_y, [-10, 0, -2, 3])
+
+
 @pytest.mark.parametrize("function", [tf.floordiv, tf.floormod])
 def test_integer_division_by_zero_fails_in_the_run(ops: Any, function: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Integer division by zero"):
