@@ -92,12 +92,20 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
     shape = create_op("Shape", (params,), {"out_type": dtypes.int32})
     if op.attrs["axis"] == 0 and not op.attrs["batch_dims"]:
         rows = create_op("Reshape", (indices, [-1]))
-        flat_shape = create_op("ConcatV2", (convert_to_tensor([-1]), shape[1:]), {"axis": 0})
+        flat_shape = create_op("ConcatV2", (_row_count(params, indices), shape[1:]), {"axis": 0})
         values = create_op("Reshape", (grad, flat_shape))
         return [IndexedSlices(values, rows, shape), None]
     result = create_op("GatherGrad", (grad, indices, shape), op.attrs)
     result.set_shape(params.spec.shape)
     return [result, None]
+
+
+def _row_count(params: Tensor, indices: Tensor) -> Tensor:
+    """Return the number of indices for a reshape: -1, which costs the run nothing, where that is it."""
+    row = None if params.spec.shape is None else params.spec.shape[1:]
+    if row is not None and None not in row and 0 not in row:
+        return convert_to_tensor([-1])
+    return create_op("Reshape", (create_op("Size", (indices,), {"out_type": dtypes.int32}), [1]))
 
 
 def _gather_grad_gradient(op: Operation, grad: Tensor) -> list[Any]:

@@ -99,8 +99,8 @@ def add_up(grads: Sequence[Any]) -> Any:
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:
     """Add up the rows of each index; rows of a negative index are dropped."""
     result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
-    rows = np.reshape(values, (-1, *result.shape[1:]))
     flat = np.reshape(indices, -1)
+    rows = np.reshape(values, (flat.size, *result.shape[1:]))
     if flat.size and flat.min() < 0:
         rows, flat = rows[flat >= 0], flat[flat >= 0]
     scatter_add(result, flat, rows)

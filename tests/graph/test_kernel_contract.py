@@ -166,6 +166,10 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     "piecewise": (lambda i: tf.train.piecewise_constant(i[0, 0], [0, 2], [1, 2, 3]), (AT,)),
     "tile": (lambda x: tf.tile(x, [2, 1]), (X,)),
     "gather": (lambda x: [tf.gather(x, AT), tf.gather(x, AT, axis=1), tf.gather_nd(x, AT)], (X,)),
+    "embedding_lookup": (
+        lambda x: [nn.embedding_lookup([x, x[:3]], AT, s) for s in ("mod", "div")],
+        (X,),
+    ),
     "gather batch": (lambda x: tf.gather(x, AT[:1].repeat(4, 0), batch_dims=1), (X,)),
     "scatter": (
         lambda x: [
