@@ -104,10 +104,12 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
 
 def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
     rows, classes = predictions.shape
+    if not classes:
+        return np.zeros(rows, np.bool_)
     valid = (targets >= 0) & (targets < classes)
     mine = predictions[np.arange(rows), np.where(valid, targets, 0)][:, None]
     better = np.count_nonzero(predictions > mine, axis=1)
-    finite = np.isfinite(mine[:, 0]) & np.all(np.isfinite(predictions) | (predictions < mine), axis=1)
+    finite = np.all(np.isfinite(predictions), axis=1)
     return valid & finite & (better < k)
 
 
@@ -127,8 +129,8 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
 
     TF1: ``tf.nn.in_top_k``.
 
-    Classes that tie at the edge all count as in. A target out of range, or a prediction that is not
-    finite, gives false.
+    Classes that tie at the edge all count as in. A target out of range, or any prediction of the
+    row that is not finite, gives false.
     """
     scores = convert_to_tensor(predictions)
     return create_op("InTopKV2", (scores, targets, k), None, name or "in_top_k")

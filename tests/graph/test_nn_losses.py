@@ -152,6 +152,19 @@ def test_l2_loss(ops: Any) -> None:
         nn.l2_loss(tf.constant([1]))
 
 
+def test_the_l2_loss_of_halves_overflows_only_where_it_or_a_square_does(ops: Any) -> None:
+    for x, expected in (
+        (np.full(30, 62.22), 58080),  # the sum of squares does not fit
+        (np.full(100, 1e-3), 4.77e-05),  # halves of squares are subnormal
+        ([300.0], np.inf),
+        (5.0, 12.5),
+        ([], 0),
+    ):
+        found = ops.compute(nn.l2_loss, np.array(x, np.float16))
+        assert found.dtype == np.float16
+        assert found == np.float16(expected)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -56,6 +56,19 @@ def test_in_top_k(ops: Any) -> None:
     assert ops.compute(lambda s: tf.nn.in_top_k(s, [1, 1], 3), bad).tolist() == [False, False]
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_in_top_k_says_no_for_a_row_that_is_not_finite(ops: Any, value: float) -> None:
+    scores = np.array([[1, value, 3], [1, 2, 3]], "f")
+    for target in range(3):
+        found = ops.compute(lambda s, t=target: tf.nn.in_top_k(s, [t, t], 3), scores)
+        assert found.tolist() == [False, True]
+
+
+def test_in_top_k_of_no_classes(ops: Any) -> None:
+    found = ops.compute(lambda s: tf.nn.in_top_k(s, [0, 0], 1), np.zeros((2, 0), "f"))
+    assert found.tolist() == [False, False]
+
+
 def test_in_top_k_refuses_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="must be equal, but are 2 and 1"):
         tf.nn.in_top_k(tf.ones([2, 3]), [1], 1)
