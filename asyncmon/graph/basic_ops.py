@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,9 +56,9 @@ def constant(
     array = to_array(value, wanted)
     if shape is not None:
         dims = tuple_of_ints(shape)
-        if verify_shape and array.shape != dims:
+        if verify_shape and array.shape != dims and 0 not in dims:
             raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
-        array = _filled(array, dims)
+        array = filled(array, dims)
     return const(get_default_graph(), array, wanted, name)
 
 
@@ -69,12 +70,18 @@ def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
     return builtins.tuple(d for d in dims if d is not None)
 
 
-def _filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
-    missing = int(np.prod(dims)) - array.size
-    if missing < 0 or (missing and not array.size):
-        raise ValueError(
-            f"Too many elements provided. Needed at most {int(np.prod(dims))}, got {array.size}."
-        )
+def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return an array of a shape; its last element fills what is missing, a zero where it has none.
+
+    Raises:
+        ValueError: there are too many, unless the shape has a 0: it takes none of any number.
+    """
+    needed = prod(dims)
+    if not needed or not array.size:
+        return np.full(dims, "" if array.dtype == object else 0, array.dtype)
+    missing = needed - array.size
+    if missing < 0:
+        raise ValueError(f"Too many elements provided. Needed at most {needed}, got {array.size}.")
     flat = array.reshape(-1)
     if missing:
         flat = np.concatenate([flat, np.repeat(flat[-1:], missing)])

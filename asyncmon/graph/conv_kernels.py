@@ -219,7 +219,9 @@ def input_gradient(
     check_shape("gradient", g.shape, geometry.output)
     result = _target(out, shape, g.dtype)
     reach = (w.shape[1] - 1) * dilations[1]
-    if strides == (1, 1) and max(geometry.around[1]) <= reach:
+    if not g.size:
+        result[...] = 0
+    elif strides == (1, 1) and max(geometry.around[1]) <= reach:
         _input_by_rows(geometry, w, g, result)
     else:
         _input_by_elements(geometry, w, g, result)

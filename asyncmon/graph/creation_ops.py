@@ -221,7 +221,7 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int) -> Any:
     where = np.asarray(indices)
     result = np.full((*where.shape, int(depth)), off_value, np.asarray(on_value).dtype)
-    flat, rows = result.reshape(-1, int(depth)), where.reshape(-1)
+    flat, rows = result.reshape(where.size, int(depth)), where.reshape(-1)
     inside = np.flatnonzero((rows >= 0) & (rows < int(depth)))
     flat[inside, rows[inside]] = on_value
     return result if axis == -1 else np.moveaxis(result, -1, axis)

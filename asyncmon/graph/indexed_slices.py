@@ -136,6 +136,8 @@ def _segment_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 def _rows_of(x: Array, indices: Array) -> Array:
     """The rows at indices, zeros at negative ones."""
     indices = np.asarray(indices)
+    if not len(x):
+        return np.zeros((*indices.shape, *x.shape[1:]), x.dtype)
     rows = np.take(x, indices, 0, mode="clip")
     if indices.size and indices.min() < 0:
         rows[indices < 0] = 0

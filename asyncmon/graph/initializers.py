@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph import creation_ops, random_ops
+from asyncmon.graph.basic_ops import filled
 from asyncmon.graph.build import convert_to_tensor, create_op
 from asyncmon.graph.dtypes import DType, as_dtype, float32
 from asyncmon.graph.tensor_shape import as_shape
@@ -103,16 +104,10 @@ class constant_initializer:
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         dims = _known(shape)
         array = np.asarray(self.value)
-        if (self.verify_shape if verify_shape is None else verify_shape) and array.shape != dims:
+        verify = self.verify_shape if verify_shape is None else verify_shape
+        if verify and array.shape != dims and 0 not in dims:
             raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
-        missing = prod(dims) - array.size
-        if missing < 0 or (missing and not array.size):
-            raise ValueError(
-                f"Too many elements provided. Needed at most {prod(dims)}, but received {array.size}"
-            )
-        flat = array.reshape(-1)
-        flat = np.concatenate([flat, np.repeat(flat[-1:], missing)]) if missing else flat
-        return convert_to_tensor(flat.reshape(dims), wanted, "Const")
+        return convert_to_tensor(filled(array, dims), wanted, "Const")
 
 
 class random_uniform_initializer:

@@ -340,12 +340,16 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
 
 
 def _softmax(x: Array, *, axis: int, out: Array | None = None) -> Any:
+    if not x.size:
+        return np.empty_like(x) if out is None else out
     value = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=out)
     np.exp(value, out=value)
     return np.divide(value, np.add.reduce(value, axis=axis, keepdims=True), out=value)
 
 
 def _log_softmax(x: Array, *, axis: int, out: Array | None = None) -> Any:
+    if not x.size:
+        return np.empty_like(x) if out is None else out
     value = np.subtract(x, np.maximum.reduce(x, axis=axis, keepdims=True), out=out)
     total = np.add.reduce(np.exp(value), axis=axis, keepdims=True)
     return np.subtract(value, np.log(total, out=total), out=value)

@@ -61,7 +61,10 @@ def _bias_add_grad(grad: Array, out: Array | None = None, *, second: bool = Fals
     if second and grad.ndim > 2:
         axes = (0, *range(2, grad.ndim))
         return np.add.reduce(grad, axis=axes, dtype=grad.dtype, out=out)
-    flat = grad.reshape(-1, grad.shape[-1])
+    channels = grad.shape[-1]
+    if not channels:
+        return np.zeros(0, grad.dtype) if out is None else out
+    flat = grad.reshape(-1, channels)
     if flat.dtype.char in "fd":
         return np.dot(_ones(len(flat), flat.dtype), flat, out)  # much faster than numpy's sum of rows
     return np.add.reduce(flat, axis=0, dtype=flat.dtype, out=out)

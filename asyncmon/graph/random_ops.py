@@ -229,7 +229,8 @@ def _multinomial(
     steps = np.cumsum(shares, axis=-1)
     points = rng.random((len(logits), int(num_samples))) * steps[:, -1:]
     picked = [np.searchsorted(row, at, side="right") for row, at in zip(steps, points, strict=True)]
-    return np.minimum(np.array(picked), logits.shape[-1] - 1).astype(dtype.as_numpy_dtype)
+    inside = np.minimum(np.reshape(picked, points.shape), logits.shape[-1] - 1)
+    return inside.astype(dtype.as_numpy_dtype)
 
 
 def _multinomial_spec(

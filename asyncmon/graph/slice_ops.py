@@ -241,6 +241,8 @@ def _mirror(x: Array, paddings: Array, *, mode: str) -> Array:
                 f"paddings must be {'no greater' if not limit else 'less'} than the dimension size: "
                 f"{a}, {b} {'not ' if limit else ''}greater than {n}"
             )
+    if not widths:
+        return np.array(x)
     return np.pad(x, widths, mode)  # type: ignore[call-overload]  # one of numpy's modes
 
 

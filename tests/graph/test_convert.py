@@ -67,6 +67,8 @@ def test_a_constant_is_not_changed_by_its_source() -> None:
 def test_constant_shapes() -> None:
     assert tf.constant(1, shape=[2, 2]).shape == (2, 2)
     assert tf.constant([1, 2], shape=[2, 2]).op.attrs["value"].tolist() == [[1, 2], [2, 2]]
+    assert tf.constant(1, shape=[0, 2]).op.attrs["value"].shape == (0, 2)
+    assert tf.constant([], tf.int32, shape=[2]).op.attrs["value"].tolist() == [0, 0]
     with pytest.raises(ValueError, match="Too many elements"):
         tf.constant([1, 2, 3], shape=[2])
     with pytest.raises(TypeError, match="Expected Tensor's shape"):

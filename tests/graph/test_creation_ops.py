@@ -118,3 +118,10 @@ def test_eye(ops: Any) -> None:
     np.testing.assert_array_equal(ops.evaluate(tf.eye(2)), np.eye(2))
     np.testing.assert_array_equal(ops.evaluate(tf.eye(2, 3, dtype=tf.int32)), np.eye(2, 3))
     np.testing.assert_array_equal(ops.evaluate(tf.eye(2, batch_shape=[3])), [np.eye(2)] * 3)
+
+
+@pytest.mark.parametrize("shape", [(), (2,), (0,), (0, 3)])
+def test_one_hot_of_no_classes(ops: Any, shape: Any) -> None:
+    at = np.zeros(shape, np.int32)
+    ops.agree(lambda i: tf.one_hot(i, 0), np.zeros((*shape, 0)), at)
+    ops.agree(lambda i, n: tf.one_hot(i, n, axis=0), np.zeros((0, *shape)), at, np.int32(0))

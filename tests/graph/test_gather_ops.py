@@ -153,3 +153,17 @@ async def test_all_of_a_variable_gathered_is_the_callers_own() -> None:
         fetched = await sess.run(every)
         await sess.run(tf.assign_add(variable, tf.ones([50, 50])))
         np.testing.assert_array_equal(fetched, np.zeros((50, 50)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "at"), [((3, 0), [0, 2, 0]), ((3, 0, 2), [[1]]), ((0, 2), []), ((2, 2), [])]
+)
+def test_gathers_of_nothing(ops: Any, shape: Any, at: Any) -> None:
+    x, ids = np.ones(shape), np.array(at, np.int32)
+    ops.agree(tf.gather, x[ids], x, ids)
+    for known in ("all", "nothing"):
+        (grad,) = ops.gradients(tf.gather, x, ids, known=known)
+        np.testing.assert_array_equal(grad, np.zeros(shape))
+    table = tf.placeholder(tf.float64, shape)
+    (slices,) = tf.gradients(tf.gather(table, ids), table)
+    assert ops.evaluate(slices, {table: x}).values.shape == (ids.size, *shape[1:])

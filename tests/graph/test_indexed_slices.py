@@ -85,3 +85,20 @@ def test_scatter_add_is_that_of_numpy(indices: list[int], tail: Any, dtype: Any)
 
 def test_nothing_to_sum() -> None:
     assert sum_rows(np.zeros((0, 2)), np.zeros(0, np.int64), 3).tolist() == [[0, 0]] * 3
+
+
+def test_segments_of_nothing(ops: Any) -> None:
+    for shape, at, count in (
+        ((2, 0), [0, 1], 3),
+        ((2, 3), [-1, -1], 0),
+        ((0, 3), [], 2),
+        ((0, 3), [], 0),
+    ):
+        x, ids = np.ones(shape), np.array(at, np.int32)
+
+        def run(a: Any, i: Any, n: int = count) -> Any:
+            return tf.unsorted_segment_sum(a, i, n)
+
+        ops.agree(run, np.zeros((count, *shape[1:])), x, ids)
+        (grad,) = ops.gradients(run, x, ids)
+        np.testing.assert_array_equal(grad, np.zeros(shape))

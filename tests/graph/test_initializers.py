@@ -25,7 +25,7 @@ def test_constants_fill_the_shape(ops: Any) -> None:
     assert exact([2]).shape == (2,)
     with pytest.raises(TypeError, match=r"Expected Tensor's shape: \(2, 2\), got \(2,\)"):
         exact([2, 2])
-    with pytest.raises(ValueError, match="Needed at most 2, but received 3"):
+    with pytest.raises(ValueError, match="Needed at most 2, got 3"):
         tf.constant_initializer([1, 2, 3])([2])
     with pytest.raises(TypeError, match="Invalid type for initial value"):
         tf.constant_initializer(object())
@@ -105,3 +105,13 @@ def test_initializers_go_by_their_short_names_too() -> None:
     assert tf.initializers.zeros is tf.zeros_initializer
     assert tf.initializers.glorot_uniform is tf.glorot_uniform_initializer
     assert tf.initializers.constant is tf.constant_initializer
+
+
+def test_a_constant_for_a_shape_of_no_elements(ops: Any) -> None:
+    for value in (2.0, [2.0, 3.0], []):
+        for shape in ([0], [0, 3], [2, 0]):
+            assert ops.evaluate(tf.constant_initializer(value)(shape)).shape == tuple(shape)
+    assert ops.evaluate(tf.constant_initializer(2.0, verify_shape=True)([0])).shape == (0,)
+    assert ops.evaluate(tf.constant_initializer([])([2])).tolist() == [0, 0]
+    variable = tf.get_variable("v", [0, 3], initializer=tf.constant_initializer(2.0))
+    assert ops.evaluate(variable).shape == (0, 3)

@@ -108,3 +108,12 @@ def test_relu_of_large_arrays(ops: Any, dtype: Any, shape: tuple[int, ...]) -> N
         x.reshape(-1)[[0, -1]] = np.nan
     for array in (x, x.T, x[..., ::2]):
         np.testing.assert_array_equal(ops.compute(nn.relu, array), np.maximum(array, 0))
+
+
+@pytest.mark.parametrize("function", [nn.softmax, nn.log_softmax])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 0), -1), ((0,), 0), ((0, 3), 0), ((0, 3), 1)])
+def test_softmax_of_nothing(ops: Any, function: Any, shape: Any, axis: int) -> None:
+    x = np.zeros(shape, "f")
+    ops.agree(lambda a: function(a, axis), x, x)
+    (grad,) = ops.gradients(lambda a: function(a, axis), x)
+    assert grad.shape == shape

@@ -224,3 +224,13 @@ def test_results_do_not_share_the_workspace(ops: Any) -> None:
     y = nn.conv2d(a, b, 1, "SAME")
     first, second = ops.evaluate([y, nn.conv2d(a * 2, b, 1, "SAME")])
     np.testing.assert_allclose(second, 2 * first)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4, 2), (2, 0, 4, 2), (2, 4, 0, 2)])
+def test_gradients_of_no_windows(ops: Any, shape: Any) -> None:
+    def run(x: Any, w: Any) -> Any:
+        return nn.conv2d(x, w, 1, "SAME")
+
+    by_x, by_w = ops.gradients(run, np.zeros(shape), np.ones((2, 2, 2, 3)))
+    assert by_x.shape == shape
+    np.testing.assert_array_equal(by_w, np.zeros((2, 2, 2, 3)))

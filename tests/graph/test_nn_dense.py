@@ -96,3 +96,12 @@ def test_the_whole_of_it(ops: Any) -> None:
     ops.agree(nn.relu_layer, np.maximum(x @ w + b, 0), x, w, b)
     ops.differentiate(nn.relu_layer, x, w, b, max_elements=4)
     assert nn.relu_layer(tf.constant(x), w, b, name="layer").name == "layer:0"
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (2, 3, 0), (0, 0), (0, 3)])
+def test_a_bias_of_nothing(ops: Any, shape: Any) -> None:
+    x, b = np.zeros(shape), np.zeros(shape[-1])
+    ops.agree(nn.bias_add, x, x, b)
+    by_x, by_b = ops.gradients(nn.bias_add, x, b)
+    assert by_x.shape == shape
+    assert by_b.tolist() == [0] * shape[-1]

@@ -206,3 +206,14 @@ def test_logits_and_labels_may_be_views(ops: Any) -> None:
     classes = np.repeat(CLASSES, 2)
     ops.agree(run, -_log_softmax(LOGITS)[np.arange(4), CLASSES], LOGITS.T, classes, known=("all",))
     ops.differentiate(run, LOGITS.T, classes, known=False)
+
+
+def test_the_cross_entropy_of_no_classes_is_zero(ops: Any) -> None:
+    x = np.zeros((2, 0), "f")
+
+    def run(logits: Any, labels: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits)
+
+    ops.agree(run, np.zeros(2), x, x)
+    for grad in ops.gradients(run, x, x):
+        assert grad.shape == (2, 0)

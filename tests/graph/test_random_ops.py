@@ -132,3 +132,7 @@ def test_bad_arguments() -> None:
         tf.random_normal([2], dtype=tf.int32)
     with pytest.raises(ValueError, match="Shape must be rank 2 but is rank 1"):
         tf.multinomial(tf.constant([1.0]), 2)
+
+
+def test_multinomial_of_no_rows(ops: Any) -> None:
+    assert ops.compute(lambda a: tf.multinomial(a, 2), np.zeros((0, 3))).shape == (0, 2)

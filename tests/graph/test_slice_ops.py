@@ -121,3 +121,11 @@ def test_padding_is_nothing_in_any_dtype(ops: Any) -> None:
     for value in (np.array([True]), np.array([1], np.int64), np.array([1.5], np.float16)):
         ops.agree(lambda x: tf.pad(x, [[1, 0]]), np.pad(value, (1, 0)), value)
     assert ops.evaluate(tf.pad(tf.constant(["a"]), [[1, 0]])).tolist() == ["", "a"]
+
+
+@pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "SYMMETRIC"])
+def test_a_scalar_padded_by_nothing(ops: Any, mode: str) -> None:
+    paddings = np.zeros((0, 2), np.int32)
+    ops.agree(lambda x, p: tf.pad(x, p, mode), 5.0, np.array(5.0), paddings)
+    (grad,) = ops.gradients(lambda x, p: tf.pad(x, p, mode), np.array(5.0), paddings)
+    assert grad == 1
