@@ -152,6 +152,7 @@ MORE: dict[str, Callable[..., Any]] = {
     "padding": _mirrored,
     "tile": lambda x: np.tile(x, (2, 1)),
     "gather": _gathered,
+    "embedding_lookup": lambda x: [x[AT // 2], x[AT]],
     "gather batch": lambda x: x[:, [0, 2]],
     "scatter": _scattered,
     "mask": lambda x: x[[0, 2, 3]],
