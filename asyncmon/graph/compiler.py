@@ -117,6 +117,7 @@ class _Compiler:
             plan.reads.append(Read(slot, register, self.store.names[slot], required))
         self._finish(targets)
         plan.template = self.registers.template()
+        plan.iteration = self.registers.iteration
         for computing in (plan, plan.prelude, plan.stage):
             if computing is not None:
                 computing.pace.weight = self.registers.weight
@@ -167,7 +168,8 @@ class _Compiler:
             registers.lend(outputs, inputs)
         if op_def.random:
             self.plan.random = self.plan.uses_run = True
-            self._code(Kind.GENERAL, random_step(function, op, inputs, outputs), inputs, op=op)
+            step = random_step(function, op, inputs, outputs, registers.of_iteration())
+            self._code(Kind.GENERAL, step, inputs, op=op)
         else:
             self._call(op, function, inputs, outputs)
 
@@ -294,7 +296,7 @@ class _Compiler:
             registers.borrowed[register] = frozenset()
             registers.lend((register,), used)
         make = awaiting_subgraph_step if op.op_def.awaits else subgraph_step
-        step: Callable[..., Any] = make(op, plans, seen, inputs, outputs, new)
+        step: Callable[..., Any] = make(op, plans, seen, inputs, outputs, new, registers.of_iteration())
         if op.op_def.awaits:
             return step
         self._code(Kind.GENERAL, step, used, op=op)

@@ -145,16 +145,18 @@ def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Pl
     return (plans[0], first) if pred else (plans[1], second)
 
 
-def _if(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
+def _if(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
+) -> Any:
     plan, fed = _chosen(op, plans, arrays)
-    return run_subplan(plan, run, fed, state)
+    return run_subplan(plan, run, fed, state, iteration)
 
 
 async def _async_if(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
 ) -> Any:
     plan, fed = _chosen(op, plans, arrays)
-    return await run_subplan_awaiting(plan, run, fed, state)
+    return await run_subplan_awaiting(plan, run, fed, state, iteration)
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
@@ -200,4 +202,4 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
 
 
 register(OpDef("If", _if, _spec, _gradient, stateful=True, needs_run=True))
-register(OpDef("AsyncIf", _async_if, _spec, stateful=True, needs_run=True, awaits=True))
+register(OpDef("AsyncIf", _async_if, _spec, _gradient, stateful=True, needs_run=True, awaits=True))

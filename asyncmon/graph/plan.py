@@ -170,6 +170,7 @@ class Plan:
     random: bool = False
     uses_run: bool = False
     foreign: bool = False  # calls code of the user's
+    iteration: int | None = None  # the register of :meth:`Registers.of_iteration`
     loops: bool = False  # repeats what nobody knows how often
     changes: list[str] = field(default_factory=list)  # names of ops that change what the session holds
     pace: Pace = field(default_factory=Pace)

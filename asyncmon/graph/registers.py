@@ -26,6 +26,7 @@ class Registers:
         borrowed: those whose array may be somebody else's, with the slots it may be the array of.
         base: the register of each variable as it is before the run's writes, by slot.
         required: slots that must be initialised.
+        iteration: the one with the iteration of the loop that the plan is in; None where nobody asks.
         weight: how many elements are computed, as far as that is known.
     """
 
@@ -37,6 +38,7 @@ class Registers:
         self.views: dict[int, set[int]] = {}
         self.base: dict[int, int] = {}
         self.required: set[int] = set()
+        self.iteration: int | None = None
         self._scalars: dict[Any, int] = {}  # equal constants share a register
         self.size = 0
         self.weight = 0
@@ -88,6 +90,13 @@ class Registers:
                 self.of[tensor] = register
             self.weight += elements(tensor) or 0
         return tuple(found)
+
+    def of_iteration(self) -> int:
+        """Return the register that holds the iteration, 0 outside of loops."""
+        if self.iteration is None:
+            self.iteration = self.new()
+            self.constants[self.iteration] = 0
+        return self.iteration
 
     def lend(self, to: Iterable[int], lenders: Iterable[int]) -> None:
         """Note that some registers may hold the arrays, or views, of others."""

@@ -35,7 +35,6 @@ class Run:
         compute: awaited as ``compute(stage, code, registers, run)`` by plans inside plans.
         fed: elements fed to it, see :class:`asyncmon.graph.pace.Pace`.
         until: when its loops have taken so long that it is to go on in a worker, by ``perf_counter``.
-        iteration: of the loop bodies the run is in, so that each draws numbers of its own.
         waiting: the tasks that are awaited at present, with their nodes.
     """
 
@@ -48,7 +47,6 @@ class Run:
         "error",
         "fed",
         "interrupt",
-        "iteration",
         "random_state",
         "resources",
         "started",
@@ -60,7 +58,6 @@ class Run:
     def __init__(self, resources: dict[Any, Any], random_state: NDArray[Any]) -> None:
         self.resources = resources
         self.random_state = random_state
-        self.iteration = 0
         self.fed = 0
         self.until = inf
         self.compute: Any = None
@@ -91,22 +88,29 @@ class Run:
         """Call this on the loop's thread if the run fails or is cancelled. It must not fail."""
         self._on_abort.append(call)
 
-    def rng(self, key: tuple[int | None, int]) -> np.random.Generator:
-        """Return the generator of a random op."""
-        return generator(self.random_state, key, self.iteration)
+    def rng(self, key: tuple[int | None, int], iteration: int) -> np.random.Generator:
+        """Return the generator of a random op in an iteration of the loops it is in, 0 outside."""
+        return generator(self.random_state, key, iteration)
 
-    def begin_iteration(self, base: int, i: int) -> None:
-        """Note the i-th iteration of a loop that began in iteration ``base`` of those around it.
+    def iteration(self, base: int, i: int) -> int:
+        """Return the number of a loop's i-th iteration, in iteration ``base`` of the loops around it.
+
+        Raises what :meth:`go_on` does.
+        """
+        self.go_on()
+        return (base * 1_000_003 + i) % (1 << 63)
+
+    def go_on(self) -> None:
+        """Let a loop go on.
 
         Raises:
             BaseException: that of :meth:`abort`.
-            TooLong: the loop takes too long.
+            TooLong: it takes too long.
         """
         if self.error is not None:
             raise self.error
         if perf_counter() > self.until:
             raise TooLong
-        self.iteration = (base * 1_000_003 + i) % (1 << 63)
 
     # For the session.
 

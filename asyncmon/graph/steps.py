@@ -22,13 +22,15 @@ Step = "Callable[[Run, Registers], None]"
 Slots = "Sequence[tuple[int, int]]"
 
 
-def random_step(kernel: Any, op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Any:
-    """Call a kernel with the generator of its op."""
+def random_step(
+    kernel: Any, op: Operation, inputs: Sequence[int], outputs: Sequence[int], iteration: int
+) -> Any:
+    """Call a kernel with the generator of its op, for the iteration in that register."""
     key = op.rng_key
     assert key is not None
 
     def step(run: Run, registers: Registers) -> None:
-        value = kernel(*[registers[i] for i in inputs], rng=run.rng(key))
+        value = kernel(*[registers[i] for i in inputs], rng=run.rng(key, registers[iteration]))
         _store(registers, outputs, value)
 
     return step
@@ -63,16 +65,19 @@ def subgraph_step(
     inputs: Sequence[int],
     outputs: Sequence[int],
     new: Any,
+    iteration: int,
 ) -> Any:
-    """Run an op made of subgraphs: ``kernel(run, op, plans, arrays, state) -> (outputs, new state)``.
+    """Run an op made of subgraphs.
 
-    The state is a dict from slots to values, of the variables that the subgraphs touch.
+    ``kernel(run, op, plans, arrays, state, iteration)`` returns outputs and the new state, a dict from
+    slots to values of the variables that the subgraphs touch. The iteration is that of the loop around.
     """
     kernel: Any = op.op_def.kernel
 
     def step(run: Run, registers: Registers) -> None:
         state = {slot: registers[i] for slot, i in seen}
-        values, after = kernel(run, op, plans, [registers[i] for i in inputs], state)
+        arrays = [registers[i] for i in inputs]
+        values, after = kernel(run, op, plans, arrays, state, registers[iteration])
         _take(registers, outputs, values, new, after)
 
     return step
@@ -85,13 +90,15 @@ def awaiting_subgraph_step(
     inputs: Sequence[int],
     outputs: Sequence[int],
     new: Any,
+    iteration: int,
 ) -> Any:
     """The same for a kernel that is ``async def``."""
     kernel: Any = op.op_def.kernel
 
     async def step(run: Run, registers: Registers) -> None:
         state = {slot: registers[i] for slot, i in seen}
-        values, after = await kernel(run, op, plans, [registers[i] for i in inputs], state)
+        arrays = [registers[i] for i in inputs]
+        values, after = await kernel(run, op, plans, arrays, state, registers[iteration])
         _take(registers, outputs, values, new, after)
 
     return step

@@ -173,11 +173,10 @@ def _happens_once(op: Operation) -> bool:
 
 
 def run_subplan(
-    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any]
+    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
 ) -> tuple[list[Any], Any]:
     """Execute the plan of a subgraph on a state; return its targets and the state after it."""
-    registers = plan.start(fed)
-    plan.load(registers, state)
+    registers = _started(plan, fed, state, iteration)
     if run.interrupt is None:
         execute(plan.code, registers, run)
     else:
@@ -186,17 +185,24 @@ def run_subplan(
 
 
 async def run_subplan_awaiting(
-    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any]
+    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
 ) -> tuple[list[Any], Any]:
     """The same for a plan with awaited nodes."""
-    registers = plan.start(fed)
-    plan.load(registers, state)
+    registers = _started(plan, fed, state, iteration)
     if plan.prelude is not None:
         await plan.prelude.run(run, registers, run.compute)
     if plan.stage is not None:
         await plan.stage.run(run, registers, run.compute)
     execute_checked(plan.code, registers, run)
     return _outcome(plan, registers, state)
+
+
+def _started(plan: Plan, fed: Sequence[Any], state: dict[int, Any], iteration: int) -> list[Any]:
+    registers = plan.start(fed)
+    plan.load(registers, state)
+    if plan.iteration is not None:
+        registers[plan.iteration] = iteration
+    return registers
 
 
 def _outcome(plan: Plan, registers: list[Any], state: dict[int, Any]) -> tuple[list[Any], Any]:

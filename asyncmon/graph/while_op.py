@@ -228,36 +228,28 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 # Running.
 
 
-def _while(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
+def _while(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+) -> Any:
     values, for_test, for_step = split(op, arrays)
-    base = run.iteration
-    try:
-        for i in itertools.count(1):
-            run.begin_iteration(base, i)
-            (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state)
-            if not go_on:
-                break
-            values, state = run_subplan(plans[1], run, [*values, *for_step], state)
-    finally:
-        run.iteration = base
-    return values, state
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        if not go_on:
+            return values, state
+        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
 
 
 async def _async_while(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
     values, for_test, for_step = split(op, arrays)
-    base = run.iteration
-    try:
-        for i in itertools.count(1):
-            run.begin_iteration(base, i)
-            (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state)
-            if not go_on:
-                break
-            values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state)
-    finally:
-        run.iteration = base
-    return values, state
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state, now)
+        if not go_on:
+            return values, state
+        values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state, now)
 
 
 # The gradient: the loop once more, keeping what each iteration began with, then its body backwards.
@@ -323,32 +315,32 @@ def _while_grad_spec(
     return tuple(Spec(x.spec.dtype, x.spec.shape) for x in likes)
 
 
-def _while_grad(run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any) -> Any:
+def _while_grad(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+) -> Any:
     own, for_test, for_step, for_back = split(op, arrays)
     floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
     values = own[:count]
-    begun: list[Sequence[Any]] = []
-    base = run.iteration
-    try:
-        for i in itertools.count(1):
-            run.begin_iteration(base, i)
-            (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state)
-            if not go_on:
-                break
-            begun.append(values)
-            values, state = run_subplan(plans[1], run, [*values, *for_step], state)
-        grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
-        sums = [np.zeros_like(for_step[i]) for i in wanted]
-        for i, values in reversed(list(enumerate(begun, 1))):
-            run.begin_iteration(base, i)
-            found, state = run_subplan(plans[2], run, [*values, *grads, *for_back], state)
-            grads = found[: len(floating)]
-            sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
-    finally:
-        run.iteration = base
+    begun: list[tuple[int, Sequence[Any]]] = []
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        if not go_on:
+            break
+        begun.append((now, values))
+        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
+    grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
+    sums = [np.zeros_like(for_step[i]) for i in wanted]
+    for now, values in reversed(begun):
+        run.go_on()
+        found, state = run_subplan(plans[2], run, [*values, *grads, *for_back], state, now)
+        grads = found[: len(floating)]
+        sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
     return [*grads, *sums], state
 
 
 register(OpDef("While", _while, _spec, _gradient, stateful=True, needs_run=True))
-register(OpDef("AsyncWhile", _async_while, _spec, stateful=True, needs_run=True, awaits=True))
+register(
+    OpDef("AsyncWhile", _async_while, _spec, _gradient, stateful=True, needs_run=True, awaits=True)
+)
 register(OpDef("WhileGrad", _while_grad, _while_grad_spec, stateful=True, needs_run=True))

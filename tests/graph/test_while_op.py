@@ -261,3 +261,40 @@ async def test_gradients_in_the_body() -> None:
 
     i, y = tf.while_loop(lambda i, a: i < 2, body, [0, 1.0])
     assert await run([i, y]) == [2, 73]
+
+
+async def test_loops_that_wait_at_the_same_time_draw_as_they_do_alone() -> None:
+    def loop(rounds: list[int]) -> Any:
+        async def wait(i: Any) -> Any:
+            for _ in range(rounds[int(i)]):
+                await asyncio.sleep(0)
+            return np.int32(i + 1)
+
+        def body(i: Any, drawn: Any) -> Any:
+            after = tf.py_func(wait, [i], tf.int32)
+            after.set_shape([])
+            with tf.control_dependencies([after]):
+                number = tf.random_uniform([1], seed=5)
+            return after, tf.concat([drawn, number], 0)
+
+        shapes = [tf.TensorShape([]), tf.TensorShape([None])]
+        start = [0, tf.zeros([0])]
+        return tf.while_loop(lambda i, drawn: i < 4, body, start, shape_invariants=shapes)[1]
+
+    tf.set_random_seed(1)
+    loops = [loop([3, 3, 3, 3]), loop([4, 1, 8, 0])]
+    alone = [(await run(one)).tolist() for one in loops]
+    together = [found.tolist() for found in await run(loops)]
+    assert together == alone
+    assert len(set(together[0])) == 4
+
+
+async def test_a_body_that_waits_has_no_gradient() -> None:
+    async def double(x: Any) -> Any:
+        return x * 2
+
+    x = tf.constant(1.0)
+    body = lambda i, y: (i + 1, tf.py_func(double, [y], tf.float32))  # noqa: E731
+    _, y = tf.while_loop(lambda i, y: i < 2, body, [0, x], shape_invariants=[None, None])
+    with pytest.raises(ValueError, match="cannot be run a second time"):
+        tf.gradients(y, x)
