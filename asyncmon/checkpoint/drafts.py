@@ -13,6 +13,7 @@ import numpy as np
 from asyncmon import clock
 from asyncmon.checkpoint import places
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
+from asyncmon.checkpoint.handle import SaveHandle
 from asyncmon.checkpoint.manifest import Manifest, TextEntry
 from asyncmon.checkpoint.selection import name_of
 from asyncmon.checkpoint.store import Draft
@@ -52,6 +53,21 @@ class Request:
             return None if self.global_step is None else operator.index(self.global_step)
         except TypeError:
             return None
+
+    def handle(self, pad: bool) -> SaveHandle:
+        """Return the handle of the save, with what is known of its result.
+
+        Args:
+            pad: whether the step in the path is padded.
+
+        Raises:
+            TypeError: what was given for the step is neither a number nor a variable.
+        """
+        step = self.known_step
+        if step is None and self.global_step is not None:
+            name_of(self.global_step)  # refused here, not by a save in the background
+            return SaveHandle(None, None)
+        return SaveHandle(checkpoint_path(self.prefix, step, pad), step)
 
     def step(self, snapshot: Mapping[str, Any]) -> int | None:
         """Return the step to be appended to the prefix: a number, or a variable's value.

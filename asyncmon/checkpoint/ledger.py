@@ -39,31 +39,64 @@ class Ledger:
         self.kept: list[Kept] = []
         self._retention = retention
         self._calls = calls
+        self._is_given = False  # the list, by the user: no state file replaces it
         self._continued: set[str] = set()
+        self._looked_at: str | None = None  # the directory whose list was taken over at a restore
+
+    def replace(self, kept: Sequence[Kept]) -> None:
+        """Replace the list by one that no state file replaces, unless it is empty."""
+        self.kept = list(kept)
+        self._is_given = bool(kept)
+
+    async def continue_from(self, directory: str, latest_filename: str) -> None:
+        """Take over what the state file says, after a restore from the directory.
+
+        The first save there looks again: the directory is not ours before, and a commit that a crash
+        cut off may be completed when it becomes so.
+
+        Raises:
+            OSError: what is there cannot be read.
+        """
+        if self._is_given:
+            return
+        directory, _ = places.split(places.join(directory, "x"))  # as savers spell it
+        store = places.open_store(directory, self._calls)
+        await self._take_over(store, latest_filename)
+        self._continued.discard(store.directory)
+        self._looked_at = store.directory
 
     async def continue_list(self, store: Store, latest_filename: str) -> None:
-        """Take over what the state file lists, at the first save into a directory.
+        """Take over what the state file says, at the first save into a directory.
 
         So ``max_to_keep`` goes on where an earlier run, or an earlier saver, stopped. What that one was
-        about to delete comes first again, and goes unless it is to be kept now.
+        about to delete comes first again, and goes unless it is to be kept now. A list that the user
+        has set stays.
 
         Raises:
             OSError: what is there cannot be read. A list begun anew would forget what is there.
         """
         if store.directory in self._continued:
             return
-        if not self.kept:
-            state = await load_state(store, latest_filename)
-            if state is not None:
-                listed = state.all_model_checkpoint_paths
-                excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
-                await self.recover([*excess, *listed])
-                if state.last_preserved_timestamp is not None:
-                    self._retention = self._retention.marked(state.last_preserved_timestamp)
+        if not self._is_given and (not self.kept or store.directory == self._looked_at):
+            await self._take_over(store, latest_filename)
         self._continued.add(store.directory)
 
+    async def _take_over(self, store: Store, latest_filename: str) -> None:
+        state = await load_state(store, latest_filename)
+        if state is None:
+            return
+        listed = state.all_model_checkpoint_paths
+        excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
+        self.kept = await self._found([*excess, *listed])
+        if state.last_preserved_timestamp is not None:
+            self._retention = self._retention.marked(state.last_preserved_timestamp)
+
     async def recover(self, paths: Sequence[str]) -> None:
-        """Replace the list by those of these checkpoints that exist."""
+        """Replace the list, as the user does, by those of these checkpoints that exist."""
+        self.replace(await self._found(paths))
+        self._continued.update(places.split(path)[0] for path in paths)
+
+    async def _found(self, paths: Sequence[str]) -> list[Kept]:
         found: list[Kept] = []
         for path in paths:
             directory, basename = places.split(path)
@@ -76,8 +109,7 @@ class Ledger:
                 found.append(Kept(path, await store.mtime(f"{basename}.json")))
             except FileNotFoundError:
                 continue
-        self.kept = found
-        self._continued.update(places.split(path)[0] for path in paths)
+        return found
 
     def plan(self, store: Store, path: str, manifest: Manifest, latest_filename: str) -> Plan:
         """Return what becomes of the list, and of the state file, when a checkpoint is committed.

@@ -46,6 +46,8 @@ _CHUNK = 1 << 20
 _HEADERS = 1 << 20  # what the header of a tensor file takes at most, in the usual case
 _NEXT = ".next"
 """How the name of a state file ends that waits for the commit of its checkpoint."""
+_GRAPH_BESIDE = ".graph.pbtxt."
+"""How the name of a graph's text begins that is not in its place yet (:mod:`asyncmon.files`)."""
 
 logger = logging.getLogger(__name__)
 
@@ -355,7 +357,8 @@ class LocalStore:
             begun = {file.name for file in self._files(journal)} - in_use
             if self._unlink_unread([name for name in names if name in begun]):
                 names.remove(journal)  # a reader still has one of its files: the next start sees to it
-        self._unlink_unread([name for name in names if name.startswith(BESIDE) and name != LOCK_NAME])
+        beside = [name for name in names if name.startswith((BESIDE, _GRAPH_BESIDE))]
+        self._unlink_unread([name for name in beside if name != LOCK_NAME])
 
     def _complete_commits(self, names: Sequence[str]) -> None:
         """Put state files into their places where nothing else is missing of a save."""

@@ -71,6 +71,12 @@ class Retention:
     mark: float
     best: KeepBest | None = None
 
+    def __post_init__(self) -> None:
+        if self.max_to_keep is not None and self.max_to_keep < 0:
+            raise ValueError(
+                f"max_to_keep is a number of checkpoints, or None for all, got {self.max_to_keep!r}."
+            )
+
     @property
     def last_preserved(self) -> float:
         """The mark before this one, as a state file has it."""

@@ -19,7 +19,7 @@ from asyncmon.checkpoint.passage import Passengers
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.saving import Job, SaveQueue
-from asyncmon.checkpoint.selection import Selection, name_of
+from asyncmon.checkpoint.selection import Selection
 from asyncmon.checkpoint.sessions import describe, expect_snapshot, raw_session
 from asyncmon.checkpoint.state import STATE_NAME
 from asyncmon.checkpoint.threads import Control
@@ -92,10 +92,6 @@ class Saver:
     ) -> None:
         if when_busy not in {"coalesce", "skip", "wait"}:
             raise ValueError(f"when_busy is 'coalesce', 'skip' or 'wait', got {when_busy!r}.")
-        if max_to_keep is not None and max_to_keep < 0:
-            raise ValueError(
-                f"max_to_keep is a number of checkpoints, or None for all, got {max_to_keep!r}."
-            )
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
@@ -263,11 +259,19 @@ class Saver:
 
     def set_last_checkpoints_with_time(self, last_checkpoints: Sequence[tuple[str, float]]) -> None:
         """Replace the list by (prefix, seconds since 1970). TF1: same name."""
-        self._ledger.kept = [Kept(path, when) for path, when in last_checkpoints]
+        self._ledger.replace([Kept(path, when) for path, when in last_checkpoints])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist. TF1: same name."""
         await self._ledger.recover(checkpoint_paths)
+
+    async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
+        """Go on with a directory's list, as a saver that restored from it does.
+
+        So do the hours of ``keep_checkpoint_every_n_hours``; what was about to be deleted still is. A
+        list that was set or recovered stays.
+        """
+        await self._ledger.continue_from(os.fspath(checkpoint_dir), STATE_NAME)
 
     # --- restoring
 
@@ -359,11 +363,7 @@ class Saver:
             write_state=write_state,
             control=control,
         )
-        step = request.known_step
-        if step is None and global_step is not None:
-            name_of(global_step)  # a wrong one is refused here, not by a save in the background
-        path = checkpoint_path(prefix, step, self._pad_step_number)
-        handle = SaveHandle(path if (step is None) == (global_step is None) else None, step)
+        handle = request.handle(self._pad_step_number)
         return Job(
             handle, lambda: self._write(request, handle), request.moment.discard, request.control.hurry
         )

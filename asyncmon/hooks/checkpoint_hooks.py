@@ -161,8 +161,6 @@ class CheckpointSaverHook(SessionRunHook):
         writer = self._output.file_writer
         if self._save_graph_def and writer is not None and self._graph is not None:
             writer.add_graph(self._graph, step)
-            operations = self._graph.get_operations()
-            coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
         self._commits.kept = step
         self._wait_from(step)
         if self._just_restored(step):
@@ -171,6 +169,10 @@ class CheckpointSaverHook(SessionRunHook):
             self._commits.kept = None
             await self._commits.wait_for(await self._start(session, step))
         self._ordered_at = clock.monotonic()
+        if self._save_graph_def and writer is not None and self._graph is not None:
+            # The directory is ours now: nobody takes half a file for what a crash left.
+            operations = self._graph.get_operations()
+            coord.create_task(self._write_graph, operations, name="CheckpointSaverHook, graph.pbtxt")
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Take a checkpoint if it is due."""

@@ -235,7 +235,9 @@ class SessionManager:
                     "repair or empty the directory, or use another."
                 )
             return None
-        if state is not None:
+        if state is not None and hasattr(saver, "continue_from"):
+            await saver.continue_from(directory)
+        elif state is not None:
             await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
         restored: str = path
         return restored

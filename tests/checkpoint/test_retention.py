@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -198,3 +199,44 @@ async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
     await saver.close()
     await Saver(max_to_keep=1).save(make_session(a=1.0), tmp_path / "m", 3)  # the next start
     assert steps(tmp_path) == [3]
+
+
+@pytest.mark.asyncio
+async def test_sa_7_a_list_is_looked_at_again_once_the_directory_is_ours(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """A kill between the commit of a checkpoint and its state file: the next claim completes that."""
+
+    saver = Saver(max_to_keep=2)
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    old = ("checkpoint", "m-1.json", "m-1.safetensors")
+    before = {name: (tmp_path / name).read_bytes() for name in old}
+    await saver.save(make_session(a=1.0), tmp_path / "m", 3)
+    await saver.close()
+    (tmp_path / "checkpoint").rename(tmp_path / ".asyncmon-0123abcd-checkpoint.next")
+    for name in old:
+        (tmp_path / name).write_bytes(before[name])
+    os.utime(tmp_path / "checkpoint", (0, 0))  # older than what was to take its place
+
+    again = Saver(max_to_keep=2)
+    await again.restore_latest(make_session(a=0.0), tmp_path)
+    await again.continue_from(tmp_path)
+    assert [path[-1] for path in again.last_checkpoints] == ["1", "2"]
+    await again.save(make_session(a=1.0), tmp_path / "m", 4)
+    assert [path[-1] for path in again.last_checkpoints] == ["3", "4"]
+    assert steps(tmp_path) == [3, 4]
+
+
+@pytest.mark.asyncio
+async def test_sa_7_a_list_that_was_set_stays(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+    saver = Saver(max_to_keep=3)
+    for step in (1, 2, 3):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    await saver.close()
+    again = Saver(max_to_keep=1)
+    again.set_last_checkpoints_with_time([(str(tmp_path / "m-1"), 5.0)])
+    await again.continue_from(tmp_path)
+    await again.save(make_session(a=1.0), tmp_path / "m", 4)
+    assert steps(tmp_path) == [2, 3, 4]

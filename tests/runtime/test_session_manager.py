@@ -15,6 +15,7 @@ from asyncmon.errors import (
     NotFoundError,
     UnavailableError,
 )
+from asyncmon.files import FileCalls
 from asyncmon.runtime import (
     ChiefSessionCreator,
     Scaffold,
@@ -25,7 +26,7 @@ from asyncmon.runtime import (
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from tests.runtime.conftest import World
@@ -150,6 +151,67 @@ async def test_sm_2_sm_4_cr_2_the_order_when_restored(world: World, tmp_path: Pa
     assert [path.rsplit("-", 1)[1] for path in again.last_checkpoints] == ["1", "2"]
 
 
+class _NoDeletions(FileCalls):
+    """A disk on which nothing can be deleted, as if the process was killed just before."""
+
+    def replace(self, source: Path, target: Path) -> None:
+        if target.name.startswith(".asyncmon-"):
+            raise OSError("it is not to be deleted")
+        super().replace(source, target)
+
+
+def _steps_in(directory: Path) -> list[int]:
+    return sorted(int(path.stem.split("-")[1]) for path in directory.glob("model.ckpt-*.json"))
+
+
+async def test_sm_12_sa_4_what_was_about_to_be_deleted_goes_after_a_restore(
+    world: World, tmp_path: Path
+) -> None:
+    await _two_checkpoints(world, tmp_path, max_to_keep=1, calls=_NoDeletions())
+    assert _steps_in(tmp_path) == [1, 2]
+    saver = Saver(max_to_keep=1)
+    creator = world.creator(scaffold=Scaffold(saver=saver), checkpoint_dir=tmp_path)
+    session = await creator.create_session()
+    await session.run(world.train, world.feed())
+    await saver.save(session, tmp_path / "model.ckpt", global_step=3)
+    await saver.close()
+    assert _steps_in(tmp_path) == [3]
+
+
+async def test_sm_12_sa_5_the_hours_since_one_was_kept_for_good_go_on_after_a_restore(
+    world: World, tmp_path: Path
+) -> None:
+    for step in range(1, 7):
+        saver = Saver(max_to_keep=1, keep_checkpoint_every_n_hours=2)
+        scaffold = Scaffold(saver=saver)
+        session = await world.creator(scaffold=scaffold, checkpoint_dir=tmp_path).create_session()
+        await session.run(world.train, world.feed())
+        await saver.save(session, tmp_path / "model.ckpt", global_step=step)
+        await saver.close()
+        await asyncio.sleep(3600)
+    assert _steps_in(tmp_path) == [4, 6]  # as test_sa_5_the_mark_survives_a_restart has it
+
+
+async def test_sm_12_savers_of_other_kinds_are_told_the_list(world: World, tmp_path: Path) -> None:
+    class Other:
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        async def restore(self, session: Any, path: str) -> None:
+            await Saver().restore(session, path)
+
+        async def recover_last_checkpoints(self, paths: Sequence[str]) -> None:
+            self.told = list(paths)
+
+    await _two_checkpoints(world, tmp_path)
+    other = Other()
+    session = await SessionManager(graph=world.program).prepare_session(
+        saver=other, checkpoint_dir=str(tmp_path)
+    )
+    assert session.global_step == 2
+    assert other.told == [str(tmp_path / f"model.ckpt-{step}") for step in (1, 2)]
+
+
 async def test_sm_5_not_ready_for_local_init() -> None:
     program = Scripts(local_init=None, ready_for_local=["w"])
     message = (
@@ -181,8 +243,8 @@ async def test_sm_7_a_checkpoint_that_lacks_something_names_it(world: World, tmp
         await world.creator(scaffold=Scaffold(saver=Saver()), checkpoint_dir=tmp_path).create_session()
 
 
-async def _two_checkpoints(world: World, directory: Path) -> None:
-    saver, session = Saver(), await world.creator().create_session()
+async def _two_checkpoints(world: World, directory: Path, **kwargs: Any) -> None:
+    saver, session = Saver(**kwargs), await world.creator().create_session()
     for step in (1, 2):
         await session.run(world.train, world.feed())
         await saver.save(session, directory / "model.ckpt", global_step=step)
