@@ -12,6 +12,7 @@ from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
 from asyncmon.hooks.moments import (
+    forgiven,
     global_step_of,
     idle_until,
     leave_out,
@@ -94,9 +95,10 @@ class Evaluations(SessionRunHook):
             for tag, value in metrics.items():
                 self._output.writer.add_scalar(f"{self.name}/{tag}", value, step)
         for listener in self._listeners:
-            result = listener(step, metrics)
-            if inspect.isawaitable(result):
-                await result
+            with forgiven(self, f"the listener {listener!r}"):
+                result = listener(step, metrics)
+                if inspect.isawaitable(result):
+                    await result
 
 
 class EvalHook(Evaluations):
@@ -172,6 +174,7 @@ class EvalHook(Evaluations):
         self._waiting: Snapshot | None = None
         self._came: asyncio.Event
         self._idle: asyncio.Event
+        self._is_over = False  # the background of this session: nobody takes what waits
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
@@ -192,6 +195,7 @@ class EvalHook(Evaluations):
         await super().after_create_session(session, coord)
         step = global_step_of(self, session)
         self._seen = None
+        self._is_over = False
         self._drop_waiting()
         self._next_at(step + (self._every_n_steps or 0))
 
@@ -209,6 +213,8 @@ class EvalHook(Evaluations):
         if not self._concurrent:
             await self._evaluate(await run_context.session.snapshot())
             return
+        if self._is_over:
+            return
         self._drop_waiting()
         self._waiting = await run_context.session.snapshot()
         self._idle.clear()
@@ -219,18 +225,20 @@ class EvalHook(Evaluations):
         try:
             if self._checkpoint_dir is not None:
                 async for path in checkpoints_iterator(self._checkpoint_dir):
-                    await self._evaluate_checkpoint(path)
+                    with forgiven(self, f"the evaluation of {path!r}"):
+                        await self._evaluate_checkpoint(path)
             elif self._every_n_secs is not None:
                 self._next_at(_NOT_DUE)
                 async for _ in coord.every(self._every_n_secs):
                     if not self._concurrent:
                         self._next_at(0)
                     elif session.global_step != self._seen:
-                        self._idle.clear()
-                        await self._evaluate(await session.snapshot())
+                        with forgiven(self, "an evaluation"):
+                            await self._evaluate_now(session)
             else:
                 await self._evaluate_what_comes()
         finally:
+            self._is_over = True
             self._idle.set()
 
     async def end(self, session: Session) -> None:
@@ -253,6 +261,13 @@ class EvalHook(Evaluations):
         if waiting is not None:
             waiting.release()
 
+    async def _evaluate_now(self, session: Session) -> None:
+        self._idle.clear()  # an end waits for the snapshot, too
+        try:
+            await self._evaluate(await session.snapshot())
+        finally:
+            self._idle.set()
+
     async def _evaluate_what_comes(self) -> None:
         while True:
             await self._came.wait()
@@ -271,12 +286,11 @@ class EvalHook(Evaluations):
         self._seen = state.step
         try:
             metrics = await self._evaluator.evaluate(state)
+            await self._publish(state.step or 0, metrics)
         except Exception:
             if self.on_error != "log":
                 raise
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
-        else:
-            await self._publish(state.step or 0, metrics)
         finally:
             state.release()
             if self._waiting is None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import operator
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
 from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.program import current_program
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
 
 __all__ = [
+    "forgiven",
     "global_step_of",
     "idle_until",
     "leave_out",
@@ -54,6 +57,24 @@ def idle_until(hook: SessionRunHook, step: float) -> None:
     """Say which step a hook is to be called at next, if it idles at all."""
     if hook.idle_until_step is not None:
         hook.idle_until_step = step
+
+
+@contextlib.contextmanager
+def forgiven(hook: SessionRunHook, what: str) -> Iterator[None]:
+    """Log an error of the block and go on behind it, where ``hook.on_error`` is ``"log"``.
+
+    For what a hook does in a task, time after time: an error that left the task would end it for good.
+
+    Args:
+        hook: whose policy counts.
+        what: what is done, for the log.
+    """
+    try:
+        yield
+    except Exception:
+        if hook.on_error != "log":
+            raise
+        logger.exception("%s: %s failed; on_error='log'.", hook_name(hook), what)
 
 
 def require_global_step(hook: SessionRunHook) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon import clock
 from asyncmon import graph as g
-from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint import Saver, remove_checkpoint
 from asyncmon.errors import NotFoundError, OutOfRangeError
 from asyncmon.hooks import (
     CheckpointSaverHook,
@@ -24,7 +24,7 @@ from asyncmon.programs import FunctionProgram
 from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.hook_check import overrides
 from asyncmon.runtime.sessions import MonitoredSession
-from asyncmon.summary import summary_iterator
+from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -279,6 +279,71 @@ async def test_a_failing_evaluation_ends_training_unless_told_otherwise(
     await train_for(4, program(), lenient)
     assert "Evaluation 'eval' at step 2 failed." in caplog.text
     assert "Evaluation 'eval' at step 4 failed." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"), [({"every_n_steps": 2}, [2, 4, 6]), ({"every_n_secs": 2.5}, [2, 4])]
+)
+async def test_a_failing_listener_keeps_nothing_from_going_on_where_told_so(
+    when: dict[str, Any], expected: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    def asks(step: int, metrics: dict[str, float]) -> None:
+        raise KeyError("accuracy")
+
+    hook = EvalHook("test", **when)
+    hook.on_error = "log"
+    hook.add_listener(asks)
+    results = listen(hook)
+    await train_for(6, program(eval_secs=0.5), hook)
+    assert [step for step, _, _ in results] == expected
+    assert caplog.text.count("KeyError: 'accuracy'") == len(expected)
+
+
+async def test_metrics_that_cannot_be_written_keep_nothing_from_going_on_where_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full(FileWriter):
+        def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
+            raise OSError("No space left on device")
+
+    async with Full(tmp_path) as writer:
+        hook = EvalHook("test", every_n_steps=2, summary_writer=writer)
+        hook.on_error = "log"
+        await train_for(4, program(), hook)
+    assert "Evaluation 'eval' at step 2 failed." in caplog.text
+    assert "Evaluation 'eval' at step 4 failed." in caplog.text
+
+
+async def test_a_checkpoint_that_is_gone_is_not_the_last_where_told_so(tmp_path: Path) -> None:
+    class Late(EvalHook):
+        async def _evaluate_checkpoint(self, path: str) -> None:
+            if path.endswith("-5"):
+                await remove_checkpoint(path)
+            await super()._evaluate_checkpoint(path)
+
+    hook = Late("test", checkpoint_dir=tmp_path)
+    hook.on_error = "log"
+    saver = CheckpointSaverHook(tmp_path, save_steps=5, saver=Saver())
+    results = listen(hook)
+    await train_for(12, program(step_secs=4), hook, saver)
+    assert {step for step, _, _ in results} == {0, 10}
+
+
+async def test_the_end_does_not_wait_for_a_background_that_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Brief(EvalHook):
+        on_error = "log"
+
+        async def background(self, session: Any, coord: Any) -> None:
+            async with asyncio.timeout(3):
+                await super().background(session, coord)
+
+    hook = Brief("test", every_n_steps=2)
+    results = listen(hook)
+    await train_for(9, program(), hook)
+    assert [step for step, _, _ in results] == [2]
+    assert "eval.background failed; on_error='log'." in caplog.text
 
 
 async def test_listeners_may_be_async() -> None:
