@@ -15,6 +15,7 @@ from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener, check_li
 from asyncmon.hooks.commits import Commits
 from asyncmon.hooks.graph_names import current_graph
 from asyncmon.hooks.moments import (
+    forgiven,
     global_step_of,
     idle_until,
     leave_out,
@@ -130,7 +131,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph: Graph | None = None
         self._path: str | None = None
         self._coord: Coordinator
-        self._commits = Commits(self._output, self._listeners)
+        self._commits = Commits(self, self._output, self._listeners)
         self._taken: int | None = None  # the step of the last snapshot
         self._ordered_at: float | None = None
         self._ahead = (save_steps or 0) // 4  # of how many steps we judge when the next save is due
@@ -195,7 +196,8 @@ class CheckpointSaverHook(SessionRunHook):
         try:
             if self._save_secs is not None:
                 async for _ in coord.every(self._save_secs):  # until a stop
-                    await self._save_if_changed(session, coord)
+                    with forgiven(self, "a checkpoint by time"):
+                        await self._save_if_changed(session, coord)
             await asyncio.get_running_loop().create_future()  # until the session ends
         except asyncio.CancelledError:
             body_error = coord.body_error
@@ -285,9 +287,10 @@ class CheckpointSaverHook(SessionRunHook):
             self._commits.follow(handle)
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
-        await files.make_dirs(self._directory)
-        text = await files.in_thread(graph_text, operations)
-        await files.write_atomic(f"{self._directory}/graph.pbtxt", text.encode())
+        with forgiven(self, "graph.pbtxt"):
+            await files.make_dirs(self._directory)
+            text = await files.in_thread(graph_text, operations)
+            await files.write_atomic(f"{self._directory}/graph.pbtxt", text.encode())
 
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""
@@ -295,6 +298,7 @@ class CheckpointSaverHook(SessionRunHook):
         return self._order(session, step)
 
     async def _tell_before(self, session: Session, step: int) -> None:
+        self._commits.raise_if_failed()
         logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
         for listener in self._listeners:
             await listener.before_save(session, step)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.hooks.moments import forgiven
 from asyncmon.summary.events import SessionLog
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
     from asyncmon.hooks.writers import HookWriter
     from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunHook
     from asyncmon.runtime.protocol import Session
 
 __all__ = ["Commits"]
@@ -31,20 +33,28 @@ class Commits:
     A recovery ends the tasks of the session it replaces, but no save: the next session takes over what
     is still to be said. No listener is called twice for one checkpoint.
 
+    What fails in a task is dealt with as the hook's ``on_error`` says: ``"detach"`` has
+    :meth:`raise_if_failed` raise it, in a moment of the hook.
+
     Args:
+        hook: whose saves they are.
         output: where the ``CHECKPOINT`` events go.
         listeners: whose ``after_save`` is called.
     """
 
-    def __init__(self, output: HookWriter, listeners: Sequence[CheckpointSaverListener]) -> None:
+    def __init__(
+        self, hook: SessionRunHook, output: HookWriter, listeners: Sequence[CheckpointSaverListener]
+    ) -> None:
         self.kept: int | None = None
         """The step of the checkpoint that this session committed, or began with, last."""
         self.quick = True
         """Whether the last save was done so fast that steps may wait for one."""
+        self._hook = hook
         self._output = output
         self._listeners = listeners
         self._open: list[_Commit] = []
         self._last: asyncio.Task[Any] | None = None
+        self._error: Exception | None = None
         self._session: Session
         self._coord: Coordinator
 
@@ -73,6 +83,12 @@ class Commits:
         if self._last is not None:
             await asyncio.wait([self._last])
 
+    def raise_if_failed(self) -> None:
+        """Raise, once, the error for which the hook is to be detached."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
     def write_down(self) -> None:
         """Write down what nobody followed to its end. The session is closed, so no listener is told."""
         for commit in self._open:
@@ -87,7 +103,20 @@ class Commits:
 
     def _watch(self, commit: _Commit) -> None:
         name = f"CheckpointSaverHook, step {commit.handle.step}"
-        self._last = self._coord.create_task(self._follow, commit, self._last, name=name)
+        self._last = self._coord.create_task(self._follow_beside, commit, self._last, name=name)
+
+    async def _follow_beside(self, commit: _Commit, before: asyncio.Task[Any] | None) -> None:
+        with forgiven(self._hook, f"the checkpoint of step {commit.handle.step}"):
+            try:
+                await self._follow(commit, before)
+            except Exception as error:
+                if self._hook.on_error != "detach":
+                    raise
+                logger.exception(
+                    "The checkpoint of step %s: on_error='detach', at the next save.",
+                    commit.handle.step,
+                )
+                self._error = error
 
     async def _follow(self, commit: _Commit, before: asyncio.Task[Any] | None) -> None:
         if before is not None:
@@ -113,10 +142,11 @@ class Commits:
         self.quick = (handle.seconds or 0.0) < _QUICK_SECS
         logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
         for listener in commit.listeners:
-            if await listener.after_save(self._session, step):
-                line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
-                logger.info(line, listener)
-                self._coord.request_stop(reason=line % (listener,))
+            with forgiven(self._hook, f"after_save of {listener!r}"):
+                if await listener.after_save(self._session, step):
+                    line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
+                    logger.info(line, listener)
+                    self._coord.request_stop(reason=line % (listener,))
 
     def _write_down(self, commit: _Commit) -> bool:
         """Log that the checkpoint is committed, and write its event. False where there is none."""

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.hooks.moments import (
+    forgiven,
     global_step_of,
     idle_until,
     leave_out,
@@ -73,7 +74,8 @@ class EveryHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Call the function every so many seconds."""
         async for _ in coord.every(self._secs):
-            await self._call(session)
+            with forgiven(self, "a call"):
+                await self._call(session)
 
     async def _call(self, session: Session) -> None:
         await (self._fn(session) if self._takes_session else self._fn())

@@ -10,7 +10,7 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.hooks.graph_names import current_graph, named_tensor
-from asyncmon.hooks.moments import leave_out, samples_every, whole_number
+from asyncmon.hooks.moments import forgiven, leave_out, samples_every, whole_number
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ class LoggingTensorHook(SessionRunHook):
         """Every so many seconds, log the values of the next run."""
         assert self._every_n_secs is not None, "left out otherwise"
         async for values, step in samples_every(coord, self._every_n_secs, self._args.fetches):
-            self._log(values)
+            with forgiven(self, "a report"):
+                self._log(values)
             self._logged_step = step
 
     async def end(self, session: Session) -> None:

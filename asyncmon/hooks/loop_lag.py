@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncmon import clock
+from asyncmon.hooks.moments import forgiven
 from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
 
@@ -95,7 +96,8 @@ class LoopLagHook(SessionRunHook):
                 self._lags.append(max(0.0, now - due))
                 if now >= report_at:
                     report_at = now + self._every_n_secs
-                    self._report(session.global_step)
+                    with forgiven(self, "a report"):
+                        self._report(session.global_step)
         finally:
             watch.stop()
 

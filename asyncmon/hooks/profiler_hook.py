@@ -13,6 +13,7 @@ from asyncmon import clock, files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
 from asyncmon.hooks.moments import (
+    forgiven,
     global_step_of,
     idle_until,
     let_idle,
@@ -139,8 +140,9 @@ class ProfilerHook(SessionRunHook):
     async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         path = os.path.join(self._directory, f"timeline-{step}.json")
         logger.info("Saving timeline for %d into '%s'.", step, path)
-        await files.make_dirs(self._directory)
-        await files.in_thread(self._write_file, path, step, nodes, program)
+        with forgiven(self, f"the timeline of step {step}"):
+            await files.make_dirs(self._directory)
+            await files.in_thread(self._write_file, path, step, nodes, program)
 
     def _write_file(self, path: str, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         inputs = _inputs(program)

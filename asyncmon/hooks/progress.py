@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock, files
 from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.moments import next_sample, whole_number
+from asyncmon.hooks.moments import forgiven, next_sample, whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class ProgressHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Show the progress now and then."""
         async for _ in coord.every(self._every_secs):
-            await self._show(session.global_step or 0)
+            with forgiven(self, "a report"):
+                await self._show(session.global_step or 0)
 
     async def end(self, session: Session) -> None:
         """Show where training ended."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from asyncmon import clock
 from asyncmon.hooks.graph_names import global_step_name
 from asyncmon.hooks.moments import (
+    forgiven,
     global_step_of,
     idle_until,
     leave_out,
@@ -120,7 +121,8 @@ class StepCounterHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Report every so many seconds, from the end of the first run on."""
         await next_sample(coord, [])
-        self._report(global_step_of(self, session))
+        with forgiven(self, "a report"):
+            self._report(global_step_of(self, session))
         async for _ in coord.every(self._every_n_secs):
             step = global_step_of(self, session)
             assert self._mark is not None, "the first report set it"
@@ -131,7 +133,8 @@ class StepCounterHook(SessionRunHook):
                 continue
             if step < self._mark[1]:
                 self._mark = None
-            self._report(step)
+            with forgiven(self, "a report"):
+                self._report(step)
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Let go of the writer."""

@@ -429,6 +429,76 @@ async def test_a_save_that_failed_is_tried_again_at_the_end(tmp_path: Path) -> N
     assert await saved(tmp_path) == [0, 2]
 
 
+@pytest.mark.parametrize("moment", ["before_save", "after_save"])
+@pytest.mark.parametrize("period", [{"save_secs": 2}, {"save_steps": 2}])
+async def test_an_error_of_a_listener_is_not_the_last_save_where_told_so(
+    train: Train, tmp_path: Path, period: dict[str, Any], moment: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Listener):
+        async def before_save(self, session: Session, global_step_value: int) -> None:
+            await self.fail_at("before_save", global_step_value)
+            await super().before_save(session, global_step_value)
+
+        async def after_save(self, session: Session, global_step_value: int) -> bool:
+            await self.fail_at("after_save", global_step_value)
+            return await super().after_save(session, global_step_value)
+
+        async def fail_at(self, now: str, step: int) -> None:
+            if now == moment and step == 2:
+                raise KeyError("x")
+
+    record: list[str] = []
+    failing, other = Failing("a", record, tmp_path), Listener("b", record, tmp_path)
+    hook = hook_for(tmp_path, failing, other, **period)
+    hook.on_error = "log"
+    script: Iterable[Any] = (lambda: asyncio.sleep(0.9) for _ in range(100))
+    await train(hook, runs=9, session=ScriptedSession(script))
+    kept = await saved(tmp_path)
+    assert kept[-1] == 9
+    assert len(kept) >= 5
+    assert ("b after 2 True" in record) == (moment == "after_save")
+    assert "a after 2 True" not in record
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("period", [{"save_secs": 2}, {"save_steps": 2}])
+async def test_a_save_that_failed_is_not_the_last_where_told_so(
+    tmp_path: Path, period: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    hook = hook_for(tmp_path, saver=Saver(calls=gate), **period)
+    hook.on_error = "log"
+    script: Iterable[Any] = (lambda: asyncio.sleep(1.1) for _ in range(100))
+    async with MonitoredSession(ScriptedCreator(ScriptedSession(script)), [hook]) as sess:
+        gate.error = OSError(errno.ENOSPC, "No space left on device")
+        await sess.run("train")
+        await sess.run("train")
+        await asyncio.sleep(1)
+        gate.error = None
+        await sess.run("train")
+        await sess.run("train")
+        await asyncio.sleep(1)
+    assert await saved(tmp_path) == [0, 4] if "save_steps" in period else [0, 3, 4]
+    assert "No space left on device" in caplog.text
+
+
+async def test_a_hook_whose_listener_fails_is_taken_out_at_the_next_save_where_told_so(
+    train: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(CheckpointSaverListener):
+        async def after_save(self, session: Session, global_step_value: int) -> None:
+            if global_step_value == 2:
+                raise KeyError("x")
+
+    hook, after = hook_for(tmp_path, Failing(), save_steps=2), RecordingHook()
+    hook.on_error = "detach"
+    session = await train(hook, after, runs=9)
+    assert session.global_step == 9
+    assert await saved(tmp_path) == [0, 2]
+    assert "The checkpoint of step 2: on_error='detach', at the next save." in caplog.text
+    assert "CheckpointSaverHook.after_run failed; on_error='detach'." in caplog.text
+
+
 class PlainListener(CheckpointSaverListener):
     def after_save(self, session: Session, global_step_value: int) -> None:  # type: ignore[override]
         """As in TF1, where nobody awaits it."""

@@ -101,6 +101,23 @@ async def test_an_error_leaves_the_run(train: Train) -> None:
         await train(fail)
 
 
+async def test_by_seconds_an_error_is_not_the_last_call_where_told_so(
+    train: Train, lasting: Callable[..., Iterable[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[float] = []
+
+    @every(secs=10)
+    async def report() -> None:
+        seen.append(clock.monotonic())
+        if len(seen) == 2:
+            raise OSError("the server is down for a moment")
+
+    report.on_error = "log"
+    await train(report, runs=1, session=ScriptedSession(lasting(45)))
+    assert seen == [10, 20, 30, 40]
+    assert "report: a call failed; on_error='log'." in caplog.text
+
+
 @pytest.mark.parametrize("arguments", [{}, {"steps": 1, "secs": 1}, {"steps": 0}, {"secs": 0}])
 async def test_one_positive_period_is_needed(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"steps|secs"):

@@ -124,6 +124,23 @@ async def test_by_seconds_runs_that_fail_are_their_callers_business(lines: Lines
     assert logged(lines("logging_hooks")) == [1]
 
 
+async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
+    train: Train, lasting: Lasting
+) -> None:
+    seen: list[int] = []
+
+    def fails_once(values: dict[str, Any]) -> str:
+        seen.append(values["n"])
+        if len(seen) == 1:
+            raise KeyError("x")
+        return "fine"
+
+    hook = LoggingTensorHook(["n"], every_n_secs=10, formatter=fails_once)
+    hook.on_error = "log"
+    await train(hook, runs=12, session=Counting(lasting(3.7)))
+    assert seen == [1, 5, 8, 11]
+
+
 async def test_hk_log_3_by_seconds_a_run_costs_nothing() -> None:
     hook = LoggingTensorHook(["n"], every_n_secs=10)
     assert not overrides(hook, "before_run")

@@ -14,7 +14,7 @@ from asyncmon.hooks import LoopLagHook
 from asyncmon.hooks.loop_lag import who_runs
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.sessions import MonitoredSession
-from asyncmon.summary import summary_iterator
+from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:
@@ -51,6 +51,23 @@ async def test_percentiles_are_logged_and_written(
         for value in event.summary.value
     }
     assert written == pytest.approx({f"loop_lag/{key}": secs for key, secs in hook.percentiles.items()})
+
+
+async def test_an_error_is_not_the_last_report_where_told_so(
+    train: Train,
+    lasting: Callable[..., Iterable[Any]],
+    lines: Callable[[str], list[str]],
+    tmp_path: Path,
+) -> None:
+    class Full(FileWriter):
+        def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
+            raise OSError("No space left on device")
+
+    async with Full(tmp_path) as writer:
+        hook = LoopLagHook(every_n_secs=10, summary_writer=writer)
+        hook.on_error = "log"
+        await train(hook, runs=1, session=ScriptedSession(lasting(35)))
+    assert len(lines("loop_lag")) == 3
 
 
 @pytest.mark.parametrize("name", ["every_n_secs", "warn_secs", "interval_secs"])

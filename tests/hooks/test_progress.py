@@ -83,6 +83,23 @@ async def test_the_terminal_is_given_back_at_an_error(train: Train, lasting: Las
     assert printed(console).endswith("\x1b[?25h")
 
 
+async def test_an_error_is_not_the_last_line_where_told_so(train: Train, lasting: Lasting) -> None:
+    class Broken(io.StringIO):
+        fails = 1
+
+        def write(self, text: str) -> int:
+            self.fails -= 1
+            if self.fails == 0:
+                raise OSError("the terminal is gone for a moment")
+            return super().write(text)
+
+    console = Console(file=Broken(), force_terminal=False, width=200)
+    hook = ProgressHook(100, line_secs=10, console=console)
+    hook.on_error = "log"
+    await train(hook, runs=40, session=ScriptedSession(lasting(0.7)))
+    assert "step 28/100" in printed(console)
+
+
 async def test_a_run_costs_nothing() -> None:
     hook = ProgressHook(console=lines_console())
     assert not overrides(hook, "before_run")

@@ -64,6 +64,25 @@ async def test_a_period_is_positive(arguments: dict[str, Any]) -> None:
         StepCounterHook(**arguments)
 
 
+async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
+    train: Train,
+    lasting: Lasting,
+    lines: Lines,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Full(FileWriter):
+        def add_scalar(self, tag: str, value: Any, global_step: int | None = None) -> None:
+            raise OSError("No space left on device")
+
+    async with Full(tmp_path) as writer:
+        hook = StepCounterHook(every_n_secs=10, summary_writer=writer)
+        hook.on_error = "log"
+        await train(hook, runs=35, session=ScriptedSession(lasting(1.0)))
+    assert len(lines("step_counter")) == 3
+    assert caplog.text.count("No space left on device") >= 3
+
+
 @pytest.mark.parametrize(("period", "steps"), [(10, [11, 21]), (4, [5, 9, 13, 17, 21, 25])])
 async def test_hk_step_2_the_first_run_only_sets_the_mark(
     train: Train, lasting: Lasting, tmp_path: Path, period: int, steps: list[int]
