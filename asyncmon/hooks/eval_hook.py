@@ -107,7 +107,8 @@ class EvalHook(Evaluations):
     Each evaluation sees one consistent state, that of its step, in a session of its own, and averages
     metrics over batches. By default it runs beside the steps; when the next is due before it is over,
     the newest state waits for its turn and states in between are left out. At a successful end the
-    evaluations under way are waited for.
+    evaluations under way are waited for. From a step that goes back, as loading an earlier state makes
+    it, steps are counted anew.
 
     ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` hears of each.
 
@@ -170,6 +171,7 @@ class EvalHook(Evaluations):
         self._metrics, self._batches = metrics, batches
         self._evaluator: Evaluator | None = None
         self._due = 0
+        self._last_step = 0  # that was seen
         self._seen: int | None = None  # the step that was evaluated, is being, or waits to be
         self._waiting: Snapshot | None = None
         self._came: asyncio.Event
@@ -193,10 +195,13 @@ class EvalHook(Evaluations):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count from here on."""
         await super().after_create_session(session, coord)
-        step = global_step_of(self, session)
-        self._seen = None
         self._is_over = False
         self._drop_waiting()
+        self._count_from(global_step_of(self, session))
+
+    def _count_from(self, step: int) -> None:
+        self._seen = None
+        self._last_step = step
         self._next_at(step + (self._every_n_steps or 0))
 
     def _next_at(self, step: int) -> None:
@@ -207,6 +212,9 @@ class EvalHook(Evaluations):
         """Evaluate, or have evaluated, the state after this run if it is due."""
         step = run_values.step
         assert step is not None, "after_create_session saw to it"
+        if step < self._last_step and self._every_n_steps is not None:  # an earlier state was loaded
+            self._count_from(step)
+        self._last_step = step
         if step < self._due:
             return
         self._next_at(_NOT_DUE if self._every_n_steps is None else step + self._every_n_steps)

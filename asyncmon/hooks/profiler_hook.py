@@ -41,8 +41,9 @@ class ProfilerHook(SessionRunHook):
 
     Each traced step becomes a file ``timeline-<step>.json``, to be opened in chrome://tracing or
     https://ui.perfetto.dev, and an entry of TensorBoard's graph page, ``step_<step>``. The first run of
-    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. A program that does not tell
-    what its operations took is traced as one slice.
+    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. From a step that goes back, as
+    loading an earlier state makes it, they are counted anew. A program that does not tell what its
+    operations took is traced as one slice.
 
     Args:
         save_steps: trace every so many steps.
@@ -80,6 +81,7 @@ class ProfilerHook(SessionRunHook):
         self._output = HookWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._due: float | None = None  # a step or a time; None before the first run
+        self._last_step = 0  # that was seen
         self._traces = False
         self._began = 0.0
         if self._save_steps is not None:
@@ -94,8 +96,11 @@ class ProfilerHook(SessionRunHook):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count from here on."""
         self._coord = coord
-        step = global_step_of(self, session)
         self._due = None
+        self._count_from(global_step_of(self, session))
+
+    def _count_from(self, step: int) -> None:
+        self._last_step = step
         if self._save_steps is not None:
             self._due = step + self._save_steps
             idle_until(self, self._due)
@@ -117,8 +122,7 @@ class ProfilerHook(SessionRunHook):
         if not self._traces:
             return
         if self._save_steps is not None:
-            self._due = step + self._save_steps
-            idle_until(self, self._due)
+            self._count_from(step)
         else:
             self._due = clock.monotonic() + (self._save_secs or 0.0)
         metadata = run_values.run_metadata
@@ -135,7 +139,13 @@ class ProfilerHook(SessionRunHook):
         await self._output.close()
 
     def _next_mark(self, session: Session) -> float:
-        return clock.monotonic() if self._save_steps is None else global_step_of(self, session) + 1
+        if self._save_steps is None:
+            return clock.monotonic()
+        step = global_step_of(self, session)
+        if step < self._last_step:  # an earlier state was loaded
+            self._count_from(step)
+        self._last_step = step
+        return step + 1
 
     async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         path = os.path.join(self._directory, f"timeline-{step}.json")

@@ -42,6 +42,9 @@ class SummarySaverHook(SessionRunHook):
     an evaluation, is never written. By seconds, a task asks the next run for the summary. ``START`` is
     written with the step at which the session begins.
 
+    By steps, all begins anew from a step that goes back, as loading an earlier state makes it: the next
+    run is summarised, and ``START`` is written again, so that TensorBoard forgets the undone steps.
+
     Args:
         save_steps: write every so many steps.
         save_secs: write every so many seconds.
@@ -98,6 +101,7 @@ class SummarySaverHook(SessionRunHook):
         self._due: int | None = 0  # None: there is nothing to write
         self._stride = 1
         self._step_before = 0
+        self._last_step = 0  # that was seen
         self._asked = False
 
     async def begin(self) -> None:
@@ -109,15 +113,21 @@ class SummarySaverHook(SessionRunHook):
         """Say at which step the session begins, and that the first run is due."""
         op = self._summary_op if self._scaffold is None else self._scaffold.summary_op
         self._fetches = list(op) if isinstance(op, list | tuple) else [] if op is None else [op]
+        self._begin_at(global_step_of(self, session))
+
+    def _begin_at(self, step: int) -> None:
+        self._last_step = step
         self._due = 0 if self._fetches else None
         idle_until(self, 0 if self._fetches else math.inf)
-        self._output.start(global_step_of(self, session))
+        self._output.start(step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for the summary if this run is going to be due."""
         if self._due is None:
             return None
         step = self._step_before = global_step_of(self, run_context.session)
+        if step < self._last_step:  # an earlier state was loaded
+            self._begin_at(step)
         self._asked = step + self._stride >= self._due
         return SessionRunArgs(self._fetches) if self._asked and self.on_error == "raise" else None
 
@@ -127,7 +137,11 @@ class SummarySaverHook(SessionRunHook):
         assert step is not None, "after_create_session saw to it"
         if self._due is None or step == before:
             return
-        self._stride = max(1, step - before)
+        if step < before:  # in this very run
+            self._begin_at(step)
+            return
+        self._last_step = step
+        self._stride = step - before
         if self._asked and step >= self._due:  # the stride was a guess
             self._due = step + self._save_steps
             idle_until(self, self._due)

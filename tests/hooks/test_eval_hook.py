@@ -25,7 +25,7 @@ from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.hook_check import overrides
 from asyncmon.runtime.sessions import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
-from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
+from asyncmon.testing import ScriptedSession, assert_nothing_left_behind, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -206,6 +206,36 @@ async def test_by_steps_pausing_training() -> None:
     await train_for(4, program(eval_secs=10), hook)
     assert [(step, at) for step, _, at in results] == [(2, 12), (4, 24)]
     assert not overrides(hook, "background")
+
+
+@pytest.mark.parametrize("concurrent", [True, False])
+@pytest.mark.parametrize("back_at", [9, 11])
+async def test_tm_4_from_a_step_that_goes_back_steps_are_counted_anew(
+    concurrent: bool, back_at: int
+) -> None:
+    """Whether the run that goes back was due or not."""
+    made = FunctionProgram(state={"global_step": 0})
+
+    @made.step
+    async def train(state: Any) -> None:
+        state["global_step"] += 1
+
+    @made.step
+    async def back(state: Any) -> None:
+        state["global_step"] = 1
+
+    @made.step(read_only=True)
+    async def test(state: Any) -> dict[str, float]:
+        return {"step": float(state["global_step"])}
+
+    hook = EvalHook("test", every_n_steps=3, concurrent=concurrent)
+    results = listen(hook)
+    async with MonitoredSession(ChiefSessionCreator(program=made), [hook]) as sess:
+        for n in range(1, back_at + 7):
+            await sess.run("back" if n == back_at else "train")
+            await wait_all_tasks_blocked()
+    assert [step for step, _, _ in results] == [3, 6, *([] if back_at == 9 else [9]), 4, 7]
+    assert all(metrics == {"step": step} for step, metrics, _ in results)
 
 
 async def test_by_seconds_also_in_the_middle_of_a_step() -> None:

@@ -69,6 +69,17 @@ async def test_hk_prof_1_a_restart_counts_from_its_step(train: Train, tmp_path: 
     assert session.traced == [350]
 
 
+@pytest.mark.parametrize("back_at", [14, 15])
+async def test_tm_4_from_a_step_that_goes_back_they_are_counted_anew(
+    train: Train, tmp_path: Path, back_at: int
+) -> None:
+    """Whether the run that goes back was due or not."""
+    script = [None] * (back_at - 1) + [{"global_step": 2}] + [None] * 12
+    session = Traced(script)
+    await train(ProfilerHook(save_steps=5, output_dir=tmp_path), runs=back_at + 12, session=session)
+    assert session.traced == [5, 10, *([] if back_at == 14 else [2]), 7, 12]
+
+
 async def test_hk_prof_1_by_seconds(
     train: Train, tmp_path: Path, lasting: Callable[..., Iterable[Any]]
 ) -> None:

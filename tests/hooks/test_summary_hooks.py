@@ -187,6 +187,19 @@ async def test_hk_sum_6_a_recovery_begins_anew(
     assert starts == ([1, 6] if 11 in before else [1]), "FW-9: what lost steps wrote is forgotten"
 
 
+@pytest.mark.parametrize("back_at", [14, 11])
+async def test_tm_4_a_step_that_goes_back_begins_anew(
+    train: Train, tmp_path: Path, back_at: int
+) -> None:
+    """Whether the run that goes back was due or not; and FW-9: what undone steps wrote is forgotten."""
+    script = [None] * (back_at - 1) + [{"global_step": 3, "summary": {"step": 3}}] + [None] * 15
+    await train(hook_for(tmp_path, save_steps=5), runs=back_at + 15, session=Summarised(script))
+    written = [1, 6, 11] if back_at == 14 else [1, 6]
+    assert await steps(tmp_path) == [*written, 4, 9, 14]
+    starts = [e.step for e in await events(tmp_path) if e.session_log.status == SessionLog.START]
+    assert starts == [1, 4]
+
+
 async def test_runs_that_do_no_step_are_not_written(train: Train, tmp_path: Path) -> None:
     """MT-26 and KC-10."""
     script = [
