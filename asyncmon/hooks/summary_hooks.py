@@ -40,7 +40,7 @@ class SummarySaverHook(SessionRunHook):
     By steps, the first training run of each session is summarised, then those ``save_steps`` further
     on; the summary is computed in that very run. A run that does not advance the global step, such as
     an evaluation, is never written. By seconds, a task asks the next run for the summary. ``START`` is
-    written with the step at which the session begins.
+    written with the step that comes next when the session begins: one more than it has done.
 
     By steps, all begins anew from a step that goes back, as loading an earlier state makes it: the next
     run is summarised, and ``START`` is written again, so that TensorBoard forgets the undone steps.
