@@ -59,6 +59,7 @@ class Hooked:
         self._counts_steps = hasattr(raw, "global_step")
         self._no_options = RunOptions()
         self._stride = 1  # by how much the global step advanced when it last did
+        self._at = 0  # the global step before the last run
         self._woken = False  # whether the next run calls hooks that idle, too
 
     def run(
@@ -72,7 +73,8 @@ class Hooked:
             return self.raw.run(fetches, feed_dict, options, run_metadata)
         elif hooks.all_idle and self._counts_steps and options is run_metadata is None:
             before = self.raw.global_step
-            if before is not None and not self._woken:
+            if before is not None and before >= self._at and not self._woken:
+                self._at = before
                 expected = before + self._stride
                 for step in hooks.steps:
                     until = step.hook.idle_until_step
@@ -121,8 +123,10 @@ class Hooked:
         if hooks.some_idle and self._counts_steps:
             if results is None:
                 before = raw.global_step
-            if before is not None and not self._woken:
-                expected = before + self._stride
+            if before is not None:
+                if before >= self._at and not self._woken:  # else an earlier state was loaded
+                    expected = before + self._stride
+                self._at = before
         if before is not None:  # runs that left out everybody told nobody
             settled.told = before
         number = settled.told

@@ -13,7 +13,7 @@ import asyncmon as am
 from asyncmon.graph import RunOptions
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
-from asyncmon.testing import ScriptedCreator, ScriptedSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,6 +124,15 @@ async def test_a_step_that_goes_back_wakes_at_once_who_is_told_afterwards() -> N
     await run_all(reaching(51, 52, 20, 21, 22), both, after, runs=5)
     assert after.steps == [20, 21]
     assert both.steps == [21]
+
+
+@pytest.mark.parametrize("beside", [(), (SessionRunHook(),), (RecordingHook(),)])
+async def test_a_step_that_went_back_between_runs_wakes_everybody(beside: Any) -> None:
+    both, after, session = Both(1000), AfterOnly(1000), reaching(51, 52, 20, 21, 22)
+    async with MonitoredSession(ScriptedCreator(session), [both, after, *beside]) as sess:
+        for i in range(5):
+            await sess.run("y", hooks=i != 2)
+    assert both.steps == after.steps == [21]
 
 
 async def test_what_changes_during_a_run_counts_in_that_run() -> None:
