@@ -286,17 +286,19 @@ def _sigmoid_xent_spec(logits: Spec, labels: Spec) -> Spec:
     rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
     rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
     try:
-        return Spec(logits.dtype, rules.merge(logits.shape, labels.shape))
+        rules.merge(logits.shape, labels.shape)
     except ValueError:
         raise ValueError(
             f"logits and labels must have the same shape ({rules.text(logits.shape)} vs "
             f"{rules.text(labels.shape)})"
         ) from None
+    return Spec(logits.dtype, rules.broadcast(logits.shape, labels.shape))  # they may, in the run
 
 
 def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
     logits, labels = op.inputs
-    return [grad * (create_op("Sigmoid", (logits,)) - labels), -(grad * logits)]
+    by_logits = grad * (create_op("Sigmoid", (logits,)) - labels)
+    return [unbroadcast(by_logits, logits, labels), unbroadcast(-(grad * logits), labels, logits)]
 
 
 register(

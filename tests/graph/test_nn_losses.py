@@ -145,6 +145,43 @@ def test_weighted_cross_entropy(ops: Any) -> None:
     ops.differentiate(run, LOGITS, LABELS, order=1)
 
 
+@pytest.mark.parametrize("function", ["sigmoid_cross_entropy_with_logits", "weighted"])
+@pytest.mark.parametrize(
+    ("logits", "labels", "known"),
+    [
+        ((1, 3), (2, 3), "rank"),
+        ((2, 3), (1, 3), "rank"),
+        ((1, 3), (2, 3), "nothing"),
+        ((2, 3), (3,), "nothing"),
+        ((), (2, 3), "nothing"),
+    ],
+)
+def test_gradients_have_the_shape_of_what_was_broadcast_in_the_run(
+    ops: Any, function: str, logits: Any, labels: Any, known: str
+) -> None:
+    def run(x: Any, y: Any) -> Any:
+        if function == "weighted":
+            return nn.weighted_cross_entropy_with_logits(labels=y, logits=x, pos_weight=1.0)
+        return nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x)
+
+    x, y = RNG.normal(size=logits), RNG.uniform(size=labels)
+    whole = np.broadcast_shapes(logits, labels)
+    by_whole = 1 / (1 + np.exp(-x)) - np.broadcast_to(y, whole), np.broadcast_to(-x, whole)
+    for found, value, each in zip(ops.gradients(run, x, y, known=known), (x, y), by_whole, strict=True):
+        assert found.shape == value.shape
+        extra = tuple(range(2 - value.ndim))
+        repeated = tuple(i for i in range(value.ndim) if value.shape[i] == 1)
+        expected = each.sum(axis=extra).sum(axis=repeated, keepdims=True)
+        np.testing.assert_allclose(found, expected)
+
+
+def test_a_batch_of_one_that_is_known_says_nothing_of_the_other(ops: Any) -> None:
+    labels = tf.placeholder(tf.float32, [None, 3])
+    loss = nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=tf.zeros([1, 3]))
+    assert loss.shape.as_list() == [None, 3]
+    assert ops.evaluate(loss, {labels: np.ones((2, 3))}).shape == (2, 3)
+
+
 def test_l2_loss(ops: Any) -> None:
     ops.agree(nn.l2_loss, (LOGITS**2).sum() / 2, LOGITS)
     ops.differentiate(nn.l2_loss, LOGITS)
