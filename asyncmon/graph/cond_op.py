@@ -22,6 +22,7 @@ from asyncmon.graph.subgraph import (
     SubGraph,
     around,
     awaits,
+    holds,
     replay,
     run_subplan,
     run_subplan_awaiting,
@@ -142,7 +143,7 @@ def _common(a: Shape, b: Shape) -> Shape:
 
 def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:
     (pred,), first, second = split(op, arrays)
-    return (plans[0], first) if pred else (plans[1], second)
+    return (plans[0], first) if holds(pred) else (plans[1], second)
 
 
 def _if(

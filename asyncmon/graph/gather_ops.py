@@ -40,9 +40,28 @@ def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Arr
     if not batch_dims:
         return np.take(params, indices, axis)
     indices = np.asarray(indices)
-    batch, at = batch_dims % (indices.ndim + 1), axis % params.ndim
+    batch, at = _batch_and_axis(params.shape, indices, batch_dims, axis)
     picked = np.moveaxis(params, at, batch)[_batched(indices, batch)]
     return np.moveaxis(picked, _after(indices.ndim, at - batch), _after(batch, at - batch))
+
+
+def _batch_and_axis(
+    shape: tuple[int, ...], indices: Array, batch_dims: int, axis: int
+) -> tuple[int, int]:
+    """Return both, not negative; refuse a batch that parameters and indices do not share."""
+    if not -indices.ndim - 1 <= batch_dims <= indices.ndim:
+        raise InvalidArgumentError(
+            f"Expected batch_dims in the range [{-indices.ndim}, {indices.ndim}], but got {batch_dims}"
+        )
+    batch, at = batch_dims % (indices.ndim + 1), axis % len(shape)
+    if batch > at:
+        raise InvalidArgumentError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
+    if shape[:batch] != indices.shape[:batch]:
+        raise InvalidArgumentError(
+            f"The first {batch} dimensions of params of shape {list(shape)} should be those of indices "
+            f"of shape {list(indices.shape)}"
+        )
+    return batch, at
 
 
 def _gather_grad(grad: Array, indices: Array, shape: Array, *, axis: int, batch_dims: int) -> Array:

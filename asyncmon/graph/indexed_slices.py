@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.build import create_op
 from asyncmon.graph.op_def import OpDef, Spec, register
@@ -98,6 +99,11 @@ def add_up(grads: Sequence[Any]) -> Any:
 
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:
     """Add up the rows of each index; rows of a negative index are dropped."""
+    if values.shape[: np.ndim(indices)] != np.shape(indices):
+        raise InvalidArgumentError(
+            f"data.shape = {list(values.shape)} does not start with segment_ids.shape = "
+            f"{list(np.shape(indices))}"
+        )
     result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
     flat = np.reshape(indices, -1)
     rows = np.reshape(values, (flat.size, *result.shape[1:]))

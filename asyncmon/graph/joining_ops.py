@@ -27,7 +27,11 @@ __all__ = ["concat", "split", "stack", "unstack"]
 
 
 def _pack(*values: Array, axis: int) -> Any:
-    return np.stack(values, axis) if np.ndim(values[0]) else np.array(values, _dtype(values[0]))
+    if np.ndim(values[0]):
+        return np.stack(values, axis)
+    if axis not in (0, -1):
+        raise InvalidArgumentError(f"axis = {axis} not in [-1, 1)")
+    return np.array(values, _dtype(values[0]))
 
 
 def _dtype(value: Any) -> np.dtype[Any]:

@@ -65,10 +65,20 @@ def _ones(count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    if labels.shape != logits.shape and not _fits(labels.shape, logits.shape):
+        raise InvalidArgumentError(
+            f"logits and labels must be broadcastable, to a loss for each row of logits, got shapes "
+            f"{list(logits.shape)} and {list(labels.shape)}"
+        )
     shifted, exps, total = _shifted(logits)
     losses = np.multiply(labels, np.subtract(np.log(total), shifted))
     backprop = np.divide(exps, total, out=exps)
     return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
+
+
+def _fits(labels: tuple[int, ...], logits: tuple[int, ...]) -> bool:
+    rows: tuple[int, ...] = np.broadcast_shapes(labels, logits)[:-1]
+    return len(labels) > 0 and rows == logits[:-1]
 
 
 def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
@@ -77,7 +87,10 @@ def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     for spec in (logits, labels):
         rules.with_rank_at_least(spec.shape, 1)
     shape = rules.broadcast(logits.shape, labels.shape)
-    return Spec(logits.dtype, None if shape is None else shape[:-1]), Spec(logits.dtype, shape)
+    if shape is None or logits.shape is None:
+        return Spec(logits.dtype, None), Spec(logits.dtype, None)
+    rows = rules.merge(shape[:-1], logits.shape[:-1]) or ()
+    return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, shape[-1]))
 
 
 def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:

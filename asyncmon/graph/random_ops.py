@@ -228,9 +228,10 @@ def _multinomial(
     shares = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
     steps = np.cumsum(shares, axis=-1)
     points = rng.random((len(logits), int(num_samples))) * steps[:, -1:]
-    picked = [np.searchsorted(row, at, side="right") for row, at in zip(steps, points, strict=True)]
-    inside = np.minimum(np.reshape(picked, points.shape), logits.shape[-1] - 1)
-    return inside.astype(dtype.as_numpy_dtype)
+    picked = np.empty(points.shape, np.intp)
+    for i, (row, at) in enumerate(zip(steps, points, strict=True)):
+        picked[i] = np.searchsorted(row, at, side="right")
+    return np.minimum(picked, logits.shape[-1] - 1).astype(dtype.as_numpy_dtype)
 
 
 def _multinomial_spec(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import dtypes
 from asyncmon.graph import shape_rules as rules
 from asyncmon.graph.arguments import renamed_argument, static_int
@@ -38,6 +39,8 @@ def _arg_shape(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
 
 def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, output_type: dtypes.DType) -> Any:
+        if not np.ndim(x):  # numpy takes it for a vector
+            raise InvalidArgumentError(f"Expected dimension in the range [0, 0), but got {axis}")
         return np.asarray(find(x, axis=axis), dtype=output_type.as_numpy_dtype)
 
     return kernel

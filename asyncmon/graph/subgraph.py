@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.basic_ops import identity
 from asyncmon.graph.build import control_dependencies
 from asyncmon.graph.graph import Graph
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.run_state import Run
     from asyncmon.graph.tensor import Tensor
 
-__all__ = ["SubGraph", "around", "awaits", "replay", "run_subplan", "run_subplan_awaiting"]
+__all__ = ["SubGraph", "around", "awaits", "holds", "replay", "run_subplan", "run_subplan_awaiting"]
 
 
 class SubGraph(Graph):
@@ -170,6 +171,13 @@ def _happens_once(op: Operation) -> bool:
     ):
         return True
     return op_def.awaits or op_def.changes or op_def.foreign or bool(op_def.refs and not op_def.peeks)
+
+
+def holds(condition: Any) -> bool:
+    """Return whether what a cond or a loop looks at is true; refuse what is no scalar."""
+    if getattr(condition, "ndim", 0):
+        raise InvalidArgumentError(f"A condition must be a scalar, but it has shape {condition.shape}")
+    return bool(condition)
 
 
 def run_subplan(

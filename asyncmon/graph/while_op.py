@@ -25,6 +25,7 @@ from asyncmon.graph.subgraph import (
     SubGraph,
     around,
     awaits,
+    holds,
     replay,
     run_subplan,
     run_subplan_awaiting,
@@ -235,7 +236,7 @@ def _while(
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
-        if not go_on:
+        if not holds(go_on):
             return values, state
         values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
 
@@ -247,7 +248,7 @@ async def _async_while(
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state, now)
-        if not go_on:
+        if not holds(go_on):
             return values, state
         values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state, now)
 
@@ -325,7 +326,7 @@ def _while_grad(
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
-        if not go_on:
+        if not holds(go_on):
             break
         begun.append((now, values))
         values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)

@@ -404,3 +404,12 @@ async def test_shapes_inside_follow_constants_from_outside() -> None:
     (grad,) = tf.gradients(y, x)
     assert grad.shape == (6,)
     assert (await run(y, {p: True})).shape == (2, 3)
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (0,)])
+async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) -> None:
+    x = tf.placeholder(tf.float32)
+    y = tf.cond(x > 0.0, lambda: 1.0, lambda: 2.0)
+    async with tf.Session() as sess:
+        with pytest.raises(errors.InvalidArgumentError, match="A condition must be a scalar"):
+            await sess.run(y, {x: np.ones(shape)})

@@ -125,3 +125,23 @@ def test_one_hot_of_no_classes(ops: Any, shape: Any) -> None:
     at = np.zeros(shape, np.int32)
     ops.agree(lambda i: tf.one_hot(i, 0), np.zeros((*shape, 0)), at)
     ops.agree(lambda i, n: tf.one_hot(i, n, axis=0), np.zeros((0, *shape)), at, np.int32(0))
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (lambda x: tf.fill([2], x), "value must be a scalar"),
+        (lambda x: tf.linspace(x, 1.0, 3), "start must be a scalar"),
+        (lambda x: tf.linspace(0.0, x, 3), "stop must be a scalar"),
+        (lambda x: tf.linspace(0.0, 1.0, tf.cast(x, tf.int32)), "num must be a scalar"),
+        (lambda x: tf.one_hot([0, 1], tf.cast(x, tf.int32)), "depth must be a scalar"),
+        (lambda x: tf.one_hot([0, 1], 2, x), "on_value must be a scalar"),
+        (lambda x: tf.one_hot([0, 1], 2, 1.0, x), "off_value must be a scalar"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(1,), (2,), (1, 1)])
+def test_what_must_be_a_scalar_is_one_in_the_run_too(
+    ops: Any, function: Any, text: str, shape: Any
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        ops.compute(function, np.ones(shape, np.float32), known="nothing")

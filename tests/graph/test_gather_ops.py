@@ -167,3 +167,23 @@ def test_gathers_of_nothing(ops: Any, shape: Any, at: Any) -> None:
     table = tf.placeholder(tf.float64, shape)
     (slices,) = tf.gradients(tf.gather(table, ids), table)
     assert ops.evaluate(slices, {table: x}).values.shape == (ids.size, *shape[1:])
+
+
+@pytest.mark.parametrize(
+    ("shape", "indices", "axis", "text"),
+    [
+        ((2, 3), (1,), 1, "should be those of indices"),
+        ((2, 3), (1, 3), 1, "should be those of indices"),
+        ((2, 3), (0, 3), 1, "should be those of indices"),
+        ((2, 3), (), 1, r"Expected batch_dims in the range \[0, 0\], but got 1"),
+        ((2, 3), (2,), 0, r"batch_dims \(1\) must be less than or equal to axis \(0\)"),
+    ],
+)
+def test_batches_that_are_not_shared_fail_in_the_run(
+    ops: Any, shape: Any, indices: Any, axis: int, text: str
+) -> None:
+    def run(x: Any, at: Any) -> Any:
+        return tf.gather(x, at, axis=axis, batch_dims=1)
+
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        ops.compute(run, np.ones(shape), np.zeros(indices, np.int32), known="nothing")

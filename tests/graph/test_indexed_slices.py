@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.indexed_slices import add_up, scatter_add, sum_rows, to_dense
 
@@ -102,3 +103,12 @@ def test_segments_of_nothing(ops: Any) -> None:
         ops.agree(run, np.zeros((count, *shape[1:])), x, ids)
         (grad,) = ops.gradients(run, x, ids)
         np.testing.assert_array_equal(grad, np.zeros(shape))
+
+
+@pytest.mark.parametrize(("data", "ids"), [((2, 3), (1,)), ((2, 3), (3, 2)), ((), (1,)), ((2,), (3,))])
+def test_segments_of_another_shape_than_the_data_fail_in_the_run(ops: Any, data: Any, ids: Any) -> None:
+    def run(values: Any, at: Any) -> Any:
+        return tf.unsorted_segment_sum(values, at, 3)
+
+    with pytest.raises(errors.InvalidArgumentError, match="does not start with segment_ids"):
+        ops.compute(run, np.ones(data), np.zeros(ids, np.int32), known="nothing")

@@ -120,3 +120,9 @@ def test_split_refuses_what_does_not_fit() -> None:
 def test_one_size_of_a_split_may_be_left_out() -> None:
     with pytest.raises(ValueError, match="can only have one -1"):
         tf.split(tf.zeros([6]), [-1, -1])
+
+
+@pytest.mark.parametrize("axis", [1, -2])
+def test_numbers_are_stacked_along_one_axis_only(ops: Any, axis: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=rf"axis = {axis} not in \[-1, 1\)"):
+        ops.compute(lambda x: tf.stack([x, x], axis), np.array(1.0), known="nothing")

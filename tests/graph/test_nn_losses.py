@@ -105,6 +105,31 @@ def test_classes_of_another_shape_than_rows_fail_in_the_run(ops: Any, logits: An
         ops.compute(run, np.ones(logits), np.ones(labels, np.int32), known="nothing")
 
 
+@pytest.mark.parametrize(
+    ("logits", "labels"),
+    [((1, 3), (2, 3)), ((3,), (2, 3)), ((3,), (1, 3)), ((2, 3), ()), ((1,), (0, 3))],
+)
+def test_a_loss_is_of_a_row_of_logits(ops: Any, logits: Any, labels: Any) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(y, x)
+
+    arrays = np.ones(logits), np.ones(labels)
+    with pytest.raises(errors.InvalidArgumentError, match="must be broadcastable, to a loss for each"):
+        ops.compute(run, *arrays, known="nothing")
+    with pytest.raises(ValueError, match=r"must be equal|must be at least rank 1"):
+        ops.compute(run, *arrays)
+
+
+@pytest.mark.parametrize("labels", [(1, 3), (3,), (2, 1)])
+def test_labels_may_be_broadcast(ops: Any, labels: Any) -> None:
+    def run(x: Any, y: Any) -> Any:
+        return nn.softmax_cross_entropy_with_logits_v2(y, x)
+
+    x, y = RNG.normal(size=(2, 3)), np.full(labels, 1 / 3)
+    ops.agree(run, -(y * _log_softmax(x)).sum(-1), x, y)
+    ops.differentiate(run, x, y, order=1)
+
+
 @pytest.mark.parametrize("classes", [1, 3, 50])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_any_number_of_classes(ops: Any, classes: int, dtype: Any) -> None:

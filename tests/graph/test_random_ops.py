@@ -136,3 +136,7 @@ def test_bad_arguments() -> None:
 
 def test_multinomial_of_no_rows(ops: Any) -> None:
     assert ops.compute(lambda a: tf.multinomial(a, 2), np.zeros((0, 3))).shape == (0, 2)
+
+
+def test_no_rows_have_no_samples(ops: Any) -> None:
+    assert ops.compute(lambda x: tf.multinomial(x, 2), np.ones((0, 3))).shape == (0, 2)

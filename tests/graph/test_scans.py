@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asyncmon import errors
 from asyncmon import graph as tf
 
 X = np.random.default_rng(2).uniform(0.5, 2.0, (2, 3, 2))
@@ -68,3 +69,10 @@ def test_bad_arguments_of_argmax() -> None:
     with pytest.raises(TypeError, match="'output_type'"):
         tf.argmax(x, output_type=tf.float32)
     assert tf.gradients(tf.argmax(x), x) == [None]
+
+
+@pytest.mark.parametrize("function", [tf.argmax, tf.argmin])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_number_has_no_greatest_element(ops: Any, function: Any, axis: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"in the range \[0, 0\), but got"):
+        ops.compute(lambda x: function(x, axis), np.array(1.0), known="nothing")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.errors import DeadlineExceededError
+from asyncmon.errors import DeadlineExceededError, InvalidArgumentError
 
 pytestmark = pytest.mark.asyncio
 
@@ -298,3 +298,12 @@ async def test_a_body_that_waits_has_no_gradient() -> None:
     _, y = tf.while_loop(lambda i, y: i < 2, body, [0, x], shape_invariants=[None, None])
     with pytest.raises(ValueError, match="cannot be run a second time"):
         tf.gradients(y, x)
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (0,)])
+async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) -> None:
+    x = tf.placeholder(tf.float32)
+    y = tf.while_loop(lambda i: i < 3.0, lambda i: i + 1.0, [x])
+    async with tf.Session() as sess:
+        with pytest.raises(InvalidArgumentError, match="A condition must be a scalar"):
+            await sess.run(y, {x: np.ones(shape)})
