@@ -312,9 +312,10 @@ def _broadcast_to(x: Array, target: Array) -> Any:
 
 
 def _broadcast_to_spec(x: Spec, target: Spec) -> Spec:
+    (rank,) = rules.with_rank(target.shape, 1)
     dims = target.known_dims()
-    if dims is None and target.shape and target.shape[0] is not None:
-        dims = (None,) * target.shape[0]
+    if dims is None and rank is not None:
+        dims = (None,) * rank
     if dims is not None and x.shape is not None:
         pairs = zip(x.shape[::-1], dims[::-1], strict=False)
         if len(x.shape) > len(dims) or any(a not in (1, None, b or a) for a, b in pairs):

@@ -44,9 +44,10 @@ def _fill(dims: Array, value: Array) -> Any:
 def _fill_spec(dims: Spec, value: Spec) -> Spec:
     rules.check_dtype(dims.dtype, (dtypes.int32, dtypes.int64), "dims")
     rules.with_rank(value.shape, 0)
+    (rank,) = rules.with_rank(dims.shape, 1)
     known = dims.known_dims()
-    if known is None and dims.shape and dims.shape[0] is not None:
-        known = (None,) * dims.shape[0]
+    if known is None and rank is not None:
+        known = (None,) * rank
     if known is not None and any(d is not None and d < 0 for d in known):
         raise ValueError(f"Fill dimensions must be >= 0, got {rules.text(known)}")
     return Spec(value.dtype, known)
@@ -67,7 +68,10 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
     wanted = dtypes.as_dtype(dtype)
     scalar = convert_to_tensor(np.array(value, wanted.as_numpy_dtype), wanted)
-    return create_op("Fill", (shape_tensor(shape), scalar), None, name)
+    dims = shape_tensor(shape)
+    if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
+        dims = create_op("Pack", (dims,), {"axis": 0})
+    return create_op("Fill", (dims, scalar), None, name)
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
@@ -240,10 +244,14 @@ def _one_hot_spec(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *
     rules.check_same_dtype("OneHot", on_value, off_value, ("on_value", "off_value"))
     for spec in (depth, on_value, off_value):
         rules.with_rank(spec.shape, 0)
+    (size,) = depth.known_dims() or (None,)
+    if size is not None and size < 0:
+        raise ValueError(f"depth must be non-negative, got {size}")
+    if axis < -1:
+        raise ValueError(f"axis must be -1 or a dimension of the result, got {axis}")
     if indices.shape is None:
         return Spec(on_value.dtype, None)
     at = rules.normalize_axis(axis, len(indices.shape) + 1)
-    (size,) = depth.known_dims() or (None,)
     return Spec(on_value.dtype, (*indices.shape[:at], size, *indices.shape[at:]))
 
 

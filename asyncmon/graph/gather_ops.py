@@ -233,6 +233,7 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 def _scatter_nd_spec(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
+    rules.with_rank(shape.shape, 1)
     return Spec(updates.dtype, shape.known_dims())
 
 

@@ -110,7 +110,23 @@ def _slice_grad(
     return result
 
 
+def _constants_in(index: Sequence[Item], args: Sequence[Spec]) -> tuple[Item, ...]:
+    """Return an index with its constants in their places, as far as its tensors are constants."""
+
+    def known(entry: Item) -> Item:
+        if not isinstance(entry, Arg):
+            return entry
+        (number,) = args[entry.position].known_dims() or (None,)
+        return entry if number is None else number
+
+    return tuple(
+        Range(*map(known, entry)) if isinstance(entry, Range) else known(entry) for entry in index
+    )
+
+
 def _slice_spec(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
+    if args:
+        index = _constants_in(index, args)
     if x.shape is None:
         return Spec(x.dtype, None)
     dims: list[int | None] = []

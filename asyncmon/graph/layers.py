@@ -149,7 +149,7 @@ def conv2d(
         reuse: likewise.
 
     Raises:
-        ValueError: not of rank 4, or a depth that is not known.
+        ValueError: not of rank 4, a depth that is not known, or both strides and dilation.
     """
     x = convert_to_tensor(inputs)
     _rank(x, 4, "conv2d")
@@ -157,11 +157,16 @@ def conv2d(
     depth = x.shape[-1 if layout == "NHWC" else 1]
     if depth is None:
         raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
+    steps, dilations = _pair(strides), _pair(dilation_rate)
+    if max(steps) > 1 and max(dilations) > 1:
+        raise ValueError(
+            f"Strides > 1 are not supported in conjunction with a dilation_rate > 1, got {steps} and "
+            f"{dilations}"
+        )
     with variable_scope(name, "conv2d", reuse=reuse):
         shape = [*_pair(kernel_size), depth, filters]
         kernel = _weight("kernel", shape, x, kernel_initializer, kernel_regularizer, trainable)
         constrain(kernel, kernel_constraint)
-        steps, dilations = _pair(strides), _pair(dilation_rate)
         result = _convolve(x, kernel, steps, padding.upper(), data_format=layout, dilations=dilations)
         if use_bias:
             bias = _weight("bias", [filters], x, bias_initializer, bias_regularizer, trainable)

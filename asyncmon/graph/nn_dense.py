@@ -104,7 +104,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
     """Return ``value`` plus a vector along its channels. TF1: ``tf.nn.bias_add``.
 
     Args:
-        value: tensor of rank 2 or higher.
+        value: tensor of rank 2 or higher; of 3 or higher where channels come second.
         bias: vector with an element per channel, of the same dtype.
         data_format: where the channels are: last ("NHWC", "N...C", the default) or second ("NCHW",
             "NC...").
@@ -119,6 +119,7 @@ def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | 
         return create_op("BiasAdd", (x, b), None, name)
     if data_format not in ("NCHW", "NCW", "NCDHW", "NC..."):
         raise ValueError(f"`data_format` must be of the form `N...C` or `NC...`, got {data_format!r}")
+    rules.with_rank_at_least(x.spec.shape, 3)
     return create_op("BiasAdd", (x, b), {"second": True}, name)
 
 

@@ -30,9 +30,10 @@ __all__ = ["multinomial", "random_normal", "random_shuffle", "random_uniform", "
 
 def _drawn_spec(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:
     rules.check_dtype(shape.dtype, (dtypes.int32, dtypes.int64), "shape")
+    (rank,) = rules.with_rank(shape.shape, 1)
     dims = shape.known_dims()
-    if dims is None and shape.shape and shape.shape[0] is not None:
-        dims = (None,) * shape.shape[0]
+    if dims is None and rank is not None:
+        dims = (None,) * rank
     return Spec(dtype, dims)
 
 

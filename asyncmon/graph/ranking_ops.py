@@ -39,12 +39,14 @@ def _top_k(x: Array, k: Array) -> tuple[Array, Array]:
 def _top_k_spec(x: Spec, k: Spec) -> tuple[Spec, Spec]:
     rules.check_dtype(x.dtype, rules.REALS, "input")
     rules.with_rank(k.shape, 0)
+    (count,) = k.known_dims() or (None,)
+    if count is not None and count < 0:
+        raise ValueError(f"k must be non-negative, got {count}")
     if x.shape is None:
         return Spec(x.dtype, None), Spec(dtypes.int32, None)
     rules.with_rank_at_least(x.shape, 1)
-    (count,) = k.known_dims() or (None,)
     size = x.shape[-1]
-    if count is not None and (count < 0 or (size is not None and count > size)):
+    if count is not None and size is not None and count > size:
         raise ValueError(f"input must have last dimension >= k = {count} but is {size}")
     shape = (*x.shape[:-1], count)
     return Spec(x.dtype, shape), Spec(dtypes.int32, shape)

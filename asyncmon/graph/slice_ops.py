@@ -64,7 +64,9 @@ def _slice_spec(x: Spec, begin: Spec, size: Spec) -> Spec:
 
 
 def _slice_length(n: int | None, start: int | None, count: int | None) -> int | None:
-    if n is not None and start is not None and count is not None and count != -1 and start + count > n:
+    if count is not None and count < -1:
+        raise ValueError(f"A slice must have a size of -1 (all that is left) or more, got {count}")
+    if n is not None and start is not None and count is not None and start + max(count, 0) > n:
         raise ValueError(f"Slice of {count} from {start} is out of bounds for a dimension of size {n}")
     if count == -1:
         return None if n is None or start is None else n - start
@@ -163,6 +165,8 @@ def strided_slice(
         elif new_axis_mask & bit:
             index.append(None)
         elif shrink_axis_mask & bit:
+            if isinstance(step, int) and step < 1:
+                raise ValueError(f"Only stride 1 is allowed where one element is taken, got {step}.")
             index.append(start)
         else:
             first, last = None if begin_mask & bit else start, None if end_mask & bit else stop

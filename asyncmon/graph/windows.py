@@ -54,16 +54,15 @@ def check_data_format(data_format: str | None) -> str:
 
 
 def window_padding(padding: Any, data_format: str) -> Padding:
-    """Return a padding given as "SAME", "VALID" in any case, or as four pairs of numbers.
+    """Return a padding given as "SAME" or "VALID", or as four pairs of numbers.
 
     Raises:
         ValueError: anything else.
     """
     if isinstance(padding, str):
-        name = padding.upper()
-        if name not in ("SAME", "VALID"):
+        if padding not in ("SAME", "VALID"):
             raise ValueError(f"padding must be 'SAME', 'VALID' or a list of pairs, got {padding!r}")
-        return name
+        return padding
     pairs = [(int(a), int(b)) for a, b in padding] if padding is not None else []
     if len(pairs) != 4 or any(n < 0 for pair in pairs for n in pair):
         raise ValueError(f"padding must be 'SAME', 'VALID' or four pairs of numbers, got {padding!r}")

@@ -67,6 +67,8 @@ def test_impossible_shapes_are_refused_when_built_if_they_can_be() -> None:
     ):
         with pytest.raises(ValueError, match=text):
             tf.reshape(x, shape)
+    with pytest.raises(ValueError, match="Shape must be rank 1 but is rank 0"):
+        tf.broadcast_to(x, 6)
     with pytest.raises(TypeError, match="A shape must be of integers"):
         tf.reshape(x, [2.0, 3.0])
 

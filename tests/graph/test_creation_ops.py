@@ -36,6 +36,16 @@ def test_fill(ops: Any) -> None:
         tf.fill([2], [1])
 
 
+def test_only_zeros_and_ones_take_a_number_for_a_shape(ops: Any) -> None:
+    assert tf.zeros(3).shape == tf.ones(tf.constant(3)).shape == (3,)
+    assert ops.compute(tf.ones, np.int32(2)).tolist() == [1, 1]
+    for dims in (3, tf.constant(3), tf.placeholder(tf.int32, [])):
+        with pytest.raises(ValueError, match="Shape must be rank 1 but is rank 0"):
+            tf.fill(dims, 1.0)
+    with pytest.raises(ValueError, match="Shape must be rank 1 but is rank 2"):
+        tf.zeros([[3]])
+
+
 def test_like_another_tensor(ops: Any) -> None:
     x = np.ones((2, 3), np.float32)
     ops.agree(tf.zeros_like, np.zeros((2, 3)), x)
@@ -145,3 +155,11 @@ def test_what_must_be_a_scalar_is_one_in_the_run_too(
 ) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=text):
         ops.compute(function, np.ones(shape, np.float32), known="nothing")
+
+
+def test_one_hot_refuses_a_negative_depth_and_axes_before_the_last() -> None:
+    for indices in (tf.constant([1, 2]), tf.placeholder(tf.int32)):
+        with pytest.raises(ValueError, match="depth must be non-negative, got -1"):
+            tf.one_hot(indices, -1)
+        with pytest.raises(ValueError, match="axis must be -1 or a dimension of the result, got -2"):
+            tf.one_hot(indices, 3, axis=-2)

@@ -103,6 +103,12 @@ def test_conv2d(ops: Any, data_format: str) -> None:
     assert layers.conv2d(tf.constant(IMAGES), 1, [2, 3], use_bias=False).shape == (2, 4, 4, 1)
 
 
+def test_conv2d_has_strides_or_dilation() -> None:
+    assert layers.conv2d(tf.constant(IMAGES), 1, 2, dilation_rate=2).shape == (2, 3, 4, 1)
+    with pytest.raises(ValueError, match="Strides > 1 are not supported in conjunction with"):
+        layers.conv2d(tf.constant(IMAGES), 1, 2, strides=(2, 1), dilation_rate=(1, 2))
+
+
 def test_pooling() -> None:
     x = tf.constant(IMAGES)
     assert layers.max_pooling2d(x, 2, 2).shape == (2, 2, 3, 3)

@@ -128,6 +128,9 @@ def test_bad_arguments() -> None:
         tf.random_uniform([2], dtype=tf.int32)
     with pytest.raises(ValueError, match="Argument `dtype` got invalid value bool"):
         tf.random_uniform([2], dtype=tf.bool)
+    for function in (tf.random_uniform, tf.random_normal, tf.truncated_normal):
+        with pytest.raises(ValueError, match="Shape must be rank 1 but is rank 0"):
+            function(3)
     with pytest.raises(TypeError, match="dtype must be a floating type, got int32"):
         tf.random_normal([2], dtype=tf.int32)
     with pytest.raises(ValueError, match="Shape must be rank 2 but is rank 1"):

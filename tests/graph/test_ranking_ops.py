@@ -40,6 +40,9 @@ def test_k_may_be_a_tensor_and_must_fit(ops: Any) -> None:
         ops.compute(lambda x, k: tf.nn.top_k(x, k).values, X, np.array(5))
     with pytest.raises(ValueError, match="at least rank 1"):
         tf.nn.top_k(tf.constant(1.0))
+    for x in (tf.constant(X), tf.placeholder(tf.float32)):
+        with pytest.raises(ValueError, match="k must be non-negative, got -1"):
+            tf.nn.top_k(x, -1)
 
 
 def test_in_top_k(ops: Any) -> None:

@@ -41,6 +41,11 @@ def test_slice_refuses_what_cannot_be() -> None:
         tf.slice(x, [0, 1, 0], [1, 3, 1])
     with pytest.raises(ValueError, match="Shape must be rank 2 but is rank 3"):
         tf.slice(x, [0, 0], [1, 1])
+    for y in (x, tf.placeholder(tf.float32)):
+        with pytest.raises(ValueError, match=r"a size of -1 \(all that is left\) or more, got -2"):
+            tf.slice(y, [0, 0, 1], [1, 1, -2])
+    with pytest.raises(ValueError, match="Slice of -1 from 4 is out of bounds"):
+        tf.slice(x, [0, 4, 0], [1, -1, 1])
     assert tf.zeros(tf.slice(tf.shape(x), [1], [2])).shape == (3, 4)
 
 
@@ -71,6 +76,10 @@ def test_strided_slice_with_tensors(ops: Any) -> None:
         tf.strided_slice(tf.constant(X), [0, 1], [1])
     with pytest.raises(ValueError, match="Expected a vector"):
         tf.strided_slice(tf.constant(X), 0, 1)
+    for step in (-1, 0):
+        with pytest.raises(ValueError, match=f"where one element is taken, got {step}"):
+            tf.strided_slice(tf.constant(X), [1], [0], [step], shrink_axis_mask=1)
+    assert tf.strided_slice(tf.constant(X), [1], [2], [2], shrink_axis_mask=1).shape == (3, 4)
 
 
 @pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "symmetric"])

@@ -109,6 +109,13 @@ async def test_indexing_by_tensors() -> None:
     assert x[:, i:].shape == (2, None, 4)
 
 
+def test_the_shape_of_a_slice_between_constants_is_known() -> None:
+    one, two = tf.constant(1), tf.constant(2)
+    assert tf.constant(X)[:, one:two, ::two].shape == (2, 1, 2)
+    assert tf.zeros(tf.shape(tf.constant(X))[one:]).shape == (3, 4)
+    assert tf.zeros([tf.shape(tf.constant(X))[one]]).shape == (3,)
+
+
 def test_wrong_indices() -> None:
     x = tf.constant(X)
     for wrong, error in (
@@ -120,6 +127,11 @@ def test_wrong_indices() -> None:
             x[wrong]
     with pytest.raises(ValueError, match="out of bounds"):
         x[2]
+    for out in (lambda i: x[i], lambda i: x[0, i], lambda i: x[..., i], lambda i: x[:, 1:i, i]):
+        with pytest.raises(ValueError, match="out of bounds"):
+            out(tf.constant(9))
+    with pytest.raises(ValueError, match="step cannot be zero"):
+        x[:: tf.constant(0)]
     with pytest.raises(ValueError, match="one ellipsis"):
         x[..., ...]
     with pytest.raises(ValueError, match="takes 4 dimensions"):

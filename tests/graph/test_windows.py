@@ -37,10 +37,10 @@ def test_other_numbers_are_refused(value: Any, text: str) -> None:
 
 
 def test_padding_forms() -> None:
-    assert window_padding("same", "NHWC") == "SAME"
+    assert window_padding("SAME", "NHWC") == "SAME"
     assert window_padding([[0, 0], [1, 2], [3, 4], [0, 0]], "NHWC") == ((1, 2), (3, 4))
     assert window_padding([[0, 0], [0, 0], [1, 2], [3, 4]], "NCHW") == ((1, 2), (3, 4))
-    wrong: list[Any] = ["FULL", None, [[1, 1]], [[0, 0], [-1, 0], [0, 0], [0, 0]]]
+    wrong: list[Any] = ["FULL", "same", None, [[1, 1]], [[0, 0], [-1, 0], [0, 0], [0, 0]]]
     for padding in wrong:
         with pytest.raises(ValueError, match="padding must be 'SAME', 'VALID' or"):
             window_padding(padding, "NHWC")
