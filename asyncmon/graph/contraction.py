@@ -35,36 +35,90 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         name: the node's name.
 
     Raises:
-        ValueError: axes or sizes do not fit.
+        ValueError: axes or sizes do not fit (InvalidArgumentError in the run, where a rank is not known
+            before).
     """
     x, y = convert_pair(a, b, name or "Tensordot")
-    rank_x, rank_y = len(x.shape), len(y.shape)
     if is_tensor_like(axes):
         axes = convert_to_tensor(axes).spec.value
         if axes is None:
             raise ValueError("`axes` must be known when the graph is built.")
         axes = axes.tolist()
+    if not isinstance(axes, int):
+        if len(axes) != 2:
+            raise ValueError(f"`axes` must be an integer or have length 2, got {axes!r}")
+        axes = tuple(static_ints(v, "axes") for v in axes)
+        if len(axes[0]) != len(axes[1]):
+            raise ValueError(
+                f"Different number of contraction axes `a` and `b`, {len(axes[0])} != {len(axes[1])}."
+            )
+    if x.spec.shape is None or y.spec.shape is None:
+        return create_op("Tensordot", (x, y), {"axes": axes}, name)
+    equation = _equation(len(x.spec.shape), len(y.spec.shape), axes)
+    return create_op("Einsum", (x, y), {"equation": equation, "spread": ""}, name or "Tensordot")
+
+
+_Axes = int | tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _equation(rank_x: int, rank_y: int, axes: _Axes) -> str:
+    """Write the sum of products of tensors of these ranks as an einsum."""
     if isinstance(axes, int):
         if not 0 <= axes <= min(rank_x, rank_y):
             raise ValueError(f"`axes` must be from 0 to {min(rank_x, rank_y)}, got {axes}")
-        pair: tuple[Any, Any] = (range(rank_x - axes, rank_x), range(axes))
-    else:
-        if len(axes) != 2:
-            raise ValueError(f"`axes` must be an integer or have length 2, got {axes!r}")
-        pair = tuple(static_ints(v, "axes") for v in axes)  # type: ignore[assignment]  # two of them
-    of_x = [rules.normalize_axis(i, rank_x, "axes") for i in pair[0]]
-    of_y = [rules.normalize_axis(i, rank_y, "axes") for i in pair[1]]
-    if len(of_x) != len(of_y):
-        raise ValueError(
-            f"Different number of contraction axes `a` and `b`, {len(of_x)} != {len(of_y)}."
-        )
+        axes = (tuple(range(rank_x - axes, rank_x)), tuple(range(axes)))
+    of_x = [rules.normalize_axis(i, rank_x, "axes") for i in axes[0]]
+    of_y = [rules.normalize_axis(i, rank_y, "axes") for i in axes[1]]
     letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     names_x = [next(letters) for _ in range(rank_x)]
     names_y = [names_x[of_x[of_y.index(i)]] if i in of_y else next(letters) for i in range(rank_y)]
     kept = [c for i, c in enumerate(names_x) if i not in of_x]
     kept += [c for i, c in enumerate(names_y) if i not in of_y]
-    equation = f"{''.join(names_x)},{''.join(names_y)}->{''.join(kept)}"
-    return create_op("Einsum", (x, y), {"equation": equation, "spread": ""}, name or "Tensordot")
+    return f"{''.join(names_x)},{''.join(names_y)}->{''.join(kept)}"
+
+
+def _tensordot(x: Array, y: Array, *, axes: _Axes) -> Array:
+    """The same of tensors whose ranks are known only in the run."""
+    return _einsum(x, y, equation=_equation(np.ndim(x), np.ndim(y), axes), spread="")
+
+
+def _tensordot_grad(grad: Array, x: Array, y: Array, *, axes: _Axes, operand: int) -> Array:
+    equation = _equation(np.ndim(x), np.ndim(y), axes)
+    mine, other = (y, x) if operand else (x, y)
+    shape = np.array(np.shape(mine))
+    return _einsum_grad(grad, shape, other, equation=equation, operand=operand, spread="")
+
+
+def _tensordot_spec(x: Spec, y: Spec, *, axes: _Axes) -> Spec:
+    rules.check_same_dtype("Tensordot", x, y, ("a", "b"))
+    rules.check_dtype(x.dtype, rules.NUMBERS, "a")
+    return Spec(x.dtype, None)
+
+
+def _tensordot_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [create_op("TensordotGrad", (grad, *op.inputs), {**op.attrs, "operand": i}) for i in (0, 1)]
+
+
+def _tensordot_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    flow, x, y = op.inputs
+    axes, operand = op.attrs["axes"], op.attrs["operand"]
+    pair = (x, grad) if operand else (grad, y)
+    flows: list[Tensor | None] = [create_op("Tensordot", pair, {"axes": axes}), None, None]
+    other = 1 - operand
+    flows[1 + other] = create_op("TensordotGrad", (flow, *pair), {"axes": axes, "operand": other})
+    return flows
+
+
+register(OpDef("Tensordot", _tensordot, _tensordot_spec, _tensordot_gradient, aliases=True))
+register(
+    OpDef(
+        "TensordotGrad",
+        _tensordot_grad,
+        lambda grad, x, y, *, axes, operand: Spec(grad.dtype, (y if operand else x).shape),
+        _tensordot_grad_gradient,
+        aliases=True,
+    )
+)
 
 
 # --- einsum: the equation ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,15 +28,12 @@ __all__ = ["concat", "split", "stack", "unstack"]
 
 
 def _pack(*values: Array, axis: int) -> Any:
-    if np.ndim(values[0]):
+    first = np.asarray(values[0])
+    if first.ndim or first.dtype == object:
         return np.stack(values, axis)
     if axis not in (0, -1):
         raise InvalidArgumentError(f"axis = {axis} not in [-1, 1)")
-    return np.array(values, _dtype(values[0]))
-
-
-def _dtype(value: Any) -> np.dtype[Any]:
-    return np.asarray(value).dtype
+    return np.array(values, first.dtype)
 
 
 def _pack_spec(*values: Spec, axis: int) -> Spec:
@@ -106,14 +104,27 @@ register(OpDef("Unpack", _unpack, _unpack_spec, _unpack_gradient, aliases=True))
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
     """Return tensors of one shape put side by side along a new dimension. TF1: ``tf.stack``.
 
+    Of numbers only, it is the constant that the list stands for, of a dtype that holds them all.
+
     Raises:
         ValueError: there are none, or shapes differ.
         TypeError: dtypes differ.
     """
+    at = static_int(axis, "axis")
+    if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
+        with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
+            return convert_to_tensor(values, name=name)
     tensors = _tensors(values)
     if not tensors:
         raise ValueError("stack() needs at least one tensor.")
-    return create_op("Pack", tensors, {"axis": static_int(axis, "axis")}, name)
+    return create_op("Pack", tensors, {"axis": at}, name)
+
+
+def _only_numbers(values: Any) -> bool:
+    """Return true for a list of numbers or strings, or of such lists: no tensors, no arrays."""
+    if isinstance(values, list | tuple):
+        return bool(values) and all(_only_numbers(value) for value in values)
+    return bool(np.isscalar(values))
 
 
 def _tensors(values: Any) -> list[Tensor]:

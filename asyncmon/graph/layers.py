@@ -207,11 +207,13 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
     Args:
         inputs: tensor of rank 1 or higher.
         name: the node's name.
-        data_format: "channels_first" puts the channels last before.
+        data_format: "channels_first" puts the channels last before; of a known rank then.
     """
-    x = convert_to_tensor(inputs)
+    x, layout = convert_to_tensor(inputs), _layout(data_format)
+    if x.spec.shape is None and layout == "NHWC":
+        return reshape(x, [create_op("Shape", (x,))[0], -1], name or "flatten/Reshape")
     rank = _rank(x, 1, "flatten", exact=False)
-    if _layout(data_format) == "NCHW" and rank > 2:
+    if layout == "NCHW" and rank > 2:
         x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
     rest = x.shape[1:]
     if rank == 1:

@@ -142,6 +142,10 @@ FIXED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "einsum": (lambda x, y: tf.einsum("bij,bkj->bik", x, y), (SQUARE, SQUARE)),
     "einsum diagonal": (lambda x: tf.einsum("bii->i", x), (SQUARE,)),
     "tensordot": (lambda x, y: tf.tensordot(x, y, [[2], [0]]), (SQUARE, MATRIX)),
+    "tensordot of any rank": (
+        lambda x, y: tf.tensordot(tf.placeholder_with_default(x, None), y, [[2], [0]]),
+        (SQUARE, MATRIX),
+    ),
     "embedding_lookup": (
         lambda x, y: nn.embedding_lookup([x, y], [[0, 4], [3, 0]]),
         (MATRIX, MATRIX[:2]),

@@ -66,6 +66,31 @@ def test_stacked_scalars(ops: Any) -> None:
     )
 
 
+def test_stacked_numbers_have_a_dtype_that_holds_them_all(ops: Any) -> None:
+    for values, dtype in (
+        ([1, 2.5], tf.float32),
+        ([[1, 2], [3.5, 4]], tf.float32),
+        ([1, 2**40], tf.int64),
+        ([np.float32(1), 2], tf.float32),
+        ([1, 2], tf.int32),
+        (["a", "b"], tf.string),
+    ):
+        stacked = tf.stack(values)
+        assert stacked.dtype is dtype
+        assert ops.evaluate(stacked).tolist() == values
+    with pytest.raises(TypeError, match="don't all match"):
+        tf.stack([np.ones(3), np.ones(3, np.int32)])
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 1"):
+        tf.stack([[1, 2], [3]])
+
+
+def test_stacked_strings(ops: Any) -> None:
+    a, b = tf.placeholder(tf.string, []), tf.placeholder(tf.string, [])
+    found = ops.evaluate(tf.stack([a, b]), {a: "a", b: "b"}).tolist()
+    assert found == ["a", "b"]
+    assert all(isinstance(value, str) for value in found)  # and no arrays of one string
+
+
 def test_stack_and_unstack_refuse_what_does_not_fit(ops: Any) -> None:
     x = tf.constant(X)
     with pytest.raises(ValueError, match="must be equal"):

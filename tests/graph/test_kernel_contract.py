@@ -152,6 +152,10 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     "einsum": (lambda x, y: [tf.einsum("ij,kj->ik", x, y), tf.einsum("ij->ji", x)], (X, Y)),
     "einsum grad": (lambda x: tf.einsum("iij->j", x), (IMAGES[0],)),
     "tensordot": (lambda x, y: tf.tensordot(x, y, [[1], [1]]), (X, Y)),
+    "tensordot of any rank": (
+        lambda x, y: tf.tensordot(tf.placeholder_with_default(x, None), y, [[1], [1]]),
+        (X, Y),
+    ),
     "reshape": (
         lambda x: [tf.reshape(x, [6, 4]), tf.expand_dims(x, 1), tf.broadcast_to(x, [2, 4, 6])],
         (X,),
