@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.buffers import plan_buffers
-from asyncmon.graph.embedding import Embedding, overruled, split
 from asyncmon.graph.feeds import Feed, missing_feed
 from asyncmon.graph.late_products import with_products
 from asyncmon.graph.liveness import with_frees, without_dead_code
@@ -26,6 +25,7 @@ from asyncmon.graph.steps import (
     random_step,
     subgraph_step,
 )
+from asyncmon.graph.surroundings import Surroundings, overruled, split
 from asyncmon.graph.tensor import Operation, Tensor
 from asyncmon.graph.update_shapes import ShapeCheck
 
@@ -48,7 +48,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
-    embedding: Embedding | None = None,
+    around: Surroundings | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
 
@@ -56,12 +56,12 @@ def compile_plan(
         store: where variables have their slots.
         targets: what is fetched; operations give None.
         fed: tensors whose values are given, in this order.
-        embedding: of a subgraph's plan, what the plan around it knows of its inputs.
+        around: of a subgraph's plan, what the plan around it knows of its inputs.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
     """
-    return _Compiler(store, targets, frozenset(fed), embedding).compile(targets, fed)
+    return _Compiler(store, targets, frozenset(fed), around).compile(targets, fed)
 
 
 class _Compiler:
@@ -70,18 +70,18 @@ class _Compiler:
         store: StateStore,
         targets: Sequence[Tensor | Operation],
         given: frozenset[Tensor],
-        embedding: Embedding | None,
+        around: Surroundings | None,
     ) -> None:
         self.store = store
         self.given = given
-        self.embedded = embedding is not None
+        self.embedded = around is not None
         self.plan = Plan()
         self.registers = Registers(store)
         self.written: dict[tuple[Operation, str], int] = {}
-        self.variables = {} if embedding is None else embedding.variables
-        self.constants = {} if embedding is None else embedding.constants
+        self.variables = {} if around is None else around.variables
+        self.constants = {} if around is None else around.constants
         self.ops = needed_ops(targets, given)
-        self.overruled = overruled(self.ops, given, embedding)
+        self.overruled = overruled(self.ops, given, around)
         self.looked_at = {target for target in targets if isinstance(target, Tensor)}
         """What nodes other than subgraphs use; those look at a variable only when they run."""
         taken: set[Tensor] = set()
@@ -274,8 +274,8 @@ class _Compiler:
         ]
         plans, fed = [], self.given - self.variables.keys()
         for branch, taken in zip(op.attrs["branches"], split(op, op.inputs)[1:], strict=True):
-            known = Embedding.of(branch, taken, registers, fed, op in self.overruled)
-            plans.append(compile_plan(self.store, branch.targets, branch.parameters, embedding=known))
+            known = Surroundings.of(branch, taken, registers, fed, op in self.overruled)
+            plans.append(compile_plan(self.store, branch.targets, branch.parameters, around=known))
         for plan in plans:
             self.plan.random |= plan.random
             self.plan.foreign |= plan.foreign

@@ -15,7 +15,6 @@ from asyncmon.graph.build import (
 )
 from asyncmon.graph.context import BuildContext, building, entered
 from asyncmon.graph.creation_ops import zeros_like
-from asyncmon.graph.embedding import split
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
 from asyncmon.graph.subgraph import (
@@ -27,6 +26,7 @@ from asyncmon.graph.subgraph import (
     run_subplan,
     run_subplan_awaiting,
 )
+from asyncmon.graph.surroundings import split
 from asyncmon.graph.tensor import Operation, Tensor
 
 if TYPE_CHECKING:

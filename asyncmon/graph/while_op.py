@@ -17,7 +17,6 @@ from asyncmon.graph.build import (
     name_scope,
 )
 from asyncmon.graph.context import BuildContext, building, entered
-from asyncmon.graph.embedding import split
 from asyncmon.graph.gradients import gradients
 from asyncmon.graph.logic_ops import logical_and
 from asyncmon.graph.op_def import OpDef, Shape, Spec, register
@@ -30,6 +29,7 @@ from asyncmon.graph.subgraph import (
     run_subplan,
     run_subplan_awaiting,
 )
+from asyncmon.graph.surroundings import split
 from asyncmon.graph.tensor_shape import TensorShape, as_shape
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from asyncmon.graph.subgraph import SubGraph
     from asyncmon.graph.tensor import Operation, Tensor
 
-__all__ = ["Embedding", "overruled", "split"]
+__all__ = ["Surroundings", "overruled", "split"]
 
 
 @dataclass(frozen=True, slots=True)
-class Embedding:
+class Surroundings:
     """What a subgraph's plan is told by the plan around it, to which it hands what it writes.
 
     Attributes:
@@ -37,7 +37,7 @@ class Embedding:
         registers: Registers,
         fed: Collection[Tensor],
         overruled: bool,
-    ) -> Embedding:
+    ) -> Surroundings:
         """Return what is known of a branch that takes in these tensors, some of which may be fed."""
         variables, constants = {}, {}
         inside = branch.parameters[len(branch.parameters) - len(taken) :]
@@ -62,19 +62,19 @@ def split(op: Operation, items: Sequence[Any]) -> list[Sequence[Any]]:
 
 
 def overruled(
-    ops: Collection[Operation], given: Collection[Tensor], embedding: Embedding | None
+    ops: Collection[Operation], given: Collection[Tensor], around: Surroundings | None
 ) -> Set[Operation]:
     """Return the ops of whose results less is known than their specs say.
 
     A spec takes constants, and sizes of known shapes, for what they are; one may be fed another value.
     Shapes come from integers, and from the ends of a range.
     """
-    if embedding is None:
+    if around is None:
         other = {x for x in given if x.spec.value is not None or x.spec.dims is not None}
         if other and not any(op.type == "Range" for op in ops):
             other = {x for x in other if x.dtype.is_integer}
     else:
-        other = set(given) - embedding.constants.keys() if embedding.overruled else set()
+        other = set(given) - around.constants.keys() if around.overruled else set()
     found: set[Operation] = set()
     if other:
         for op in ops:
