@@ -62,7 +62,8 @@ class Session:
     """Runs a graph and holds the values of its variables. TF1: ``tf.Session``.
 
     Inside ``async with`` its graph is the default one; leaving it closes the session. ``await close()``
-    does the same by hand. A run that is cancelled leaves the state as it was before or after it.
+    does the same by hand. A run that is cancelled leaves the state as it was before or after it. It
+    serves one running event loop at a time.
 
     Args:
         target: "" for this process.
