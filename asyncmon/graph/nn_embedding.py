@@ -61,8 +61,9 @@ def embedding_lookup(
             rows = _partitioned([convert_to_tensor(t) for t in tables], at, partition_strategy)
         if max_norm is None:
             return rows
-        axes = list(range(len(at.shape), len(rows.shape)))
-        clipped: Tensor = clip_by_norm(rows, max_norm, axes=axes)
+        rank = next((len(x.shape) for x in map(convert_to_tensor, tables) if x.spec.shape), None)
+        axes = range(len(at.shape), len(rows.shape)) if rank is None else range(1 - rank, 0)
+        clipped: Tensor = clip_by_norm(rows, max_norm, axes=list(axes))
         return clipped
 
 

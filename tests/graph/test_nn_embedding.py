@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,17 @@ def test_long_rows_are_scaled_down(ops: Any) -> None:
 
     ops.agree(run, rows * 3 / np.maximum(norms, 3), TABLE, known=("all", "rank"))
     ops.differentiate(run, TABLE, order=1, known=False)
+
+
+def test_rows_of_ids_of_an_unknown_rank_are_scaled_down() -> None:
+    ids = tf.placeholder(tf.int32)
+    rows = nn.embedding_lookup(tf.constant([[3.0, 4.0], [0.3, 0.4]]), ids, max_norm=1.0)
+
+    async def run() -> Any:
+        async with tf.Session() as sess:
+            return await sess.run(rows, {ids: [[1, 0]]})
+
+    np.testing.assert_allclose(asyncio.run(run()), [[[0.3, 0.4], [0.6, 0.8]]], rtol=1e-6)
 
 
 def test_bad_arguments() -> None:
