@@ -45,10 +45,15 @@ class Pace:
 
     def took(self, seconds: float, limit: float, fed: int = 0) -> None:
         """Remember how long a run took."""
-        seconds = min(seconds, _MOST * limit)
-        share = 0.2 if self.average else 1.0
-        self.average += (seconds - self.average) * share
-        self._fed += (fed - self._fed) * share
+        if seconds > _MOST * limit:
+            seconds = _MOST * limit
+        average = self.average
+        if average:
+            self.average = average + (seconds - average) * 0.2
+            if fed != self._fed:
+                self._fed += (fed - self._fed) * 0.2
+        else:
+            self.average, self._fed = seconds, fed
 
     def overran(self, limit: float) -> None:
         """Remember that a run took longer than the limit, nobody knows how much."""

@@ -29,10 +29,12 @@ __all__ = ["PATIENCE", "run_inline", "run_promptly"]
 PATIENCE = 4  # limits that a loop may take before its run is left to a worker
 
 
-def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) -> list[Any] | None:
+def run_inline(
+    plan: Plan, store: StateStore, fed: Sequence[Any], limit: float, size: int
+) -> list[Any] | None:
     """Compute and commit a plan that awaits nothing. None if a loop in it goes on for too long.
 
-    The run has not happened then.
+    The run has not happened then. ``size`` is that of what is fed, see :meth:`Plan.size`.
     """
     start = perf_counter()
     registers = plan.start(fed)
@@ -45,12 +47,17 @@ def run_inline(plan: Plan, store: StateStore, fed: Sequence[Any], limit: float) 
     except TooLong:
         plan.pace.overran(limit)
         return None
-    plan.pace.took(perf_counter() - start, limit, plan.size(fed) if fed else 0)
+    plan.pace.took(perf_counter() - start, limit, size)
     return results
 
 
 def run_promptly(
-    plan: Plan, store: StateStore, resources: dict[Any, Any], fed: Sequence[Any], limit: float
+    plan: Plan,
+    store: StateStore,
+    resources: dict[Any, Any],
+    fed: Sequence[Any],
+    limit: float,
+    size: int,
 ) -> list[Any] | None:
     """Compute and commit a plan that awaits something. None if it would have to wait, or take long.
 
@@ -74,7 +81,7 @@ def run_promptly(
         return None
     finally:
         run.settle()
-    plan.pace.took(perf_counter() - start, limit, plan.size(fed))
+    plan.pace.took(perf_counter() - start, limit, size)
     return results
 
 

@@ -79,26 +79,26 @@ class Runner:
             )
         self.budget = budget
 
-    def is_inline(self, plan: Plan, fed: Sequence[Any]) -> bool:
+    def is_inline(self, plan: Plan, size: int) -> bool:
         """Whether a plan is short, as far as is known, and nothing in it waits."""
         waits = plan.prelude is not None or plan.stage is not None or self._store.broken is not None
-        return not waits and plan.pace.is_short(self.limit, plan.size(fed) if fed else 0)
+        return not waits and plan.pace.is_short(self.limit, size)
 
     def is_free(self, plan: Plan) -> bool:
         """Whether an inline run may go ahead: nobody's turn is taken, nothing is being applied."""
         return not self._busy and not (self._lock.held and plan.locks)
 
-    def is_prompt(self, plan: Plan, fed: Sequence[Any]) -> bool:
+    def is_prompt(self, plan: Plan, size: int) -> bool:
         """Whether what a plan waits for is worth a try at once, without a task."""
         for stage in (plan.prelude, plan.stage):
             if stage is not None and not stage.prompt:
                 return False
         waits = plan.waits and self._store.broken is None
-        return waits and plan.pace.is_short(self.limit, plan.size(fed))
+        return waits and plan.pace.is_short(self.limit, size)
 
-    def run_promptly(self, plan: Plan, fed: Sequence[Any]) -> list[Any] | None:
+    def run_promptly(self, plan: Plan, fed: Sequence[Any], size: int) -> list[Any] | None:
         """Execute a plan in one go, or return None, with nothing done: it would have to wait."""
-        return run_promptly(plan, self._store, self._resources, fed, self.limit)
+        return run_promptly(plan, self._store, self._resources, fed, self.limit, size)
 
     async def run(
         self,

@@ -160,18 +160,19 @@ class Session:
         budget = LoopBudget.of_running_loop()
         if budget is not runner.budget:
             runner.serve(budget)
-        if options is None and run_metadata is None and runner.is_inline(plan, fed):
+        size = plan.size(fed) if feeds else 0
+        if options is None and run_metadata is None and runner.is_inline(plan, size):
             if budget.spent():
                 await budget.turn()
             if runner.is_free(plan) and not self._closed:
-                results = run_inline(plan, self._store, fed, runner.limit)
+                results = run_inline(plan, self._store, fed, runner.limit, size)
                 if results is not None:
                     return call.rebuild(results)
-        elif options is None and run_metadata is None and runner.is_prompt(plan, fed):
+        elif options is None and run_metadata is None and runner.is_prompt(plan, size):
             if budget.spent():
                 await budget.turn()
             if runner.is_free(plan) and not self._closed:
-                results = runner.run_promptly(plan, fed)
+                results = runner.run_promptly(plan, fed, size)
                 if results is not None:
                     return call.rebuild(results)
         if self._closed:
