@@ -191,7 +191,7 @@ def _in_order(instruction: Instruction) -> Instruction:
     kind, function, a, b, out, op = instruction
 
     def call(*arrays: Any) -> Any:
-        value = function(*arrays)  # type: ignore[misc]
+        value = function(*arrays)
         return value if value.ndim < 2 or value.flags.c_contiguous else np.ascontiguousarray(value)
 
     return kind, call, a, b, out, op

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -41,9 +41,12 @@ __all__ = [
     "execute",
     "execute_bare",
     "execute_checked",
+    "located",
+    "raise_located",
 ]
 
-Instruction = tuple[int, "Callable[..., Any] | None", Any, Any, Any, "Operation | None"]
+Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]
+"""Kind, function (None in a ``FREE``), two inputs, output, the node: what each is, the kind says."""
 
 
 class Kind(IntEnum):
@@ -249,34 +252,28 @@ def execute_bare(code: Iterable[Instruction], registers: list[Any], run: Run | N
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
             if kind == 7:
-                registers[out] = function(registers[a], registers[b], registers[out])  # type: ignore[misc]
+                registers[out] = function(registers[a], registers[b], registers[out])
             elif kind == 6:
-                registers[out] = function(registers[a], registers[out])  # type: ignore[misc]
+                registers[out] = function(registers[a], registers[out])
             elif kind == 2:
-                registers[out] = function(registers[a], registers[b])  # type: ignore[misc]
+                registers[out] = function(registers[a], registers[b])
             elif kind == 1:
-                registers[out] = function(registers[a])  # type: ignore[misc]
+                registers[out] = function(registers[a])
             elif kind == 3:
-                registers[out] = function(*[registers[i] for i in a])  # type: ignore[misc]
+                registers[out] = function(*[registers[i] for i in a])
             elif kind == 8:
-                registers[out] = function(*[registers[i] for i in a], registers[out])  # type: ignore[misc]
+                registers[out] = function(*[registers[i] for i in a], registers[out])
             elif kind == 0:
                 for i in a:
                     registers[i] = None
             elif kind == 5:
-                function(run, registers)  # type: ignore[misc]
+                function(run, registers)
             else:
-                values = function(*[registers[i] for i in a])  # type: ignore[misc]
+                values = function(*[registers[i] for i in a])
                 for i, value in zip(out, values, strict=True):
                     registers[i] = value
     except Exception as error:
-        found = located(error, op)
-        try:
-            if found is error:
-                raise
-            raise found from error
-        finally:
-            del found  # it refers to this frame, which would keep all arrays
+        raise_located(error, op)
 
 
 @np.errstate(all="ignore")
@@ -300,6 +297,17 @@ def _until_aborted(code: Iterable[Instruction], run: Run) -> Iterator[Instructio
             run.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
             raise run.error
         yield instruction
+
+
+def raise_located(error: Exception, op: Operation | None) -> NoReturn:
+    """Raise an error that is being handled, told at which node it arose."""
+    found = located(error, op)
+    try:
+        if found is error:
+            raise error
+        raise found from error
+    finally:
+        del error, found  # they refer to this frame, and so to those around it, with all arrays
 
 
 def located(error: Exception, op: Operation | None) -> Exception:

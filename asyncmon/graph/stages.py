@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.graph.pace import Pace
-from asyncmon.graph.plan import execute, located
+from asyncmon.graph.plan import execute, raise_located
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -161,13 +161,7 @@ class Stage:
             except StopIteration:
                 continue
             except Exception as error:
-                found = located(error, node.op)
-                try:
-                    if found is error:
-                        raise
-                    raise found from error
-                finally:
-                    del found  # it refers to this frame, which would keep all arrays
+                raise_located(error, node.op)
             call.close()
             return False
         return True
@@ -251,13 +245,7 @@ async def _call(node: Node, run: Run, registers: list[Any]) -> None:
     try:
         await node.awaited(run, registers)
     except Exception as error:
-        found = located(error, node.op)
-        try:
-            if found is error:
-                raise
-            raise found from error
-        finally:
-            del found  # it refers to this frame, which would keep all arrays
+        raise_located(error, node.op)
     if run.trace is not None and node.op is not None:
         run.note(node.op, before, [registers[i] for i in node.outputs])
 
