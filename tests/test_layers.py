@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "asyncmon"
 
 LAYER = {
-    **dict.fromkeys(["errors", "notes", "clock", "snapshot", "files"], 0),
+    **dict.fromkeys(["errors", "notes", "clock", "snapshot", "files", "fair_lock", "run_options"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
@@ -25,6 +25,24 @@ LAYER = {
     **dict.fromkeys(["cli", "__main__"], 6),
     "__init__": 7,
 }
+WING = {
+    wing: floor
+    for floor, wings in enumerate(
+        [
+            ["kernels"],
+            ["core"],
+            ["execution"],
+            ["ops", "queues"],
+            ["nn", "control", "variables"],
+            ["train", "session"],
+            ["layers"],
+            ["__init__"],
+        ]
+    )
+    for wing in wings
+}
+"""The wings of the graph engine, from the ground up."""
+
 BESIDE = {("summary", "graph"), ("__main__", "cli")}
 """The only steps that are not down: summary ops are graph ops."""
 
@@ -85,6 +103,29 @@ def test_imports_go_down(path: Path) -> None:
         there = room(target)
         down = LAYER[there] < LAYER[here] or there == here or (here, there) in BESIDE
         assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
+
+
+def wing(module: str) -> str:
+    parts = module.split(".")
+    return parts[2] if len(parts) > 2 else "__init__"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if "graph" in p.parts], ids=module_name)
+def test_wings_of_the_graph_import_down(path: Path) -> None:
+    here = wing(module_name(path))
+    for target in imports(path, at_run_time=False):
+        if not target.startswith("asyncmon.graph.") or (there := wing(target)) == here:
+            continue
+        if (module_name(path), target) in UP:
+            continue
+        assert WING[there] < WING[here], f"{module_name(path)} imports {target}, which is not below"
+
+
+UP = {
+    ("asyncmon.graph.core.gradients", "asyncmon.graph.ops.shape_ops"),
+    ("asyncmon.graph.execution.surroundings", "asyncmon.graph.control.subgraph"),
+}
+"""Still to be cut."""
 
 
 def test_no_import_cycle() -> None:

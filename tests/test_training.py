@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
-from asyncmon.graph.basic_ops import identity
-from asyncmon.graph.build import control_dependencies
-from asyncmon.graph.global_step import create_global_step
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.build import control_dependencies
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.basic import identity
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.variables.global_step import create_global_step
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import MonitoredSession, Scaffold

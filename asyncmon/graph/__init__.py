@@ -11,36 +11,15 @@
         await sess.run(tf.global_variables_initializer())
         value = await sess.run(y, {x: batch})
 
-Ops are entries of a table (:mod:`asyncmon.graph.op_def` shows how to write one). A session compiles
+Ops are entries of a table (:mod:`asyncmon.graph.core.op` shows how to write one). A session compiles
 what is asked of it into a plan once and runs each step as a transaction
-(:mod:`asyncmon.graph.session`).
+(:mod:`asyncmon.graph.session.session`).
 """
 
-from asyncmon.graph import initializers, layers, nn, train
-from asyncmon.graph.add_n_op import add_n
-from asyncmon.graph.array_ops import (
-    broadcast_to,
-    cast,
-    expand_dims,
-    rank,
-    reshape,
-    shape,
-    shape_n,
-    size,
-    squeeze,
-    transpose,
-)
-from asyncmon.graph.basic_ops import (
-    constant,
-    group,
-    identity,
-    no_op,
-    placeholder,
-    placeholder_with_default,
-    stop_gradient,
-    tuple,
-)
-from asyncmon.graph.build import (
+from asyncmon.graph import layers, nn, train
+from asyncmon.graph.control.cond import cond
+from asyncmon.graph.control.while_loop import while_loop
+from asyncmon.graph.core.build import (
     add_to_collection,
     add_to_collections,
     control_dependencies,
@@ -56,33 +35,9 @@ from asyncmon.graph.build import (
     reset_default_graph,
     set_random_seed,
 )
-from asyncmon.graph.check_ops import Assert, Print, check_numerics
-from asyncmon.graph.clip_ops import (
-    clip_by_average_norm,
-    clip_by_global_norm,
-    clip_by_norm,
-    clip_by_value,
-    global_norm,
-)
-from asyncmon.graph.cond_op import cond
-from asyncmon.graph.contraction import (
-    einsum,
-    tensordot,
-)
-from asyncmon.graph.convert import is_tensor_like
-from asyncmon.graph.convert import is_tensor_like as is_tensor
-from asyncmon.graph.creation_ops import (
-    eye,
-    fill,
-    linspace,
-    one_hot,
-    ones,
-    ones_like,
-    range,
-    zeros,
-    zeros_like,
-)
-from asyncmon.graph.dtypes import (
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.convert import is_tensor_like as is_tensor
+from asyncmon.graph.core.dtypes import (
     DType,
     as_dtype,
     bool,
@@ -103,55 +58,26 @@ from asyncmon.graph.dtypes import (
     uint32,
     uint64,
 )
-from asyncmon.graph.gather_ops import boolean_mask, gather, gather_nd, scatter_nd
-from asyncmon.graph.get_variable import get_local_variable, get_variable
-from asyncmon.graph.global_step import (
-    assert_global_step,
-    create_global_step,
-    get_global_step,
-    get_or_create_global_step,
-    global_step,
-)
-from asyncmon.graph.gradients import gradients, hessians
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.indexed_slices import (
+from asyncmon.graph.core.gradients import gradients, hessians
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import (
     IndexedSlices,
     IndexedSlicesValue,
     unsorted_segment_sum,
 )
-from asyncmon.graph.initializers import (
-    constant_initializer,
-    glorot_normal_initializer,
-    glorot_uniform_initializer,
-    identity_initializer,
-    ones_initializer,
-    orthogonal_initializer,
-    random_normal_initializer,
-    random_uniform_initializer,
-    truncated_normal_initializer,
-    variance_scaling_initializer,
-    zeros_initializer,
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.tensor_shape import Dimension, TensorShape, dimension_value
+from asyncmon.graph.nn.clip import (
+    clip_by_average_norm,
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
 )
-from asyncmon.graph.joining_ops import concat, split, stack, unstack
-from asyncmon.graph.linalg import matmul
-from asyncmon.graph.logic_ops import (
-    equal,
-    greater,
-    greater_equal,
-    is_finite,
-    is_inf,
-    is_nan,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    where,
-)
-from asyncmon.graph.math_ops import (
+from asyncmon.graph.ops.add_n_op import add_n
+from asyncmon.graph.ops.arithmetic import (
     add,
     atan2,
     div,
@@ -169,56 +95,49 @@ from asyncmon.graph.math_ops import (
     subtract,
     truediv,
 )
-from asyncmon.graph.op_def import OpDef, Spec, register
-from asyncmon.graph.py_func_op import py_func
-from asyncmon.graph.queues import (
-    FIFOQueue,
-    PaddingFIFOQueue,
-    PriorityQueue,
-    QueueBase,
-    RandomShuffleQueue,
+from asyncmon.graph.ops.basic import (
+    constant,
+    group,
+    identity,
+    no_op,
+    placeholder,
+    placeholder_with_default,
+    stop_gradient,
+    tuple,
 )
-from asyncmon.graph.random_ops import (
-    multinomial,
-    random_normal,
-    random_shuffle,
-    random_uniform,
-    truncated_normal,
+from asyncmon.graph.ops.checks import Assert, Print, check_numerics
+from asyncmon.graph.ops.compare import (
+    equal,
+    greater,
+    greater_equal,
+    is_finite,
+    is_inf,
+    is_nan,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    where,
 )
-from asyncmon.graph.ranking_ops import TopK, in_top_k, top_k
-from asyncmon.graph.reductions import (
-    reduce_all,
-    reduce_any,
-    reduce_logsumexp,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
+from asyncmon.graph.ops.contraction import (
+    einsum,
+    tensordot,
 )
-from asyncmon.graph.run_options import NodeStats, RunMetadata, RunOptions, SessionConfig
-from asyncmon.graph.scans import argmax, argmin, cumprod, cumsum
-from asyncmon.graph.session import Session
-from asyncmon.graph.slice_ops import (
-    newaxis,
-    pad,
-    reverse,
-    slice,
-    strided_slice,
+from asyncmon.graph.ops.create import (
+    eye,
+    fill,
+    linspace,
+    one_hot,
+    ones,
+    ones_like,
+    range,
+    zeros,
+    zeros_like,
 )
-from asyncmon.graph.state_ops import (
-    assign,
-    assign_add,
-    assign_sub,
-    is_variable_initialized,
-    scatter_add,
-    scatter_sub,
-    scatter_update,
-)
-from asyncmon.graph.tensor import Operation, Tensor
-from asyncmon.graph.tensor_shape import Dimension, TensorShape, dimension_value
-from asyncmon.graph.tile_op import tile
-from asyncmon.graph.unary_ops import (
+from asyncmon.graph.ops.functions import (
     abs,
     acos,
     acosh,
@@ -251,13 +170,95 @@ from asyncmon.graph.unary_ops import (
     tan,
     tanh,
 )
-from asyncmon.graph.variable_scope import (
+from asyncmon.graph.ops.gather import boolean_mask, gather, gather_nd, scatter_nd
+from asyncmon.graph.ops.join import concat, split, stack, unstack
+from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.py_func import py_func
+from asyncmon.graph.ops.random_ops import (
+    multinomial,
+    random_normal,
+    random_shuffle,
+    random_uniform,
+    truncated_normal,
+)
+from asyncmon.graph.ops.ranking import TopK, in_top_k, top_k
+from asyncmon.graph.ops.reduce import (
+    reduce_all,
+    reduce_any,
+    reduce_logsumexp,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+)
+from asyncmon.graph.ops.scans import argmax, argmin, cumprod, cumsum
+from asyncmon.graph.ops.shape_ops import (
+    broadcast_to,
+    cast,
+    expand_dims,
+    rank,
+    reshape,
+    shape,
+    shape_n,
+    size,
+    squeeze,
+    transpose,
+)
+from asyncmon.graph.ops.slices import (
+    newaxis,
+    pad,
+    reverse,
+    slice,
+    strided_slice,
+)
+from asyncmon.graph.ops.tile_op import tile
+from asyncmon.graph.ops.variable_ops import (
+    assign,
+    assign_add,
+    assign_sub,
+    is_variable_initialized,
+    scatter_add,
+    scatter_sub,
+    scatter_update,
+)
+from asyncmon.graph.queues.queues import (
+    FIFOQueue,
+    PaddingFIFOQueue,
+    PriorityQueue,
+    QueueBase,
+    RandomShuffleQueue,
+)
+from asyncmon.graph.session.session import Session
+from asyncmon.graph.variables import initializers
+from asyncmon.graph.variables.get_variable import get_local_variable, get_variable
+from asyncmon.graph.variables.global_step import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
+from asyncmon.graph.variables.initializers import (
+    constant_initializer,
+    glorot_normal_initializer,
+    glorot_uniform_initializer,
+    identity_initializer,
+    ones_initializer,
+    orthogonal_initializer,
+    random_normal_initializer,
+    random_uniform_initializer,
+    truncated_normal_initializer,
+    variance_scaling_initializer,
+    zeros_initializer,
+)
+from asyncmon.graph.variables.scope import (
     AUTO_REUSE,
     VariableScope,
     get_variable_scope,
     variable_scope,
 )
-from asyncmon.graph.variables import (
+from asyncmon.graph.variables.variable import (
     Variable,
     global_variables,
     global_variables_initializer,
@@ -269,7 +270,7 @@ from asyncmon.graph.variables import (
     trainable_variables,
     variables_initializer,
 )
-from asyncmon.graph.while_op import while_loop
+from asyncmon.run_options import NodeStats, RunMetadata, RunOptions, SessionConfig
 
 # fmt: off
 __all__ = [

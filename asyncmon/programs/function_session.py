@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
-from asyncmon.graph.fair_lock import FairLock
+from asyncmon.fair_lock import FairLock
 from asyncmon.programs.borrowed import Borrowed
 from asyncmon.programs.state_tree import (
     Tree,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
 from asyncmon.errors import OutOfRangeError, ResourceExhaustedError
-from asyncmon.graph.queue_core import QueueCore
-from asyncmon.graph.queue_shelves import FirstInFirstOut
+from asyncmon.graph.queues.core import QueueCore
+from asyncmon.graph.queues.order import FirstInFirstOut
 
 if TYPE_CHECKING:
     from typing import Self

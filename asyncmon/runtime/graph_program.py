@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import Saver
-from asyncmon.graph.basic_ops import group
-from asyncmon.graph.build import get_default_graph
-from asyncmon.graph.feeds import feed_tensor
-from asyncmon.graph.global_step import get_global_step
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.session import Session as GraphSession
-from asyncmon.graph.variables import (
+from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.execution.feeds import feed_tensor
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.session.session import Session as GraphSession
+from asyncmon.graph.variables.global_step import get_global_step
+from asyncmon.graph.variables.variable import (
     global_variables,
     global_variables_initializer,
     local_variables_initializer,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from contextlib import AbstractContextManager
 
-    from asyncmon.graph.graph import Graph
+    from asyncmon.graph.core.graph import Graph
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
 

@@ -6,7 +6,7 @@ import inspect
 import math
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.run_options import RunMetadata, RunOptions
+from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues
 from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.merge import merge_feeds, merge_options

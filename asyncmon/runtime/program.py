@@ -6,8 +6,8 @@ import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from asyncmon.graph.build import get_default_graph
-from asyncmon.graph.graph import Graph
+from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.core.graph import Graph
 from asyncmon.runtime.graph_program import GraphProgram
 
 if TYPE_CHECKING:

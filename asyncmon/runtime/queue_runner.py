@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, OpError, OutOfRangeError
-from asyncmon.graph.build import add_to_collection, get_collection
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.queue_ops import closing_error
+from asyncmon.graph.core.build import add_to_collection, get_collection
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.queues.ops import closing_error
 from asyncmon.notes import text_of
 from asyncmon.runtime.shield import shielded
 

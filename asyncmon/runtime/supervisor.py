@@ -7,8 +7,8 @@ import logging
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.graph_keys import GraphKeys
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.interrupts import Interrupts

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import Saver
-from asyncmon.graph.global_step import get_global_step
-from asyncmon.graph.graph import Graph
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.event_output import EventOutput
 from asyncmon.runtime.program import as_program, program_scope

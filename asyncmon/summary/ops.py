@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph import dtypes
-from asyncmon.graph.build import convert_to_tensor, create_op, get_collection, name_scope
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collection, name_scope
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.summary.entries import summary_tags
 from asyncmon.summary.events import SummaryMetadata
 from asyncmon.summary.values import (
@@ -30,7 +30,7 @@ from asyncmon.summary.values import tensor_summary as tensor_summary_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from asyncmon.graph.tensor import Tensor
+    from asyncmon.graph.core.node import Tensor
 
 __all__ = [
     "audio",

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.basic_ops import placeholder
-from asyncmon.graph.build import convert_to_tensor
-from asyncmon.graph.gradients import gradients
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.indexed_slices import to_dense
-from asyncmon.graph.session import Session
+from asyncmon.graph.core.build import convert_to_tensor
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.indexed_slices import to_dense
+from asyncmon.graph.ops.basic import placeholder
+from asyncmon.graph.session.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from asyncmon.graph.tensor import Tensor
+    from asyncmon.graph.core.node import Tensor
 
 __all__ = ["check_gradients"]
 

@@ -24,7 +24,7 @@ from harness import Row, show, take_turns
 import asyncmon as am
 from asyncmon import graph as tf
 from asyncmon.files import FileCalls
-from asyncmon.graph.blas import kept_to_one_thread
+from asyncmon.graph.kernels.blas import kept_to_one_thread
 from asyncmon.summary import FileWriter
 from asyncmon.summary.buckets import encode_histogram
 

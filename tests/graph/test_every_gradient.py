@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 
 from asyncmon import graph as tf
-from asyncmon.graph.op_def import table
-from asyncmon.graph.shape_rules import no_gradient
+from asyncmon.graph.core.op import table
+from asyncmon.graph.core.shape_rules import no_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.op_def import table
+from asyncmon.graph.core.op import table
 from asyncmon.graph.train.slots import unique_rows
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def test_entries_keep_their_promises(name: str) -> None:
                     np.testing.assert_allclose(target, outs[0], rtol=1e-12, err_msg=str(op))
 
 
-OTHERS = ["basic_ops", "convert", "state_ops", "queues", "queue_ops", "py_func_op", "check_ops"]
+OTHERS = ["basic", "convert", "variable_ops", "queues", "ops", "py_func", "checks"]
 """Modules whose ops the plan runs itself, or that have a suite of their own."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.op_def import table
+from asyncmon.graph.core.op import table
 
 pytestmark = pytest.mark.asyncio
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
-from asyncmon.graph.run_options import RunMetadata, RunOptions
 from asyncmon.programs import FunctionProgram
+from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]

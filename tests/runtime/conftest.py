@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.basic_ops import identity, placeholder
-from asyncmon.graph.build import control_dependencies
-from asyncmon.graph.dtypes import float32
-from asyncmon.graph.global_step import create_global_step, get_global_step
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.build import control_dependencies
+from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.basic import identity, placeholder
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.variables.global_step import create_global_step, get_global_step
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SingularMonitoredSession
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.graph.dtypes import float32
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.queues import FIFOQueue
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.queues.queues import FIFOQueue
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import ChiefSessionCreator, MonitoredSession, SessionRunHook
 from asyncmon.testing import (

@@ -11,14 +11,14 @@ import pytest
 import pytest_asyncio
 
 from asyncmon.errors import AbortedError, CancelledError, OutOfRangeError
-from asyncmon.graph.build import get_collection
-from asyncmon.graph.dtypes import int32
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.py_func_op import py_func
-from asyncmon.graph.queues import FIFOQueue
-from asyncmon.graph.session import Session
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable, global_variables_initializer
+from asyncmon.graph.core.build import get_collection
+from asyncmon.graph.core.dtypes import int32
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.py_func import py_func
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.queues.queues import FIFOQueue
+from asyncmon.graph.session.session import Session
+from asyncmon.graph.variables.variable import Variable, global_variables_initializer
 from asyncmon.runtime import (
     Coordinator,
     MonitoredSession,

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from asyncmon.errors import AbortedError, InvalidArgumentError, OutOfRangeError
-from asyncmon.graph.basic_ops import group
-from asyncmon.graph.dtypes import int32
-from asyncmon.graph.global_step import create_global_step
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.py_func_op import py_func
-from asyncmon.graph.queues import FIFOQueue
-from asyncmon.graph.state_ops import assign_add
+from asyncmon.graph.core.dtypes import int32
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.py_func import py_func
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.queues.queues import FIFOQueue
+from asyncmon.graph.variables.global_step import create_global_step
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,

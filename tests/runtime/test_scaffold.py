@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver
-from asyncmon.graph.basic_ops import constant, group, no_op, placeholder
-from asyncmon.graph.dtypes import float32
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.session import Session
-from asyncmon.graph.state_ops import assign
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.ops.basic import constant, group, no_op, placeholder
+from asyncmon.graph.ops.variable_ops import assign
+from asyncmon.graph.session.session import Session
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,

@@ -13,13 +13,13 @@ import pytest
 
 from asyncmon.checkpoint import latest_checkpoint, load_variable
 from asyncmon.errors import AbortedError, DeadlineExceededError, OutOfRangeError
-from asyncmon.graph.build import control_dependencies
-from asyncmon.graph.dtypes import int32, int64
-from asyncmon.graph.global_step import create_global_step
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.queues import FIFOQueue
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.build import control_dependencies
+from asyncmon.graph.core.dtypes import int32, int64
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.queues.queues import FIFOQueue
+from asyncmon.graph.variables.global_step import create_global_step
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.programs import FunctionProgram
 from asyncmon.runtime import QueueRunner, Supervisor, add_queue_runner, as_program
 from asyncmon.summary import Event, FileWriter, SessionLog, scalar, summary_iterator

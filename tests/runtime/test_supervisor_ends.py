@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.graph.global_step import create_global_step
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.state_ops import assign_add
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.variable_ops import assign_add
+from asyncmon.graph.variables.global_step import create_global_step
+from asyncmon.graph.variables.variable import Variable
 from asyncmon.runtime import Supervisor
 from asyncmon.summary import SessionLog, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked

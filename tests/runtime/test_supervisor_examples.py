@@ -11,7 +11,7 @@ import pytest
 import asyncmon as am
 from asyncmon import graph as tf
 from asyncmon.errors import AbortedError
-from asyncmon.graph.session import Session
+from asyncmon.graph.session.session import Session
 from asyncmon.runtime import Recovery, Supervisor, basic_train_loop
 from asyncmon.runtime.graph_program import GraphProgram
 from asyncmon.summary import scalar, summary_iterator

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.graph import dtypes
-from asyncmon.graph.basic_ops import placeholder
-from asyncmon.graph.build import name_scope
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.math_ops import multiply
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import name_scope
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.arithmetic import multiply
+from asyncmon.graph.ops.basic import placeholder
 from asyncmon.summary import FileWriter
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ import pytest
 
 from asyncmon import summary
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph import dtypes
-from asyncmon.graph.basic_ops import placeholder
-from asyncmon.graph.build import get_collection, name_scope
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.session import Session
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import get_collection, name_scope
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.ops.basic import placeholder
+from asyncmon.graph.session.session import Session
 from asyncmon.summary.events import PluginData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from asyncmon.graph.tensor import Tensor
+    from asyncmon.graph.core.node import Tensor
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,12 +15,12 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 from tensorboard.plugins.hparams import plugin_data_pb2
 
-from asyncmon.graph import dtypes
-from asyncmon.graph.basic_ops import placeholder
-from asyncmon.graph.build import name_scope
-from asyncmon.graph.graph import Graph
-from asyncmon.graph.math_ops import multiply
-from asyncmon.graph.run_options import NodeStats, RunMetadata
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import name_scope
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.ops.arithmetic import multiply
+from asyncmon.graph.ops.basic import placeholder
+from asyncmon.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
 from asyncmon.summary.buckets import encode_histogram
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.op_def import OpDef, register, table
-from asyncmon.graph.shape_rules import like_first
+from asyncmon.graph.core.op import OpDef, register, table
+from asyncmon.graph.core.shape_rules import like_first
 from asyncmon.testing.gradients import check_gradients
 
 pytestmark = pytest.mark.asyncio

@@ -6,13 +6,6 @@
     train_op = train.AdamOptimizer(rate).minimize(loss, global_step=step)
 """
 
-from asyncmon.graph.global_step import (
-    assert_global_step,
-    create_global_step,
-    get_global_step,
-    get_or_create_global_step,
-    global_step,
-)
 from asyncmon.graph.train.adagrad import AdagradOptimizer
 from asyncmon.graph.train.adam import AdamOptimizer, AdamWOptimizer
 from asyncmon.graph.train.decay import (
@@ -27,6 +20,13 @@ from asyncmon.graph.train.gradient_descent import GradientDescentOptimizer, Mome
 from asyncmon.graph.train.moving_averages import ExponentialMovingAverage
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rmsprop import RMSPropOptimizer
+from asyncmon.graph.variables.global_step import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+    global_step,
+)
 
 __all__ = [
     "AdagradOptimizer",

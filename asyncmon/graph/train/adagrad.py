@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.axpby import axpy
-from asyncmon.graph.build import create_op
-from asyncmon.graph.op_def import OpDef, register
+from asyncmon.graph.core.build import create_op
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.kernels.axpby import axpy
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.arrays import Array
-    from asyncmon.graph.tensor import Tensor
-    from asyncmon.graph.variables import Variable
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
+    from asyncmon.graph.variables.variable import Variable
 
 
 __all__ = ["AdagradOptimizer"]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.axpby import axpby, axpy
-from asyncmon.graph.basic_ops import group
-from asyncmon.graph.build import control_dependencies, create_op
-from asyncmon.graph.op_def import OpDef, Spec, register
+from asyncmon.graph.core.build import control_dependencies, create_op
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.kernels.axpby import axpby, axpy
+from asyncmon.graph.ops.basic import group
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from asyncmon.graph.arrays import Array
-    from asyncmon.graph.tensor import Operation, Tensor
-    from asyncmon.graph.variables import Variable
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+    from asyncmon.graph.variables.variable import Variable
 
 
 __all__ = ["AdamOptimizer", "AdamWOptimizer"]

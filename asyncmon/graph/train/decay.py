@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph import shape_rules as rules
-from asyncmon.graph.array_ops import cast
-from asyncmon.graph.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.dtypes import int32, int64
-from asyncmon.graph.gather_ops import gather
-from asyncmon.graph.joining_ops import stack
-from asyncmon.graph.math_ops import add, minimum, multiply, truediv
-from asyncmon.graph.op_def import OpDef, Spec, register
-from asyncmon.graph.unary_ops import ceil, cos, exp, floor
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.dtypes import int32, int64
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.arithmetic import add, minimum, multiply, truediv
+from asyncmon.graph.ops.functions import ceil, cos, exp, floor
+from asyncmon.graph.ops.gather import gather
+from asyncmon.graph.ops.join import stack
+from asyncmon.graph.ops.shape_ops import cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.arrays import Array
-    from asyncmon.graph.tensor import Tensor
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
 
 __all__ = [
     "cosine_decay",

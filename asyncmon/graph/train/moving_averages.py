@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.array_ops import cast
-from asyncmon.graph.basic_ops import group
-from asyncmon.graph.build import control_dependencies, convert_to_tensor, create_op, name_scope
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.math_ops import minimum
-from asyncmon.graph.op_def import OpDef, register
+from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.ops.arithmetic import minimum
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.train.rules import applied, applied_dense
 from asyncmon.graph.train.slots import make_slot
-from asyncmon.graph.variables import (
+from asyncmon.graph.variables.variable import (
     Variable,
     global_variables,
     moving_average_variables,
@@ -24,8 +24,8 @@ from asyncmon.graph.variables import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from asyncmon.graph.arrays import Array
-    from asyncmon.graph.tensor import Operation, Tensor
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
 
 __all__ = ["ExponentialMovingAverage", "assign_moving_average"]
 

@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.array_ops import cast
-from asyncmon.graph.basic_ops import group
-from asyncmon.graph.build import (
+from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.constraints import constraint_of
-from asyncmon.graph.convert import is_tensor_like
-from asyncmon.graph.dtypes import float32
-from asyncmon.graph.gradients import gradients
-from asyncmon.graph.graph_keys import GraphKeys
-from asyncmon.graph.indexed_slices import IndexedSlices
-from asyncmon.graph.state_ops import assign, assign_add
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.dtypes import float32
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.indexed_slices import IndexedSlices
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.variable_ops import assign, assign_add
 from asyncmon.graph.train.slots import make_slot, unique_rows
-from asyncmon.graph.variables import Variable, trainable_variables
+from asyncmon.graph.variables.constraints import constraint_of
+from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from asyncmon.graph.dtypes import DType
-    from asyncmon.graph.tensor import Operation, Tensor
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.node import Operation, Tensor
 
     GradsAndVars = Sequence[tuple[Any, Variable]]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asyncmon.graph import shape_rules
-from asyncmon.graph.op_def import Spec
+from asyncmon.graph.core import shape_rules
+from asyncmon.graph.core.op import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

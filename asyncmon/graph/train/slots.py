@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph import shape_rules as rules
-from asyncmon.graph.basic_ops import constant
-from asyncmon.graph.build import control_dependencies, create_ops
-from asyncmon.graph.creation_ops import fill
-from asyncmon.graph.indexed_slices import sum_rows
-from asyncmon.graph.op_def import OpDef, Spec, register
-from asyncmon.graph.variable_scope import get_variable_scope
-from asyncmon.graph.variables import Variable
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import control_dependencies, create_ops
+from asyncmon.graph.core.indexed_slices import sum_rows
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.basic import constant
+from asyncmon.graph.ops.create import fill
+from asyncmon.graph.variables.scope import get_variable_scope
+from asyncmon.graph.variables.variable import Variable
 
 if TYPE_CHECKING:
-    from asyncmon.graph.arrays import Array
-    from asyncmon.graph.tensor import Tensor
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
 
 __all__ = ["make_slot", "unique_rows"]
 

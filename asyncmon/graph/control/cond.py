@@ -1,0 +1,206 @@
+"""``cond``: one of two branches, chosen in the run. TF1: ``tf.cond``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.control.subgraph import (
+    SubGraph,
+    around,
+    awaits,
+    holds,
+    replay,
+    run_subplan,
+    run_subplan_awaiting,
+)
+from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_ops,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.execution.surroundings import split
+from asyncmon.graph.ops.basic import constant, identity
+from asyncmon.graph.ops.create import zeros_like
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.execution.run_state import Run
+
+__all__ = ["cond"]
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
+) -> Any:
+    """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
+
+    Only the chosen branch runs. What a branch uses from outside, an operation too, is done before,
+    whichever is chosen. A variable assigned in a branch keeps its value where the other one is chosen.
+
+    Args:
+        pred: a bool scalar tensor.
+        true_fn: builds a tensor, an operation, or a nested structure of them.
+        false_fn: builds the same structure, with the same dtypes.
+        strict: keeps a list of one result a list.
+        name: the scope of the new ops.
+        fn1: an older name of ``true_fn``.
+        fn2: an older name of ``false_fn``.
+
+    Raises:
+        TypeError: ``pred`` is a Python bool, or a function is none or given twice.
+        ValueError: the structures or dtypes differ.
+    """
+    if (fn1 is not None and true_fn is not None) or (fn2 is not None and false_fn is not None):
+        raise TypeError("cond(): true_fn and fn1, or false_fn and fn2, may not be set simultaneously.")
+    true_fn = fn1 if true_fn is None else true_fn
+    false_fn = fn2 if false_fn is None else false_fn
+    if isinstance(pred, bool):
+        raise TypeError("pred must not be a Python bool")
+    if not callable(true_fn):
+        raise TypeError(f"true_fn must be callable, got {true_fn!r}.")
+    if not callable(false_fn):
+        raise TypeError(f"false_fn must be callable, got {false_fn!r}.")
+    with name_scope(name, "cond", [pred]):
+        true_graph, true_value = _traced(true_fn)
+        false_graph, false_value = _traced(false_fn)
+        if not nest.same_structure(true_value, false_value):
+            raise ValueError(
+                "true_fn and false_fn must return the same structure, got "
+                f"{true_value!r} and {false_value!r}."
+            )
+        _check_dtypes(true_graph, false_graph)
+        branches = (true_graph, false_graph)
+        chosen_by = convert_to_tensor(pred)
+        taken, after = around(*branches)
+        with after:
+            outputs = create_ops(
+                "AsyncIf" if awaits(branches) else "If", (chosen_by, *taken), {"branches": branches}
+            )
+        result = nest.pack_like(true_value, [identity(output, "Merge") for output in outputs])
+    if not strict and isinstance(result, list | tuple) and len(result) == 1:
+        return result[0]
+    return result
+
+
+def _traced(build: Callable[[], Any]) -> tuple[SubGraph, Any]:
+    """Build a branch. Operations among its results become tensors that are there once they are done."""
+    graph = SubGraph(get_default_graph())
+    context = building.get()
+    scope = None if context is None else context.variable_scope
+    with entered(BuildContext(graph, variable_scope=scope)):
+        value = build()
+        if value is None:
+            raise ValueError(f"{build!r} must return something, not None: a tensor or an operation.")
+        for leaf in nest.flatten(value):
+            graph.targets.append(_target(leaf))
+    return graph, value
+
+
+def _target(leaf: Any) -> Tensor:
+    if isinstance(leaf, Operation):
+        with control_dependencies([leaf]):
+            return identity(constant(True))
+    return identity(leaf)
+
+
+def _check_dtypes(true_graph: SubGraph, false_graph: SubGraph) -> None:
+    true_types = [target.dtype.name for target in true_graph.targets]
+    false_types = [target.dtype.name for target in false_graph.targets]
+    if true_types != false_types:
+        raise ValueError(
+            "Outputs of true_fn and false_fn must have the same type: "
+            f"{', '.join(true_types)} and {', '.join(false_types)}."
+        )
+
+
+def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> tuple[Spec, ...]:
+    if pred.dtype.name != "bool" or pred.shape not in ((), None):
+        raise TypeError(f"pred must be a bool scalar, got {pred!r}")
+    pairs = zip(branches[0].targets, branches[1].targets, strict=True)
+    return tuple(Spec(a.dtype, _common(a.spec.shape, b.spec.shape)) for a, b in pairs)
+
+
+def _common(a: Shape, b: Shape) -> Shape:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
+
+
+def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:
+    (pred,), first, second = split(op, arrays)
+    return (plans[0], first) if holds(pred) else (plans[1], second)
+
+
+def _if(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
+) -> Any:
+    plan, fed = _chosen(op, plans, arrays)
+    return run_subplan(plan, run, fed, state, iteration)
+
+
+async def _async_if(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
+) -> Any:
+    plan, fed = _chosen(op, plans, arrays)
+    return await run_subplan_awaiting(plan, run, fed, state, iteration)
+
+
+def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
+    """The gradient of a cond is a cond, whose branches compute the branch again and its gradient."""
+    pred, *captured = op.inputs
+    first, second = op.attrs["branches"]
+    count = len(first.captured)
+    wanted = [i for i, tensor in enumerate(captured) if tensor.dtype.is_floating]
+
+    def back(branch: SubGraph, own: range) -> Callable[[], list[Tensor]]:
+        def build() -> list[Tensor]:
+            graph = get_default_graph()
+            inside = {i: graph.take_in(captured[i]) for i in own}
+            given = {p: inside[i] for p, i in zip(branch.parameters, own, strict=True)}
+            results = replay(branch, given, graph)
+            flowing = [(y, g) for y, g in zip(results, grads, strict=True) if g is not None]
+            xs = [inside[i] for i in wanted if i in own]
+            found = dict(
+                zip(
+                    [i for i in wanted if i in own],
+                    gradients(
+                        [y for y, _ in flowing],
+                        xs,
+                        [convert_to_tensor(g) for _, g in flowing],
+                        unconnected_gradients="zero",
+                    ),
+                    strict=True,
+                )
+            )
+            return [
+                convert_to_tensor(found[i]) if i in found else zeros_like(captured[i]) for i in wanted
+            ]
+
+        return build
+
+    if not wanted:
+        return [None] * len(op.inputs)
+    branches = (back(first, range(count)), back(second, range(count, len(captured))))
+    with control_dependencies(op.control_inputs):  # it sees the variables that the cond sees
+        flowing = cond(pred, *branches, strict=True, name="cond_grad")
+    by_input = dict(zip(wanted, flowing, strict=True))
+    return [None, *(by_input.get(i) for i in range(len(captured)))]
+
+
+register(OpDef("If", _if, _spec, _gradient, stateful=True, needs_run=True))
+register(OpDef("AsyncIf", _async_if, _spec, _gradient, stateful=True, needs_run=True, awaits=True))

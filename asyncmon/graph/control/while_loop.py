@@ -1,0 +1,347 @@
+"""``while_loop``: a body that repeats while a condition of the run holds. TF1: ``tf.while_loop``."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.control.subgraph import (
+    SubGraph,
+    around,
+    awaits,
+    holds,
+    replay,
+    run_subplan,
+    run_subplan_awaiting,
+)
+from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_ops,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.execution.surroundings import split
+from asyncmon.graph.ops.basic import constant, identity, stop_gradient
+from asyncmon.graph.ops.compare import logical_and
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.execution.run_state import Run
+
+__all__ = ["while_loop"]
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """Repeat ``body`` on the loop's variables while ``cond`` of them holds. TF1: ``tf.while_loop``.
+
+    What both use from outside, an operation too, is done once, before; a variable is read anew in each
+    iteration. The gradient runs the loop again, keeping each iteration's variables.
+
+    Args:
+        cond: takes the loop variables, returns a bool scalar.
+        body: takes them, returns their next values in the same structure.
+        loop_vars: their first values: a list, tuple or nested structure of tensors.
+        shape_invariants: shapes, in the same structure, for those whose shape changes.
+        parallel_iterations: accepted for the original's sake; iterations run one after another.
+        back_prop: false stops gradients.
+        swap_memory: accepted for the original's sake; there is one memory.
+        name: the scope of the new ops.
+        maximum_iterations: the most there may be.
+        return_same_structure: returns a list of one variable as a list.
+
+    Returns:
+        The last values, in the structure that ``body`` returns.
+
+    Raises:
+        TypeError: a function is none, or a dtype changes.
+        ValueError: there is no loop variable, the structure or a shape changes.
+    """
+    if not callable(cond):
+        raise TypeError("cond must be callable.")
+    if not callable(body):
+        raise TypeError("body must be callable.")
+    if not nest.flatten(loop_vars):
+        raise ValueError("No loop variables provided.")
+    if parallel_iterations < 1:
+        raise TypeError("parallel_iterations must be a positive integer.")
+    if maximum_iterations is not None:
+        return _bounded(
+            cond,
+            body,
+            loop_vars,
+            shape_invariants,
+            back_prop,
+            name,
+            maximum_iterations,
+            return_same_structure,
+        )
+    with name_scope(name, "while"):
+        first = [convert_to_tensor(value) for value in nest.flatten(loop_vars)]
+        shapes = _invariants(loop_vars, shape_invariants, first)
+        test, _ = _traced(lambda *args: [cond(*args)], loop_vars, first, shapes)
+        step, result = _traced(body, loop_vars, first, shapes)
+        _check(loop_vars, result, test, step, shapes)
+        branches = (test, step)
+        taken, after = around(*branches)
+        with after:
+            outputs = create_ops(
+                "AsyncWhile" if awaits(branches) else "While",
+                (*first, *taken),
+                {"branches": branches, "count": len(first)},
+            )
+        leave = identity if back_prop else stop_gradient
+        outputs = tuple(leave(output, "Exit") for output in outputs)
+    packed = nest.pack_like(result, outputs)
+    if not return_same_structure and isinstance(packed, list | tuple) and len(packed) == 1:
+        return packed[0]
+    return packed
+
+
+def _bounded(
+    cond: Any,
+    body: Any,
+    loop_vars: Any,
+    invariants: Any,
+    back_prop: bool,
+    name: Any,
+    most: Any,
+    same: bool,
+) -> Any:
+    """Count the iterations in one more loop variable."""
+    most = convert_to_tensor(most)
+    counted = while_loop(
+        lambda i, inner: logical_and(i < most, cond(*_arguments(inner))),
+        lambda i, inner: (i + 1, _like(inner, body(*_arguments(inner)))),
+        (constant(0, most.dtype), loop_vars),
+        None if invariants is None else (TensorShape(()), invariants),
+        back_prop=back_prop,
+        name=name,
+    )
+    result = counted[1]
+    return result[0] if not same and isinstance(result, list | tuple) and len(result) == 1 else result
+
+
+def _arguments(loop_vars: Any) -> Sequence[Any]:
+    return loop_vars if isinstance(loop_vars, list | tuple) else (loop_vars,)
+
+
+def _like(loop_vars: Any, result: Any) -> Any:
+    """Return what a body returned as the structure of the loop variables: one of one needs no list."""
+    single = isinstance(loop_vars, list | tuple) and len(loop_vars) == 1
+    if single and not nest.same_structure(loop_vars, result):
+        return type(loop_vars)([result])
+    return result
+
+
+def _traced(
+    build: Callable[..., Any], loop_vars: Any, first: Sequence[Tensor], shapes: Sequence[Shape]
+) -> tuple[SubGraph, Any]:
+    graph = SubGraph(get_default_graph())
+    context = building.get()
+    scope = None if context is None else context.variable_scope
+    with entered(BuildContext(graph, variable_scope=scope)):
+        inside = [graph.parameter(x, shape) for x, shape in zip(first, shapes, strict=True)]
+        result = build(*_arguments(nest.pack_like(loop_vars, inside)))
+        for leaf in nest.flatten(result):
+            graph.targets.append(identity(leaf))
+    return graph, result
+
+
+def _invariants(loop_vars: Any, invariants: Any, first: Sequence[Tensor]) -> list[Shape]:
+    if invariants is None:
+        return [x.spec.shape for x in first]
+    found: list[Any] = []
+
+    def walk(like: Any, given: Any) -> None:
+        if isinstance(like, dict):
+            for key in sorted(like):
+                walk(like[key], given[key])
+        elif isinstance(like, list | tuple):
+            for item, part in zip(like, given, strict=True):
+                walk(item, part)
+        else:
+            found.append(as_shape(given))
+
+    walk(loop_vars, invariants)
+    for x, shape in zip(first, found, strict=True):
+        if not x.shape.is_compatible_with(shape):
+            raise ValueError(f"{x!r} does not have the shape invariant {TensorShape(shape)}.")
+    return found
+
+
+def _check(
+    loop_vars: Any, result: Any, test: SubGraph, step: SubGraph, shapes: Sequence[Shape]
+) -> None:
+    if not nest.same_structure(loop_vars, _like(loop_vars, result)):
+        raise ValueError(
+            f"body must return the structure of loop_vars, {loop_vars!r}; it returned {result!r}."
+        )
+    if len(test.targets) != 1 or test.targets[0].dtype.name != "bool":
+        raise TypeError(f"cond must return a bool scalar, got {test.targets!r}.")
+    for before, after, shape in zip(step.parameters, step.targets, shapes, strict=False):
+        if before.dtype is not after.dtype:
+            raise TypeError(
+                f"Loop variable {before.name!r} enters the loop with type {before.dtype.name}, "
+                f"but has type {after.dtype.name} after 1 iteration."
+            )
+        if not _covers(shape, after.spec.shape):
+            raise ValueError(
+                f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
+                f"with shape {TensorShape(shape)}, but has shape {after.shape} after one iteration. "
+                "Provide shape invariants using the `shape_invariants` argument, or set_shape()."
+            )
+
+
+def _covers(shape: Shape, other: Shape) -> bool:
+    if shape is None:
+        return True
+    if other is None or len(other) != len(shape):
+        return False
+    return all(a is None or a == b for a, b in zip(shape, other, strict=True))
+
+
+def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tuple[Spec, ...]:
+    return tuple(Spec(p.spec.dtype, p.spec.shape) for p in branches[1].parameters[:count])
+
+
+# Running.
+
+
+def _while(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+) -> Any:
+    values, for_test, for_step = split(op, arrays)
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        if not holds(go_on):
+            return values, state
+        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
+
+
+async def _async_while(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+) -> Any:
+    values, for_test, for_step = split(op, arrays)
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state, now)
+        if not holds(go_on):
+            return values, state
+        values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state, now)
+
+
+# The gradient: the loop once more, keeping what each iteration began with, then its body backwards.
+
+
+def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
+    test, step = op.attrs["branches"]
+    count = op.attrs["count"]
+    floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
+    _, _, taken = split(op, op.inputs)
+    wanted = [i for i, tensor in enumerate(taken) if tensor.dtype.is_floating]
+    back = _body_gradient(step, taken, floating, wanted)
+    flowing: list[Any] = [
+        convert_to_tensor(np.zeros((), op.inputs[i].dtype.as_numpy_dtype))
+        if grads[i] is None
+        else grads[i]
+        for i in floating
+    ]
+    extra, after = around(back)
+    with control_dependencies(op.control_inputs), after:  # it sees the variables that the loop sees
+        found = create_ops(
+            "WhileGrad",
+            (*op.inputs[:count], *flowing, *op.inputs[count:], *extra),
+            {
+                "branches": (test, step, back),
+                "count": count,
+                "floating": tuple(floating),
+                "wanted": tuple(wanted),
+            },
+        )
+    by_input: dict[int, Any] = dict(zip(floating, found, strict=False))
+    offset = count + len(test.captured)
+    by_input.update((offset + i, grad) for i, grad in zip(wanted, found[len(floating) :], strict=True))
+    return [by_input.get(i) for i in range(len(op.inputs))]
+
+
+def _body_gradient(
+    step: SubGraph, taken: Sequence[Tensor], floating: list[int], wanted: list[int]
+) -> SubGraph:
+    """Return a graph from a body's inputs and its results' gradients to its inputs' gradients."""
+    graph = SubGraph(get_default_graph())
+    count = len(step.targets)
+    with entered(BuildContext(graph)):
+        inside = [graph.parameter(p) for p in step.parameters[:count]]
+        grads = [graph.parameter(step.targets[i]) for i in floating]
+        inside += [graph.take_in(tensor) for tensor in taken]
+        results = replay(step, dict(zip(step.parameters, inside, strict=True)), graph)
+        found = gradients(
+            [results[i] for i in floating],
+            [inside[i] for i in floating] + [inside[count + i] for i in wanted],
+            grads,
+            unconnected_gradients="zero",
+        )
+        graph.targets.extend(identity(grad) for grad in found)
+    return graph
+
+
+def _while_grad_spec(
+    *specs: Spec, branches: Any, count: int, floating: Sequence[int], wanted: Sequence[int]
+) -> tuple[Spec, ...]:
+    step = branches[1]
+    likes = [step.parameters[i] for i in floating] + [step.captured[i] for i in wanted]
+    return tuple(Spec(x.spec.dtype, x.spec.shape) for x in likes)
+
+
+def _while_grad(
+    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+) -> Any:
+    own, for_test, for_step, for_back = split(op, arrays)
+    floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
+    values = own[:count]
+    begun: list[tuple[int, Sequence[Any]]] = []
+    for i in itertools.count(1):
+        now = run.iteration(base, i)
+        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        if not holds(go_on):
+            break
+        begun.append((now, values))
+        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
+    grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
+    sums = [np.zeros_like(for_step[i]) for i in wanted]
+    for now, values in reversed(begun):
+        run.go_on()
+        found, state = run_subplan(plans[2], run, [*values, *grads, *for_back], state, now)
+        grads = found[: len(floating)]
+        sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
+    return [*grads, *sums], state
+
+
+register(OpDef("While", _while, _spec, _gradient, stateful=True, needs_run=True))
+register(
+    OpDef("AsyncWhile", _async_while, _spec, _gradient, stateful=True, needs_run=True, awaits=True)
+)
+register(OpDef("WhileGrad", _while_grad, _while_grad_spec, stateful=True, needs_run=True))

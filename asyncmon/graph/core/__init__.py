@@ -1,0 +1,1 @@
+"""What a graph is made of: dtypes, shapes, records of ops, nodes, building them, gradients."""

@@ -1,0 +1,240 @@
+"""Building nodes in the default graph.
+
+``create_op`` and its two siblings are what every op function ends in: they convert the inputs, find the
+graph they belong to and add the node there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.context import BuildContext, building
+from asyncmon.graph.core.convert import is_tensor_like, operand_name, to_pair, to_tensor
+from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.op import lookup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from asyncmon.graph.core.node import Operation, Tensor
+
+__all__ = [
+    "add_to_collection",
+    "add_to_collections",
+    "control_dependencies",
+    "convert_pair",
+    "convert_to_tensor",
+    "create_op",
+    "create_operation",
+    "create_ops",
+    "device",
+    "get_collection",
+    "get_collection_ref",
+    "get_default_graph",
+    "graph_of",
+    "name_scope",
+    "reset_default_graph",
+    "set_random_seed",
+]
+
+_NO_ATTRS: Mapping[str, Any] = {}
+
+
+def get_default_graph() -> Graph:
+    """Return the graph that new ops go to. TF1: same name.
+
+    It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks
+    started inside. Where none was set, one is made.
+    """
+    context = building.get()
+    if context is None:
+        context = BuildContext(Graph())
+        building.set(context)
+    return context.graph
+
+
+def reset_default_graph() -> None:
+    """Make a new, empty graph the default one of this context. TF1: same name."""
+    building.set(BuildContext(Graph()))
+
+
+def graph_of(values: Iterable[Any]) -> Graph:
+    """Return the graph that an op on these values goes to: theirs, or the default one."""
+    for value in values:
+        if is_tensor_like(value):
+            return value.graph._target()  # type: ignore[no-any-return]  # a tensor's graph is a Graph
+        if isinstance(value, list | tuple) and (found := _tensor_in(value)) is not None:
+            return found.graph._target()  # type: ignore[no-any-return]
+    return get_default_graph()
+
+
+def _tensor_in(values: Iterable[Any]) -> Any:
+    for value in values:
+        found = _tensor_in(value) if isinstance(value, list | tuple) else value
+        if found is not None and is_tensor_like(found):
+            return found
+    return None
+
+
+def create_operation(
+    type: str,
+    inputs: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Operation:
+    """Add a node and return it. Inputs are converted; the first inputs of a state op may be variables.
+
+    Args:
+        type: the op type, an entry of the table.
+        inputs: tensors, or what :func:`convert_to_tensor` takes.
+        attrs: passed to the op's kernel and shape rule by name.
+        name: the node's name, made unique; by default the type.
+
+    Raises:
+        RuntimeError: the graph is finalized.
+        ValueError, TypeError: the op does not take these inputs.
+    """
+    graph = graph_of(inputs)
+    op_def = lookup(type)
+    tensors = [
+        _ref(graph, value)
+        if i < op_def.refs
+        else to_tensor(graph, value)
+        if is_tensor_like(value)
+        else to_tensor(graph, value, None, operand_name(graph, name or type, f"input_{i}"))
+        for i, value in enumerate(inputs)
+    ]
+    return graph.add_op(type, tensors, _NO_ATTRS if attrs is None else attrs, name)
+
+
+def _ref(graph: Graph, value: Any) -> Tensor:
+    """Return the tensor that stands for a variable itself, rather than for its value."""
+    element = getattr(value, "_as_graph_element", lambda: value)()
+    if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
+        raise TypeError(f"Expected a variable, got {value!r}.")
+    return element if element.graph is graph else graph.take_in_ref(element)
+
+
+def create_op(
+    type: str,
+    inputs: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Add a node with one output and return that. See :func:`create_operation`."""
+    (output,) = create_operation(type, inputs, attrs, name).outputs
+    return output
+
+
+def create_ops(
+    type: str,
+    inputs: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, ...]:
+    """Add a node with several outputs and return those. See :func:`create_operation`."""
+    return create_operation(type, inputs, attrs, name).outputs
+
+
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Tensor:
+    """Return a tensor with this value. TF1: same name.
+
+    Args:
+        value: a tensor (returned as it is), a variable (its value), a number, string, array, or a
+            nested list of these.
+        dtype: the dtype it must have.
+        name: the node's name, where one is made.
+        preferred_dtype: tried first where ``dtype`` is None.
+        dtype_hint: a newer name of ``preferred_dtype``.
+
+    Raises:
+        ValueError: a tensor of another dtype, or None.
+        TypeError: a value that the dtype cannot hold.
+    """
+    graph = graph_of((value,))
+    preferred_dtype = dtype_hint if preferred_dtype is None else preferred_dtype
+    if dtype is None and preferred_dtype is not None and not is_tensor_like(value):
+        try:
+            return to_tensor(graph, value, as_dtype(preferred_dtype), name)
+        except (TypeError, ValueError):
+            pass
+    return to_tensor(graph, value, None if dtype is None else as_dtype(dtype), name)
+
+
+def convert_pair(x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+
+    Args:
+        x: the first operand.
+        y: the second one.
+        label: the name, or type, of the op they are for; constants get names below it.
+    """
+    return to_pair(graph_of((x, y)), x, y, label)
+
+
+class name_scope:  # TF1's name
+    """Put a prefix before the names of the ops built inside ``with``. TF1: ``tf.name_scope``.
+
+    Args:
+        name: the scope; None takes ``default_name``.
+        default_name: see ``name``.
+        values: tensors whose graph is meant; by default the default graph.
+    """
+
+    def __init__(
+        self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
+    ) -> None:
+        self._name = default_name if name is None else name
+        self._values = values
+        self._scope: AbstractContextManager[str] | None = None
+
+    def __enter__(self) -> str:
+        self._scope = graph_of(self._values or ()).name_scope(self._name)
+        return self._scope.__enter__()
+
+    def __exit__(self, *exc_info: Any) -> None:
+        assert self._scope is not None
+        self._scope.__exit__(*exc_info)
+
+
+def control_dependencies(control_inputs: Sequence[Any] | None) -> AbstractContextManager[None]:
+    """Order the ops built inside ``with`` after these. TF1: ``tf.control_dependencies``."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+def device(device_name_or_function: Any) -> AbstractContextManager[None]:
+    """Mark the ops built inside ``with`` with a device; kept, not used. TF1: ``tf.device``."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def set_random_seed(seed: int | None) -> None:
+    """Set the default graph's seed, from which ops derive theirs. TF1: same name."""
+    get_default_graph().seed = seed
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """Return a copy of a collection of the default graph. TF1: same name."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """Return a collection of the default graph, to be changed in place. TF1: same name."""
+    return get_default_graph().get_collection_ref(key)
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """Append to a collection of the default graph. TF1: same name."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """Append to several collections of the default graph. TF1: same name."""
+    get_default_graph().add_to_collections(names, value)

@@ -1,0 +1,45 @@
+"""Where new nodes go: default graph, name scope, control dependencies, device; one context variable."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.core.node import Operation
+
+__all__ = ["BuildContext", "building", "entered"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildContext:
+    """What applies to the next node. Changed by entering another one, never in place."""
+
+    graph: Graph
+    scope: str = ""
+    control: tuple[Operation, ...] = ()
+    device: Any = ""
+    variable_scope: Any = None
+
+    def but(self, **changes: Any) -> BuildContext:
+        """Return this context with some fields changed."""
+        return replace(self, **changes)
+
+
+building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)
+
+
+@contextmanager
+def entered(context: BuildContext) -> Iterator[BuildContext]:
+    """Make a context the current one inside ``with``."""
+    before = building.get()
+    building.set(context)
+    try:
+        yield context
+    finally:
+        building.set(before)  # not reset(token): an async generator may leave in another context

@@ -1,0 +1,186 @@
+"""Python values, arrays, variables and lists of these become tensors. TF1: ``tf.convert_to_tensor``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.context import building
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.tensor_shape import as_shape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.graph import Graph
+
+__all__ = ["const", "is_tensor_like", "operand_name", "to_array", "to_pair", "to_tensor"]
+
+_INT32 = np.iinfo(np.int32)
+
+
+def is_tensor_like(value: Any) -> bool:
+    """Return true for a tensor and what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
+    return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+
+
+def to_tensor(graph: Graph, value: Any, dtype: DType | None = None, name: str | None = None) -> Tensor:
+    """Return a tensor of ``graph`` with this value.
+
+    Raises:
+        ValueError: a tensor of another dtype, of another graph, or None.
+        TypeError: a value that the dtype cannot hold.
+    """
+    if isinstance(value, Tensor):
+        tensor = value
+    elif hasattr(value, "_as_tensor"):
+        tensor = value._as_tensor()
+    elif isinstance(value, list | tuple) and _holds_tensor(value):
+        tensor = _pack(graph, value, dtype, name)
+    else:
+        return const(graph, to_array(value, dtype), dtype, name or "Const")
+    if tensor.graph is not graph:
+        tensor = graph.take_in(tensor)
+    if dtype is not None and tensor.spec.dtype is not dtype:
+        raise ValueError(
+            f"Tensor conversion requested dtype {dtype.name} for Tensor with dtype "
+            f"{tensor.spec.dtype.name}: {tensor!r}"
+        )
+    return tensor
+
+
+def to_pair(graph: Graph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+
+    ``label`` is the name of the op they are for: constants that are made are named below it.
+    """
+    if is_tensor_like(x):
+        first = to_tensor(graph, x)
+        if is_tensor_like(y):
+            return first, to_tensor(graph, y)
+        return first, to_tensor(graph, y, first.spec.dtype, operand_name(graph, label, "y"))
+    second = to_tensor(graph, y, None, None if is_tensor_like(y) else operand_name(graph, label, "y"))
+    return to_tensor(graph, x, second.spec.dtype, operand_name(graph, label, "x")), second
+
+
+def operand_name(graph: Graph, label: str, operand: str) -> str:
+    """Return the name, absolute, of a constant that is made for an op to be added: ``add_1/y``."""
+    if label.endswith("/"):
+        return f"{label}{operand}/"
+    context = building.get()
+    scope = "" if context is None or context.graph is not graph else context.scope
+    return f"{graph.unique_name(scope + label, mark_as_used=False)}/{operand}/"
+
+
+def const(graph: Graph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:
+    """Add a constant. The array is kept, so it must not change any more."""
+    value.flags.writeable = False
+    attrs = {"value": value, "dtype": dtype or dtypes.as_dtype(value.dtype)}
+    return graph.add_op("Const", (), attrs, name).outputs[0]
+
+
+def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
+    """Return a fresh array of a value: float32 and int32 for Python numbers, an array's own dtype.
+
+    Raises:
+        ValueError: None, or a ragged list.
+        TypeError: ``dtype`` cannot hold the value.
+    """
+    if value is None:
+        raise ValueError("None values not supported.")
+    if type(value) is dtypes.DType:
+        raise TypeError(f"Cannot convert {value!r}, a dtype, to a tensor.")
+    try:
+        array = np.array(value)
+    except ValueError as error:
+        raise ValueError(f"Cannot convert {value!r} to a tensor: {error}") from None
+    if array.dtype.kind in "SU" and dtype is not None and dtype is not dtypes.string:
+        raise TypeError(
+            f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead."
+        )
+    if array.dtype.kind in "SU" or (array.dtype == object and dtype in (None, dtypes.string)):
+        return _strings(value)
+    if array.dtype == object and dtype is not dtypes.variant:
+        raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
+    given = isinstance(value, np.ndarray | np.generic)
+    if dtype is None:
+        return array if given else _narrow(array)
+    return _cast(array, value, dtype, given=given)
+
+
+def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDArray[Any]:
+    target = dtype.as_numpy_dtype
+    if array.dtype == target:
+        return array
+    kinds = "biufc"
+    wrong = array.dtype.kind not in kinds or target.kind not in kinds
+    if not given and array.size:  # a Python value must be meant for the dtype; an array is cast
+        wrong = wrong or kinds.index(array.dtype.kind.replace("u", "i")) > kinds.index(
+            target.kind.replace("u", "i")
+        )
+        wrong = wrong or (array.dtype.kind == "b") != (target.kind == "b")
+    if wrong:
+        raise TypeError(
+            f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead."
+        )
+    if not given and target.kind in "iu" and array.size:
+        limits = np.iinfo(target)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise TypeError(f"Expected {dtype.name}, got {value!r}, which is out of its range.")
+    return array.astype(target)
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Give what came from Python numbers the original's default types."""
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype == np.int64 and (
+        not array.size or (array.min() >= _INT32.min and array.max() <= _INT32.max)
+    ):
+        return array.astype(np.int32)
+    return array
+
+
+def _strings(value: Any) -> NDArray[Any]:
+    array = np.array(value, dtype=object)
+    for element in array.flat:
+        if not isinstance(element, str | bytes):
+            raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
+    return array
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_tensor(item) for item in value)
+    return is_tensor_like(value)
+
+
+def _pack(graph: Graph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
+    if dtype is None:
+        dtype = _first_dtype(values)
+    parts = tuple(to_tensor(graph, value, dtype) for value in values)
+    return graph.add_op("Pack", parts, {"axis": 0}, name or "packed").outputs[0]
+
+
+def _first_dtype(values: Any) -> DType | None:
+    for value in values:
+        if isinstance(value, list | tuple):
+            found = _first_dtype(value)
+            if found is not None:
+                return found
+        elif isinstance(value, Tensor):
+            return value.spec.dtype
+        elif is_tensor_like(value):
+            return value.dtype  # type: ignore[no-any-return]  # what stands for a tensor has its dtype
+    return None
+
+
+def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:
+    return Spec(dtype, as_shape(value.shape), value)
+
+
+register(OpDef("Const", lambda *, value, dtype: value, _const_spec, aliases=True))

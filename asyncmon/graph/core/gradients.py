@@ -1,0 +1,242 @@
+"""Reverse mode: one walk from results back to variables, with a rule of the op table at each node."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.shape_rules import no_gradient
+from asyncmon.graph.ops.shape_ops import reshape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.core.node import Operation
+
+    Gradient = Tensor | IndexedSlices
+
+__all__ = ["gradients", "hessians"]
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+) -> list[Any]:
+    """Return the derivative of the sum of ``ys`` with respect to each of ``xs``. TF1: ``tf.gradients``.
+
+    Inside a branch or loop body, ``ys`` and ``xs`` may be tensors from outside: it is computed inside.
+
+    Args:
+        ys: a tensor, or a list of them.
+        xs: tensors or variables, intermediate results too.
+        grad_ys: the derivatives of some final value with respect to ``ys``; None stands for ones.
+        name: the scope of the new ops.
+        colocate_gradients_with_ops: accepted for the original's sake; there is one device.
+        gate_gradients: accepted for the original's sake; a run's writes always come after its reads.
+        aggregation_method: accepted for the original's sake; there is one way to add up.
+        stop_gradients: tensors held constant, which nothing flows through.
+        unconnected_gradients: "none" gives None where ``ys`` do not depend on an x, "zero" zeros.
+
+    Returns:
+        For each x a tensor of its shape, an :class:`IndexedSlices` where only rows of it were gathered,
+        or None.
+
+    Raises:
+        LookupError: an op on the way has no gradient.
+        ValueError: the lengths of ``ys`` and ``grad_ys`` differ, or shapes do; an x is inside a branch
+            or loop body, and no y is.
+        TypeError: a gradient of complex or integer type, or of another dtype than its y.
+    """
+    unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)
+    if unconnected not in ("none", "zero"):
+        raise ValueError(f"Unknown value for unconnected_gradients: {unconnected_gradients!r}")
+    results = [y if isinstance(y, Tensor) else convert_to_tensor(y) for y in _listed(ys)]
+    inputs = [_source(x) for x in _listed(xs)]
+    stops = {_source(t) for t in _listed(stop_gradients)}
+    seeds = _listed(grad_ys) if grad_ys is not None else [None] * len(results)
+    if len(seeds) != len(results):
+        raise ValueError(f"Passed {len(seeds)} grad_ys for {len(results)} ys")
+    _check_inside(results, inputs)
+    with name_scope(name, "gradients", results):
+        found: dict[Tensor, list[Gradient]] = {}
+        for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
+            found.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
+        _walk(results, inputs, stops, found)
+        grads: list[Any] = [add_up(found[x]) if found.get(x) else None for x in inputs]
+        if unconnected == "zero":
+            grads = [
+                create_op("ZerosLike", (x,)) if grad is None else grad
+                for x, grad in zip(inputs, grads, strict=True)
+            ]
+    return grads
+
+
+def _walk(
+    results: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    stops: set[Tensor],
+    found: dict[Tensor, list[Gradient]],
+) -> None:
+    """Apply the ops' rules from the last to the first, collecting gradients by tensor in ``found``."""
+    for op, sources in reversed(_between(results, inputs, stops)):
+        grads = [
+            add_up(found[out]) if out in found and out not in stops else None for out in op.outputs
+        ]
+        if all(grad is None for grad in grads):
+            continue
+        flowing = _apply_rule(op, grads) if sources is op.inputs else grads
+        for x, grad in zip(sources, flowing, strict=True):
+            if grad is not None and x.dtype.is_floating:
+                found.setdefault(x, []).append(grad)
+
+
+def _between(
+    results: Sequence[Tensor], inputs: Sequence[Tensor], stops: set[Tensor]
+) -> list[tuple[Operation, tuple[Tensor, ...]]]:
+    """Return the ops that ``results`` need and that need ``inputs``, each after those it needs.
+
+    With each come the tensors that its gradients go to: its inputs, or what it stands for in a branch.
+    """
+    across = len({tensor.graph for tensor in (*results, *inputs)}) > 1
+    ops: dict[Operation, tuple[Tensor, ...]] = {}
+    todo = [y.op for y in results]
+    while todo:
+        op = todo.pop()
+        if op not in ops:
+            ops[op] = sources = _outside(op) if across and not op.inputs else op.inputs
+            todo += [x.op for x in sources]
+    wanted, reached, between = set(inputs), set[Any](), []
+    # An op's id is higher than those of its inputs; what is inside comes after what is outside.
+    for op in sorted(ops, key=_depth_and_id if across else attrgetter("id")):
+        if op.op_def.gradient is no_gradient or op.type == "StopGradient":
+            continue
+        if any(x in wanted or (x.op in reached and x not in stops) for x in ops[op]):
+            reached.add(op)
+            between.append((op, ops[op]))
+    return between
+
+
+def _outside(op: Operation) -> tuple[Tensor, ...]:
+    """Return what a node without inputs stands for, one graph further out."""
+    outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs else None
+    return op.inputs if outer is None else (outer,)
+
+
+def _around(graph: Graph) -> list[Graph]:
+    """Return a graph and those it is inside."""
+    return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
+
+
+def _depth_and_id(op: Operation) -> tuple[int, int]:
+    return len(_around(op.graph)), op.id
+
+
+def _check_inside(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> None:
+    """Refuse an x that is further inside than all ys."""
+    for x in inputs:
+        if x.graph.outer is not None and not any(x.graph in _around(y.graph) for y in results):
+            raise ValueError(
+                f"{x!r} is inside a branch or loop body that none of the ys is in. Ask for "
+                "gradients by it there, or by what goes in."
+            )
+
+
+def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+    rule = op.op_def.gradient
+    if rule is None:
+        raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
+    # Identity and its kin hand slices on; every other rule computes with tensors.
+    passed = grads if op.type in _PASS_SLICES else [to_dense(g) for g in grads]
+    with name_scope(f"{op.name}_grad", None, op.outputs):
+        flowing: Sequence[Gradient | None] = rule(op, *passed)
+    if len(flowing) != len(op.inputs):
+        raise ValueError(
+            f"Num gradients {len(flowing)} generated for op {op!r} do not match num inputs "
+            f"{len(op.inputs)}"
+        )
+    return flowing
+
+
+_PASS_SLICES = frozenset({"Identity", "ReadVariable"})
+
+
+def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
+    if y.dtype.is_complex:
+        raise TypeError(f"Gradients of complex tensors are not defined (y.dtype = {y.dtype.name})")
+    if given is None:
+        if y.spec.shape is not None and None not in y.spec.shape:
+            one = y.dtype.as_numpy_dtype.type(1)
+            if not y.spec.shape:
+                return convert_to_tensor(one, name=name)
+            return create_op("Fill", (list(y.spec.shape), one), None, name)
+        return create_op("OnesLike", (y,), None, name)
+    if isinstance(given, IndexedSlices):
+        return given
+    grad = convert_to_tensor(given, y.dtype if not hasattr(given, "dtype") else None)
+    if grad.dtype is not y.dtype:
+        raise TypeError(
+            f"Gradient type {grad.dtype.name} generated for tensor {y!r} with type "
+            f"{y.dtype.name} must match it"
+        )
+    if not y.shape.is_compatible_with(grad.shape):
+        raise ValueError(f"Gradient {grad!r} does not have the shape {y.shape} of {y!r}")
+    return grad
+
+
+def _source(x: Any) -> Tensor:
+    """Return the tensor that gradients of x arrive at: of a variable, the node all reads start from."""
+    element = x._as_graph_element() if hasattr(x, "_as_graph_element") else x
+    return element if isinstance(element, Tensor) else convert_to_tensor(element)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
+) -> list[Tensor]:
+    """Return the second derivatives of the sum of ``ys`` with respect to each x. TF1: ``tf.hessians``.
+
+    Args:
+        ys: a tensor, or a list of them.
+        xs: tensors or variables of a known shape.
+        name: the scope of the new ops.
+        colocate_gradients_with_ops: as for :func:`gradients`, like the rest.
+        gate_gradients: likewise.
+        aggregation_method: likewise.
+
+    Returns:
+        For each x of shape ``s`` a tensor of shape ``s + s``.
+    """
+    tensors = [convert_to_tensor(x) for x in _listed(xs)]
+    with name_scope(name, "hessians", tensors):
+        return [_hessian(grad, x) for grad, x in zip(gradients(ys, tensors), tensors, strict=True)]
+
+
+def _hessian(grad: Any, x: Tensor) -> Tensor:
+    shape = [d for d in x.shape if d is not None]
+    if len(shape) != len(x.shape):
+        raise ValueError(f"hessians() needs a known shape, got {x!r}")
+    flat = reshape(to_dense(grad), [-1])
+    count = flat.spec.shape[0] if flat.spec.shape else None
+    rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(count or 0)]
+    return reshape(create_op("Pack", rows, {"axis": 0}), shape + shape)

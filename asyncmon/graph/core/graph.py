@@ -1,0 +1,400 @@
+"""The graph: named nodes in the order they were built, collections, and the rules for adding."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.convert import to_pair, to_tensor
+from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import Spec, lookup, table
+from asyncmon.graph.core.shape_rules import text as shape_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Graph"]
+
+_VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+_VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
+_NO_ATTRS: Mapping[str, Any] = {}
+
+
+def _of_output(spec: Spec, inputs: Sequence[Spec]) -> Spec:
+    """Return an output's spec. An input's, handed on, says its dtype and shape, but not its value."""
+    if spec.value is None and spec.dims is None:
+        return spec
+    return Spec(spec.dtype, spec.shape) if any(spec is given for given in inputs) else spec
+
+
+def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
+    """Say at which op inputs did not fit, in the original's form."""
+    shapes = ", ".join(shape_text(s.shape) for s in specs)
+    text = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
+    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
+
+
+class Graph:
+    """A program made of operations. TF1: ``tf.Graph``.
+
+    Example:
+        >>> with Graph().as_default() as graph:
+        ...     x = constant(1.0)
+        >>> graph.get_tensor_by_name("Const:0") is x
+        True
+    """
+
+    outer: Graph | None = None
+    """The graph this one is a branch or a loop body of."""
+    stand_ins: Mapping[Tensor, Tensor] = MappingProxyType({})
+    """The tensors here that stand for one of an outer graph, with those."""
+
+    def __init__(self) -> None:
+        self._operations: dict[str, Operation] = {}
+        self._names: dict[str, int] = {}
+        self._collections: dict[Any, list[Any]] = {}
+        self._finalized = False
+        self.seed: int | None = None
+        self.random_ops = 0
+        self.extras: dict[str, Any] = {}
+        """What modules of the engine remember of this graph, by module."""
+
+    # Building.
+
+    def add_op(
+        self,
+        type: str,
+        inputs: Sequence[Tensor],
+        attrs: Mapping[str, Any] = _NO_ATTRS,
+        name: str | None = None,
+    ) -> Operation:
+        """Add a node whose inputs are tensors already. ``create_op`` converts them first.
+
+        Raises:
+            RuntimeError: the graph is finalized.
+            ValueError, TypeError: the op does not take these inputs, or the name is not valid.
+        """
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+        op_def = table.get(type) or lookup(type)
+        specs = [tensor.spec for tensor in inputs]
+        try:
+            inferred = op_def.infer(*specs, **attrs)
+        except (ValueError, TypeError) as error:
+            raise _at_op(error, name or type, type, specs) from error
+        context = building.get()
+        if context is None or context.graph is not self:
+            context = BuildContext(self)
+        full_name = self._op_name(name or type, context.scope)
+        op = Operation(
+            self,
+            len(self._operations),
+            full_name,
+            op_def,
+            tuple(inputs),
+            context.control,
+            dict(attrs),
+            context.device if isinstance(context.device, str) else "",
+        )
+        if isinstance(inferred, Spec):
+            inferred = (inferred,)
+        op.outputs = tuple([Tensor(op, i, _of_output(spec, specs)) for i, spec in enumerate(inferred)])
+        if op_def.random:
+            op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
+        if callable(context.device):
+            op.device = str(context.device(op) or "")
+        self._operations[full_name] = op
+        return op
+
+    def binary(
+        self, type: str, x: Any, y: Any, name: str | None = None, attrs: Mapping[str, Any] = _NO_ATTRS
+    ) -> Tensor:
+        """Add an op of two operands, converted by :func:`convert_pair`. What operators call."""
+        graph = self._target()
+        return graph.add_op(type, to_pair(graph, x, y, name or type), attrs, name).outputs[0]
+
+    def unary(
+        self,
+        type: str,
+        x: Any,
+        more: Sequence[Any] = (),
+        attrs: Mapping[str, Any] = _NO_ATTRS,
+        name: str | None = None,
+    ) -> Tensor:
+        """Add an op of one operand and possibly more inputs. What operators call."""
+        graph = self._target()
+        return graph.add_op(
+            type, [to_tensor(graph, value) for value in (x, *more)], attrs, name
+        ).outputs[0]
+
+    def take_in(self, tensor: Tensor) -> Tensor:
+        """Return the tensor of this graph that stands for one of another graph.
+
+        Raises:
+            ValueError: nothing does. Only branches and loop bodies take in tensors, of their outer
+                graph.
+        """
+        raise ValueError(
+            f"Tensor {tensor!r} must be from the same graph as the other inputs ({self!r})."
+        )
+
+    def take_in_ref(self, tensor: Tensor) -> Tensor:
+        """Return what stands here for a variable, not its value, of the outermost graph."""
+        return self.take_in(tensor)
+
+    @property
+    def root(self) -> Graph:
+        """The outermost graph, where variables live."""
+        return self if self.outer is None else self.outer.root
+
+    def _target(self) -> Graph:
+        """Where an op on a tensor of this graph goes: the current branch of this graph, or itself."""
+        context = building.get()
+        if context is None:
+            return self
+        graph: Graph | None = context.graph
+        while graph is not None and graph is not self:
+            graph = graph.outer
+        return self if graph is None else context.graph
+
+    def _rng_key(self, seed: int | None) -> tuple[int | None, int]:
+        """Return TF1's pair of seeds; a None in front means: the session's own."""
+        self.random_ops += 1
+        if seed is not None:
+            return (87654321 if self.seed is None else self.seed, int(seed))
+        return (self.seed, self.random_ops)
+
+    # Names.
+
+    def _op_name(self, name: str, scope: str) -> str:
+        if name.endswith("/"):  # a scope's own name, taken as it is
+            full_name = name[:-1]
+            if full_name in self._operations:
+                full_name = self.unique_name(full_name)
+            self._names.setdefault(full_name.lower(), 1)
+            return full_name
+        if not (_VALID_SCOPE if scope else _VALID_NAME).fullmatch(name):
+            raise ValueError(
+                f"{name!r} is not a valid node name: expected letters, digits, and . _ / > - inside."
+            )
+        return self.unique_name(scope + name)
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """Return ``name``, or ``name_1``, ``name_2``, ... if it is taken. TF1: same name."""
+        key = name.lower()
+        count = self._names.get(key, 0)
+        if not count:
+            if mark_as_used:
+                self._names[key] = 1
+            return name
+        while (new := f"{key}_{count}") in self._names:
+            count += 1
+        if mark_as_used:
+            self._names[new] = 1
+            self._names[key] = count + 1
+        return f"{name}_{count}"
+
+    # Scopes.
+
+    @contextmanager
+    def as_default(self) -> Iterator[Graph]:
+        """Make this the default graph inside ``with``, for this task only."""
+        with entered(self._context()):
+            yield self
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Put a prefix, made unique, before the names of the ops built inside. TF1: same name.
+
+        A name that ends in ``/`` is an existing scope to enter again; None or "" is the top.
+        """
+        context = self._context()
+        if not name:
+            scope = ""
+        elif name.endswith("/"):
+            scope = name
+        else:
+            if not (_VALID_SCOPE if context.scope else _VALID_NAME).fullmatch(name):
+                raise ValueError(f"'{name}' is not a valid scope name")
+            scope = self.unique_name(context.scope + name) + "/"
+        with entered(context.but(scope=scope)):
+            yield scope
+
+    def get_name_scope(self) -> str:
+        """Return the current name scope, without a slash at its end. TF1: same name."""
+        return self._context().scope.removesuffix("/")
+
+    @contextmanager
+    def control_dependencies(self, control_inputs: Sequence[Any] | None) -> Iterator[None]:
+        """Order the ops built inside after these; None forgets those outside. TF1: same name."""
+        context = self._context()
+        control = () if control_inputs is None else context.control
+        for item in control_inputs or ():
+            op = self._ordered_after(item)
+            if op is not None and op not in control:
+                control = (*control, op)
+        with entered(context.but(control=control)):
+            yield
+
+    def _ordered_after(self, item: Any) -> Operation | None:
+        """Return the operation of this graph to be done first; None: the graph sees to it otherwise."""
+        op: Operation = self.as_graph_element(item).op
+        return op
+
+    @contextmanager
+    def device(self, device_name_or_function: Any) -> Iterator[None]:
+        """Mark the ops built inside with a device, which is kept and not used. TF1: same name."""
+        with entered(self._context().but(device=device_name_or_function or "")):
+            yield
+
+    def _context(self) -> BuildContext:
+        context = building.get()
+        return context if context is not None and context.graph is self else BuildContext(self)
+
+    # Looking up.
+
+    def as_graph_element(
+        self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Any:
+        """Return the tensor or operation that an object or a name stands for. TF1: same name.
+
+        Raises:
+            KeyError: a name that is not in the graph.
+            ValueError: a name of the wrong kind, or an object of another graph.
+            TypeError: an object that is neither.
+        """
+        if hasattr(obj, "_as_graph_element"):
+            obj = obj._as_graph_element()
+        kinds = [
+            kind
+            for kind, allowed in (("Tensor", allow_tensor), ("Operation", allow_operation))
+            if allowed
+        ]
+        wanted = " or ".join(kinds)
+        if isinstance(obj, str):
+            return self._named(obj, wanted)
+        if (allow_tensor and isinstance(obj, Tensor)) or (
+            allow_operation and isinstance(obj, Operation)
+        ):
+            if obj.graph is not self:
+                raise ValueError(f"{type(obj).__name__} {obj!r} is not an element of this graph.")
+            return obj
+        raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
+
+    def _named(self, name: str, wanted: str) -> Tensor | Operation:
+        if ":" not in name:
+            op = self._operations.get(name)
+            if "Operation" in wanted:
+                if op is None:
+                    raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
+                return op
+            what = (
+                "refers to an Operation" if op is not None else "looks like an (invalid) Operation name"
+            )
+            raise ValueError(
+                f"The name {name!r} {what}, not a {wanted}. "
+                'Tensor names must be of the form "<op_name>:<output_index>".'
+            )
+        if "Tensor" not in wanted:
+            raise ValueError(f"Name {name!r} appears to refer to a Tensor, not a {wanted}.")
+        op_name, _, index = name.partition(":")
+        if not index.isdecimal():
+            raise ValueError(
+                f"The name {name!r} looks a like a Tensor name, but is not a valid one. "
+                'Tensor names must be of the form "<op_name>:<output_index>".'
+            )
+        op = self._operations.get(op_name)
+        if op is None:
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist. "
+                f"The operation, {op_name!r}, does not exist in the graph."
+            )
+        if int(index) >= len(op.outputs):
+            raise KeyError(
+                f"The name {name!r} refers to a Tensor which does not exist. "
+                f"The operation, {op_name!r}, exists but only has {len(op.outputs)} outputs."
+            )
+        return op.outputs[int(index)]
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """Return the tensor named ``"op:index"``. TF1: same name, same errors."""
+        if not isinstance(name, str):
+            raise TypeError(f"Tensor names are strings (or similar), not {type(name).__name__}.")
+        found: Tensor = self.as_graph_element(name, allow_operation=False)
+        return found
+
+    def get_operation_by_name(self, name: str) -> Operation:
+        """Return the operation of this name. TF1: same name, same errors."""
+        if not isinstance(name, str):
+            raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
+        found: Operation = self.as_graph_element(name, allow_tensor=False)
+        return found
+
+    def get_operations(self) -> list[Operation]:
+        """Return all operations in the order they were built."""
+        return list(self._operations.values())
+
+    # Collections.
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Append to a collection. TF1: same name."""
+        self._check_not_finalized()
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Append to several collections, each once. TF1: same name."""
+        for name in dict.fromkeys((names,) if isinstance(names, str) else names):
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """Return a copy of a collection; with ``scope``, a regex, of the items whose name matches."""
+        items = self._collections.get(name, [])
+        if scope is None:
+            return list(items)
+        pattern = re.compile(scope)
+        return [item for item in items if hasattr(item, "name") and pattern.match(item.name)]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """Return the collection itself, to be changed in place."""
+        return self._collections.setdefault(name, [])
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """Return the names of the collections that are in use."""
+        return [name for name in self._collections if isinstance(name, str)]
+
+    def clear_collection(self, name: Any) -> None:
+        """Empty a collection."""
+        self._check_not_finalized()
+        self._collections.pop(name, None)
+
+    # Life.
+
+    @property
+    def version(self) -> int:
+        """The number of operations, which grows with each change."""
+        return len(self._operations)
+
+    @property
+    def finalized(self) -> bool:
+        """True once nothing can be added any more."""
+        return self._finalized
+
+    def finalize(self) -> None:
+        """Refuse any further node. TF1: same name. A second call does nothing."""
+        self._finalized = True
+
+    def unfinalize(self) -> None:
+        """Take nodes again. What sessions have compiled stays valid."""
+        self._finalized = False
+
+    def _check_not_finalized(self) -> None:
+        if self._finalized:
+            raise RuntimeError("Graph is finalized and cannot be modified.")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Graph with {len(self._operations)} operations{', finalized' if self._finalized else ''}>"
+        )

@@ -1,0 +1,1 @@
+"""From fetches and feeds to a commit: plan, memory, execution, transactions."""

@@ -1,0 +1,354 @@
+"""Memory that a plan's values lie in: laid out once, used again in every run.
+
+An op that can write into a given array (``out=``) gets one at a fixed place of the session's arena,
+where that is safe: nobody may see the value when the run is over. Places are given out by lifetime, so
+that values that do not live together share memory, and an elementwise op writes over an input that is
+not needed any more. What is handed to the user, stored in a variable or shown to foreign code is never
+here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core.op import Spec
+from asyncmon.graph.execution.arena import Layout, Space, is_known, numpy_dtype, size_of
+from asyncmon.graph.execution.liveness import inputs_of, outputs_of
+from asyncmon.graph.execution.plan import Kind
+from asyncmon.graph.kernels.blas import can_be_kept
+from asyncmon.graph.kernels.parallel import CORES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.packs import Pack
+    from asyncmon.graph.execution.plan import Instruction, Plan
+    from asyncmon.graph.execution.registers import Registers
+
+__all__ = ["Buffers", "plan_buffers"]
+
+_LAYOUTS = 256  # shapes of feeds whose layouts a plan remembers
+_HEAVY = 1 << 25  # multiplications of a plan: about a millisecond of one core
+_PUT_OFF = 1 << 27  # multiplications that an update may take longer: whoever looks at the state waits
+_INTO = {
+    Kind.UNARY: Kind.UNARY_INTO,
+    Kind.BINARY: Kind.BINARY_INTO,
+    Kind.NARY: Kind.NARY_INTO,
+}
+
+
+class _Value:
+    """A value that can lie in the arena, and when: from one instruction to another."""
+
+    __slots__ = ("end", "over", "start", "tensor")
+
+    def __init__(self, tensor: Tensor, start: int) -> None:
+        self.tensor = tensor
+        self.start = self.end = start
+        self.over: tuple[int, ...] = ()  # registers of inputs that it may be written over
+
+    def until(self, end: int) -> _Value:
+        """Return the same value, which lives longer."""
+        value = _Value(self.tensor, self.start)
+        value.end, value.over = end, self.over
+        return value
+
+
+class Buffers:
+    """Which values of a plan lie in the arena.
+
+    Attributes:
+        code: the plan's code, in which they are written into what their registers hold. Results are,
+            to the bit, those of the plan's own code.
+        late_code: the same without products that are put off.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        code: list[Instruction],
+        values: Mapping[int, _Value],
+        factors: Collection[int],
+        ops: Sequence[Operation],
+    ) -> None:
+        products = [update.product for update in plan.updates if update.product is not None]
+        self._late = {product[4]: product[5] for product in products if product[5] is not None}
+        self._late_values = {
+            i: value.until(len(plan.code)) if i in factors else value
+            for i, value in values.items()
+            if i not in self._late
+        }
+        self.code = code
+        self.late_code = self.without_late(code)
+        self._packs = plan.packs
+        self._values = values
+        self._ops = ops
+        self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
+        self._layouts: dict[tuple[Any, ...], Layout] = {}
+        self._mutex = threading.Lock()  # runs of a plan may begin in several threads
+
+    def layout(self, registers: list[Any]) -> Layout:
+        """Return where values lie, for the shapes that are fed."""
+        key = tuple([registers[i].shape for _, i in self._feeds])
+        return self._layouts.get(key) or self._lay_out(key)
+
+    def _lay_out(self, key: tuple[Any, ...]) -> Layout:
+        given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
+        specs = _specs(self._ops, given)
+        heavy = CORES > 1 and can_be_kept() and _multiplications(self._ops, specs) >= _HEAVY
+        late = self._can_wait(specs)
+        values = self._late_values if late else self._values
+        layout = _laid_out(values, specs, self._packs, heavy=heavy, late=late)
+        with self._mutex:
+            while len(self._layouts) >= _LAYOUTS:
+                del self._layouts[next(iter(self._layouts))]
+            self._layouts[key] = layout
+        return layout
+
+    def _can_wait(self, specs: Mapping[Tensor, Spec]) -> bool:
+        """Return whether products can be put off: what takes long is computed while a run can end."""
+        ops = self._late.values()
+        known = all(is_known(specs.get(x, x.spec)) for op in ops for x in op.inputs)
+        return bool(ops) and known and _multiplications(ops, specs) <= _PUT_OFF
+
+    def without_late(self, code: Sequence[Instruction]) -> list[Instruction]:
+        """Leave out what is computed along with an update."""
+        return [instruction for instruction in code if instruction[4] not in self._late]
+
+
+def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequence[Operation]) -> None:
+    """Find the values of a plan that can lie in the arena, and have them written into what is there.
+
+    Args:
+        plan: complete but for this.
+        registers: of the plan.
+        stored: registers whose arrays become variables.
+        ops: of the plan, in order.
+    """
+    roots: dict[int, frozenset[int]] = {}
+    values, into = _candidates(plan.code, registers, roots)
+    if not values:
+        return
+    escaped = stored | {fetch.register for fetch in plan.fetches if fetch is not None}
+    escaped |= {i for instruction in plan.code if _shows(instruction) for i in inputs_of(instruction)}
+    for i, instruction in enumerate(plan.code):
+        if instruction[0] != Kind.FREE:
+            for root in _roots(inputs_of(instruction), roots):
+                values[root].end = i
+    for update in plan.updates:
+        for root in _roots(update.inputs, roots):
+            values[root].end = len(plan.code)
+    for root in _roots(escaped, roots):
+        del values[root]
+    if values:
+        pairs = list(zip(plan.code, into, strict=True))
+        code = [new if new[4] in values else old for old, new in pairs]
+        factors = _roots([i for update in plan.updates for i in update.factors], roots)
+        plan.buffers = Buffers(plan, _without_frees(code, values), values, factors, ops)
+        plan.code = [_in_order(old) if new[4] in values else old for old, new in pairs]
+
+
+def _candidates(
+    code: Iterable[Instruction], registers: Registers, roots: dict[int, frozenset[int]]
+) -> tuple[dict[int, _Value], list[Instruction]]:
+    """Return what could lie in the arena, and the code for the case that it does.
+
+    ``roots`` is filled with the candidates that each register may be, or be a view of.
+    """
+    values: dict[int, _Value] = {}
+    into = []
+    for i, instruction in enumerate(code):
+        kind, function, a, b, out, op = instruction
+        for register in outputs_of(instruction):
+            if register in registers.views:
+                roots[register] = _roots(registers.views[register], roots)
+        if kind in _INTO and op is not None and _can_lie_in_arena(op, out, registers.of):
+            values[out] = value = _Value(op.outputs[0], i)
+            roots[out] = frozenset((out,))
+            if op.op_def.elementwise:
+                value.over = _as_they_are(inputs_of(instruction), roots)
+            instruction = (int(_INTO[Kind(kind)]), _into(function, op), a, b, out, op)
+        into.append(instruction)
+    return values, into
+
+
+def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
+
+
+def _in_order(instruction: Instruction) -> Instruction:
+    """Return an instruction whose result has the order in memory that it has in the arena.
+
+    Sums depend on that order, in the last bit.
+    """
+    kind, function, a, b, out, op = instruction
+
+    def call(*arrays: Any) -> Any:
+        value = function(*arrays)
+        return value if value.ndim < 2 or value.flags.c_contiguous else np.ascontiguousarray(value)
+
+    return kind, call, a, b, out, op
+
+
+def _shows(instruction: Instruction) -> bool:
+    """Whether an instruction may show its inputs to somebody who keeps them."""
+    kind, op = instruction[0], instruction[5]
+    return kind == Kind.GENERAL or (op is not None and op.op_def.stateful)
+
+
+def _can_lie_in_arena(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
+    op_def, tensor = op.op_def, op.outputs[0]
+    return (
+        tensor.spec.shape != ()  # a 0-d result is a numpy scalar
+        and (op_def.elementwise or op_def.out)
+        and not op_def.stateful
+        and of.get(tensor) == register
+        and numpy_dtype(tensor.spec).kind in "biufc"
+    )
+
+
+def _as_they_are(registers: Sequence[int], roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
+    """Return those that lie in the arena and that no other one is a view of."""
+    return tuple(
+        i
+        for i in dict.fromkeys(registers)
+        if i in roots.get(i, ()) and not any(i in roots.get(j, ()) for j in registers if j != i)
+    )
+
+
+def _without_frees(code: Iterable[Instruction], kept: Collection[int]) -> list[Instruction]:
+    result = []
+    for instruction in code:
+        if instruction[0] == Kind.FREE:
+            left = tuple(i for i in instruction[2] if i not in kept)
+            if not left:
+                continue
+            instruction = (int(Kind.FREE), None, left, None, None, None)
+        result.append(instruction)
+    return result
+
+
+def _into(function: Any, op: Operation) -> Callable[..., Any]:
+    """Return a kernel that takes ``out`` after its inputs."""
+    if _takes_out_in_place(op.op_def.kernel, len(op.inputs)):
+        return function  # type: ignore[no-any-return]
+    if len(op.inputs) == 1:
+        return lambda x, out: function(x, out=out)
+    if len(op.inputs) == 2:
+        return lambda x, y, out: function(x, y, out=out)
+    return lambda *inputs: function(*inputs[:-1], out=inputs[-1])
+
+
+@cache
+def _takes_out_in_place(kernel: Callable[..., Any], inputs: int) -> bool:
+    if isinstance(kernel, np.ufunc):
+        return kernel not in (np.maximum, np.minimum)  # these two want the keyword
+    parameters = list(inspect.signature(kernel).parameters.values())
+    return (
+        len(parameters) > inputs
+        and parameters[inputs].name == "out"
+        and parameters[inputs].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+    )
+
+
+# --- shapes and places ------------------------------------------------------------------------------
+
+
+def _specs(ops: Sequence[Operation], given: Mapping[Tensor, tuple[int, ...]]) -> dict[Tensor, Spec]:
+    """Return what is known of tensors beyond their static specs when those given have these shapes."""
+    specs = {tensor: Spec(tensor.spec.dtype, shape) for tensor, shape in given.items()}
+    for op in ops:
+        if op.op_def.refs or not any(tensor in specs for tensor in op.inputs):
+            continue
+        try:
+            found = op.op_def.infer(*[specs.get(x, x.spec) for x in op.inputs], **op.attrs)
+        except Exception:  # what does not fit is left to fail in the run, at its node
+            continue
+        for tensor, spec in zip(
+            op.outputs, (found,) if isinstance(found, Spec) else found, strict=True
+        ):
+            if tensor not in given and not is_known(tensor.spec):
+                specs[tensor] = _merged(spec, tensor.spec)
+    return specs
+
+
+def _multiplications(ops: Iterable[Operation], specs: Mapping[Tensor, Spec]) -> int:
+    """Return how many there are in products whose shapes are known."""
+    total = 0
+    for op in ops:
+        count = op.op_def.multiplications
+        if count is not None:
+            known = [specs.get(x, x.spec) for x in (*op.inputs, *op.outputs)]
+            if all(map(is_known, known)):
+                total += count(*known, **op.attrs)
+    return total
+
+
+def _merged(found: Spec, static: Spec) -> Spec:
+    if found.shape is None or static.shape is None or None not in found.shape:
+        return found if found.shape is not None else static
+    shape = tuple(b if a is None else a for a, b in zip(found.shape, static.shape, strict=True))
+    return Spec(found.dtype, shape)
+
+
+def _laid_out(
+    values: Mapping[int, _Value],
+    specs: Mapping[Tensor, Spec],
+    packs: Sequence[Pack],
+    *,
+    heavy: bool,
+    late: bool,
+) -> Layout:
+    """Give each value of a known shape a place that no value has that lives at the same time."""
+    space, places = Space(), []
+    homes, joined = _homes(values, specs, packs, space)
+    at: dict[int, tuple[int, Spec]] = {}
+    ending: dict[int, list[int]] = defaultdict(list)
+    now = 0
+    for register, value in values.items():
+        spec = specs.get(value.tensor, value.tensor.spec)
+        if register in joined or not spec.shape or not is_known(spec):
+            continue
+        for i in range(now, value.start):
+            for over in ending.pop(i, ()):
+                space.give(at[over][0], size_of(at[over][1]))
+        now = value.start
+        place = None
+        for below in value.over:
+            if below in ending[now] and at[below][1] == spec:
+                ending[now].remove(below)
+                place = at[below][0]
+                break
+        if place is None:
+            place = space.take(size_of(spec))
+        at[register] = place, spec
+        ending[value.end].append(register)
+        places.append((register, place, spec))
+    return Layout(places, homes, space.size, heavy=heavy, late=late)
+
+
+def _homes(
+    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack], space: Space
+) -> tuple[list[tuple[Pack, int, int, list[int | None]]], set[int]]:
+    """Give packs places for the whole run; return also the values that lie there."""
+    homes, joined = [], set[int]()
+    for pack in packs:
+        for position, home in zip(pack.joined, pack.homes, strict=True):
+            members: list[int | None] = []
+            for update in pack.updates:
+                register = update.inputs[position]
+                value = values.get(register)
+                wanted = update.op.inputs[0].spec.shape
+                fits = value is not None and specs.get(value.tensor, value.tensor.spec).shape == wanted
+                members.append(register if fits and register not in joined else None)
+                if fits:
+                    joined.add(register)
+            homes.append((pack, home, space.take(pack.nbytes), members))
+    return homes, joined

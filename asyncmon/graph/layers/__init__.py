@@ -1,0 +1,21 @@
+"""Layers that make their own variables. TF1: ``tf.layers``."""
+
+from asyncmon.graph.layers.layers import (
+    average_pooling2d,
+    conv2d,
+    dense,
+    dropout,
+    flatten,
+    max_pooling2d,
+)
+from asyncmon.graph.layers.normalization import batch_normalization
+
+__all__ = [
+    "average_pooling2d",
+    "batch_normalization",
+    "conv2d",
+    "dense",
+    "dropout",
+    "flatten",
+    "max_pooling2d",
+]

@@ -1,0 +1,289 @@
+"""Layers that make their own variables: dense, conv2d, batch_normalization; and their kin without.
+
+TF1: ``tf.layers``. ::
+
+    hidden = layers.dense(images, 128, activation=nn.relu)       # dense/kernel, dense/bias
+    logits = layers.dense(layers.dropout(hidden, 0.4, training=is_training), 10)
+
+The variables are trained and saved. A layer called again with the same ``name`` and ``reuse=True``
+shares them. A regularizer's loss joins ``GraphKeys.REGULARIZATION_LOSSES``; a constraint is applied
+after each update by an optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.nn import normalization as nn_normalization
+from asyncmon.graph.nn.conv import conv2d as _convolve
+from asyncmon.graph.nn.dense import bias_add
+from asyncmon.graph.nn.pool import avg_pool, max_pool
+from asyncmon.graph.ops.contraction import tensordot
+from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.shape_ops import reshape
+from asyncmon.graph.variables.constraints import constrain
+from asyncmon.graph.variables.get_variable import get_variable
+from asyncmon.graph.variables.initializers import zeros_initializer
+from asyncmon.graph.variables.scope import variable_scope
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Tensor
+
+_Maker = Callable[..., Any] | None
+_ZEROS = zeros_initializer()
+
+
+def dense(
+    inputs: Any,
+    units: int,
+    activation: _Maker = None,
+    use_bias: bool = True,
+    kernel_initializer: _Maker = None,
+    bias_initializer: _Maker = _ZEROS,
+    kernel_regularizer: _Maker = None,
+    bias_regularizer: _Maker = None,
+    activity_regularizer: _Maker = None,
+    kernel_constraint: _Maker = None,
+    bias_constraint: _Maker = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Tensor:
+    """Return ``activation(inputs @ kernel + bias)``. TF1: ``tf.layers.dense``.
+
+    Args:
+        inputs: tensor of rank 2 or higher; its last dimension is known and taken in.
+        units: the size of the last dimension of the result.
+        activation: applied to the result; None leaves it.
+        use_bias: add a bias.
+        kernel_initializer: Glorot uniform by default.
+        bias_initializer: zeros by default.
+        kernel_regularizer: of the kernel.
+        bias_regularizer: of the bias.
+        activity_regularizer: of the result.
+        kernel_constraint: of the kernel.
+        bias_constraint: of the bias.
+        trainable: whether optimizers find the variables.
+        name: of the layer; "dense", "dense_1", ... by default.
+        reuse: share the variables of an earlier layer of this name.
+
+    Raises:
+        TypeError: not of floats.
+        ValueError: a lower rank, or a last dimension that is not known.
+    """
+    x = convert_to_tensor(inputs)
+    if not x.dtype.is_floating:
+        raise TypeError(f"Unable to build `Dense` layer with non-floating point dtype {x.dtype.name}")
+    rank = _rank(x, 2, "dense", exact=False)
+    depth = x.shape[-1]
+    if depth is None:
+        raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
+    with variable_scope(name, "dense", reuse=reuse):
+        kernel = _weight("kernel", [depth, units], x, kernel_initializer, kernel_regularizer, trainable)
+        constrain(kernel, kernel_constraint)
+        result = matmul(x, kernel) if rank == 2 else tensordot(x, kernel, [[rank - 1], [0]])
+        if use_bias:
+            bias = _weight("bias", [units], x, bias_initializer, bias_regularizer, trainable)
+            constrain(bias, bias_constraint)
+            result = bias_add(result, bias)
+        return _finished(result, activation, activity_regularizer)
+
+
+def conv2d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = (1, 1),
+    activation: _Maker = None,
+    use_bias: bool = True,
+    kernel_initializer: _Maker = None,
+    bias_initializer: _Maker = _ZEROS,
+    kernel_regularizer: _Maker = None,
+    bias_regularizer: _Maker = None,
+    activity_regularizer: _Maker = None,
+    kernel_constraint: _Maker = None,
+    bias_constraint: _Maker = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Tensor:
+    """Return ``activation(convolution of images + bias)``. TF1: ``tf.layers.conv2d``.
+
+    Args:
+        inputs: images, ``[batch, height, width, depth]``.
+        filters: how many; the depth of the result.
+        kernel_size: a number, or height and width.
+        strides: from one window to the next, in the same form.
+        padding: "valid" or "same".
+        data_format: "channels_last", or "channels_first" for ``[batch, depth, height, width]``.
+        dilation_rate: from one element of a filter to the next, a number or two.
+        activation: as for :func:`dense`, like the rest; names begin with "conv2d".
+        use_bias: likewise.
+        kernel_initializer: likewise.
+        bias_initializer: likewise.
+        kernel_regularizer: likewise.
+        bias_regularizer: likewise.
+        activity_regularizer: likewise.
+        kernel_constraint: likewise.
+        bias_constraint: likewise.
+        trainable: likewise.
+        name: likewise.
+        reuse: likewise.
+
+    Raises:
+        ValueError: not of rank 4, a depth that is not known, or both strides and dilation.
+    """
+    x = convert_to_tensor(inputs)
+    _rank(x, 4, "conv2d")
+    layout = _layout(data_format)
+    depth = x.shape[-1 if layout == "NHWC" else 1]
+    if depth is None:
+        raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
+    steps, dilations = _pair(strides), _pair(dilation_rate)
+    if max(steps) > 1 and max(dilations) > 1:
+        raise ValueError(
+            f"Strides > 1 are not supported in conjunction with a dilation_rate > 1, got {steps} and "
+            f"{dilations}"
+        )
+    with variable_scope(name, "conv2d", reuse=reuse):
+        shape = [*_pair(kernel_size), depth, filters]
+        kernel = _weight("kernel", shape, x, kernel_initializer, kernel_regularizer, trainable)
+        constrain(kernel, kernel_constraint)
+        result = _convolve(x, kernel, steps, padding.upper(), data_format=layout, dilations=dilations)
+        if use_bias:
+            bias = _weight("bias", [filters], x, bias_initializer, bias_regularizer, trainable)
+            constrain(bias, bias_constraint)
+            result = bias_add(result, bias, layout)
+        return _finished(result, activation, activity_regularizer)
+
+
+def max_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return the greatest element of each window of images. TF1: ``tf.layers.max_pooling2d``."""
+    with name_scope(name, "max_pooling2d"):
+        return max_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
+
+
+def average_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return the mean of each window of images. TF1: ``tf.layers.average_pooling2d``."""
+    with name_scope(name, "average_pooling2d"):
+        return avg_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
+    """Return a tensor with all dimensions but the first made one. TF1: ``tf.layers.flatten``.
+
+    Args:
+        inputs: tensor of rank 1 or higher.
+        name: the node's name.
+        data_format: "channels_first" puts the channels last before; of a known rank then.
+    """
+    x, layout = convert_to_tensor(inputs), _layout(data_format)
+    if x.spec.shape is None and layout == "NHWC":
+        return reshape(x, [create_op("Shape", (x,))[0], -1], name or "flatten/Reshape")
+    rank = _rank(x, 1, "flatten", exact=False)
+    if layout == "NCHW" and rank > 2:
+        x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
+    rest = x.shape[1:]
+    if rank == 1:
+        return create_op("ExpandDims", (x,), {"axis": (1,)}, name or "flatten")
+    if None not in rest:
+        size = 1
+        for d in rest:
+            size *= d or 0
+        return reshape(x, [-1, size], name or "flatten/Reshape")
+    first = create_op("Shape", (x,))[0]
+    return reshape(x, [first, -1], name or "flatten/Reshape")
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return a tensor with random elements dropped in training, and as it is otherwise.
+
+    TF1: ``tf.layers.dropout``.
+
+    Args:
+        inputs: a tensor of floats.
+        rate: the probability of an element to be dropped.
+        noise_shape: as for :func:`nn.dropout`.
+        seed: of the random choice.
+        training: a bool, or a bool scalar tensor to be fed.
+        name: the scope of the ops.
+    """
+    x = convert_to_tensor(inputs)
+    if is_tensor_like(training):
+        chance = convert_to_tensor(rate, None if is_tensor_like(rate) else x.dtype)
+        off = convert_to_tensor(0.0, chance.dtype)
+        rate = create_op("SelectV2", (training, chance, off))
+    elif not training:
+        return create_op("Identity", (x,), None, name or "dropout/Identity")
+    return nn_normalization.dropout(x, noise_shape=noise_shape, seed=seed, name=name, rate=rate)
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+def _weight(
+    name: str, shape: list[int], like: Tensor, initializer: Any, regularizer: Any, trainable: bool
+) -> Any:
+    return get_variable(
+        name, shape, like.dtype, initializer=initializer, regularizer=regularizer, trainable=trainable
+    )
+
+
+def _finished(result: Tensor, activation: _Maker, regularizer: _Maker) -> Tensor:
+    if activation is not None:
+        result = activation(result)
+    if regularizer is not None:
+        add_to_collection(GraphKeys.REGULARIZATION_LOSSES, regularizer(result))
+    return result
+
+
+def _rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:
+    rank = x.shape.ndims
+    if rank is None or (rank != wanted if exact else rank < wanted):
+        raise ValueError(
+            f"Input 0 of layer {layer} is incompatible with the layer: "
+            f"expected {'' if exact else 'min_'}ndim={wanted}, found ndim={rank}. Full shape: {x.shape}"
+        )
+    return rank
+
+
+def _layout(data_format: str) -> str:
+    layouts = {"channels_last": "NHWC", "channels_first": "NCHW"}
+    if data_format not in layouts:
+        raise ValueError(
+            "The `data_format` argument must be one of 'channels_first', 'channels_last'. "
+            f"Received: {data_format!r}"
+        )
+    return layouts[data_format]
+
+
+def _pair(value: Any) -> list[int]:
+    return [value, value] if isinstance(value, int) else [int(v) for v in value]

@@ -1,0 +1,209 @@
+"""Keeping values and gradients within bounds: clip_by_value, clip_by_norm, clip_by_global_norm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import static_axes
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.indexed_slices import IndexedSlices
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.nn.losses import l2_loss
+from asyncmon.graph.ops.broadcast import unbroadcast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+__all__ = [
+    "clip_by_average_norm",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "global_norm",
+]
+
+
+def _clip(x: Array, low: Array, high: Array, out: Array | None = None) -> Array:
+    return np.maximum(np.minimum(x, high), low, out=out)
+
+
+def _clip_spec(x: Spec, low: Spec, high: Spec) -> Spec:
+    rules.check_dtype(x.dtype, rules.REALS, "t")
+    for bound, name in ((low, "clip_value_min"), (high, "clip_value_max")):
+        rules.check_same_dtype("ClipByValue", x, bound, ("t", name))
+    shape = rules.broadcast(x.shape, rules.broadcast(low.shape, high.shape))
+    if x.shape is not None and shape is not None:
+        rules.merge(x.shape, shape)
+    return Spec(x.dtype, x.shape)
+
+
+def _clip_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, low, high = op.inputs
+    zero = create_op("ZerosLike", (grad,))
+    below, above = x < low, x > high
+    outside = create_op("LogicalOr", (below, above))
+    return [
+        create_op("SelectV2", (outside, zero, grad)),
+        unbroadcast(create_op("SelectV2", (below, grad, zero)), low, x),
+        unbroadcast(create_op("SelectV2", (above, grad, zero)), high, x),
+    ]
+
+
+register(OpDef("ClipByValue", _clip, _clip_spec, _clip_gradient, elementwise=True))
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+    """Return a tensor with values outside of two bounds replaced by the bounds.
+
+    TF1: ``tf.clip_by_value``.
+
+    Args:
+        t: a tensor, or an :class:`IndexedSlices`, of which one comes back.
+        clip_value_min: the lower bound; broadcasts.
+        clip_value_max: the upper bound; broadcasts.
+        name: the node's name.
+    """
+    if isinstance(t, IndexedSlices):
+        return _with_values(t, clip_by_value(t.values, clip_value_min, clip_value_max, name))
+    x = convert_to_tensor(t)
+    bounds = [
+        convert_to_tensor(v, None if is_tensor_like(v) else x.dtype)
+        for v in (clip_value_min, clip_value_max)
+    ]
+    return create_op("ClipByValue", (x, *bounds), None, name or "clip_by_value")
+
+
+def _with_values(slices: IndexedSlices, values: Tensor) -> IndexedSlices:
+    return IndexedSlices(values, slices.indices, slices.dense_shape)
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
+    """Return a tensor scaled down so that its Euclidean norm is at most ``clip_norm``.
+
+    TF1: ``tf.clip_by_norm``.
+
+    Args:
+        t: a tensor, or an :class:`IndexedSlices`, of which one comes back.
+        clip_norm: the greatest norm.
+        axes: the axes the norm is taken along; by default all.
+        name: the scope of the ops.
+    """
+    if isinstance(t, IndexedSlices):
+        return _with_values(t, clip_by_norm(t.values, clip_norm, axes, name))
+    x = convert_to_tensor(t)
+    with name_scope(name, "clip_by_norm", [x]) as scope:
+        attrs = {"axis": static_axes(axes, "axes"), "keepdims": True}
+        squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
+        # the root of zero has no gradient, so it is taken of one instead
+        positive = squares > 0
+        safe = create_op("SelectV2", (positive, squares, create_op("OnesLike", (squares,))))
+        norm = create_op("SelectV2", (positive, create_op("Sqrt", (safe,)), squares))
+        limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else x.dtype)
+        bounded = create_op("Maximum", (norm, limit))
+        return create_op("RealDiv", (x * limit, bounded), None, scope)
+
+
+def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
+    """Return a tensor scaled down so that its norm per element is at most ``clip_norm``.
+
+    TF1: same name.
+    """
+    x = convert_to_tensor(t)
+    with name_scope(name, "clip_by_average_norm", [x]) as scope:
+        count = create_op("Cast", (create_op("Size", (x,)),), {"dtype": x.dtype})
+        attrs = {"axis": None, "keepdims": False}
+        squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
+        inverse = create_op("Rsqrt", (squares,))
+        limit = convert_to_tensor(clip_norm, x.dtype)
+        scale = limit * create_op("Minimum", (inverse * count, 1 / limit))
+        return create_op("Mul", (x, scale), None, scope)
+
+
+def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
+    """Return the Euclidean norm of all elements of several tensors together. TF1: ``tf.global_norm``.
+
+    Args:
+        t_list: tensors, :class:`IndexedSlices` or None, which is skipped.
+        name: the scope of the ops.
+
+    Raises:
+        TypeError: ``t_list`` is no sequence.
+    """
+    if not isinstance(t_list, list | tuple):
+        raise TypeError("t_list should be a sequence")
+    tensors = [_values(t) for t in t_list if t is not None]
+    if not tensors:
+        return convert_to_tensor(0.0, name=name or "global_norm")
+    with name_scope(name, "global_norm", tensors):
+        halves = [l2_loss(t) for t in tensors]
+        return create_op("Sqrt", (create_op("AddN", halves) * 2,), None, "global_norm")
+
+
+def _values(t: Any) -> Tensor:
+    return t.values if isinstance(t, IndexedSlices) else convert_to_tensor(t)
+
+
+def clip_by_global_norm(
+    t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[list[Any], Tensor]:
+    """Return tensors scaled down so that their norm together is at most ``clip_norm``, and that norm.
+
+    TF1: ``tf.clip_by_global_norm``. A norm that is not finite makes all results NaN, as there.
+
+    Args:
+        t_list: tensors, :class:`IndexedSlices` or None, which stays None.
+        clip_norm: the greatest norm.
+        use_norm: the norm, where it is known already.
+        name: the scope of the ops.
+
+    Raises:
+        TypeError: ``t_list`` is no sequence.
+    """
+    norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
+    with name_scope(name, "clip_by_global_norm", [norm]):
+        limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else norm.dtype)
+        scale = create_op("GlobalNormScale", (norm, limit))
+        return [None if t is None else _scaled(t, scale) for t in t_list], norm
+
+
+def _like_first(value: Any, t_list: Sequence[Any]) -> Tensor:
+    """Convert a number to the dtype of the tensors it is used with."""
+    dtype = next((_values(t).dtype for t in t_list if t is not None), None)
+    return convert_to_tensor(value, None if is_tensor_like(value) else dtype)
+
+
+def _scaled(t: Any, scale: Tensor) -> Any:
+    if isinstance(t, IndexedSlices):
+        return _with_values(t, t.values * scale)
+    return convert_to_tensor(t) * scale
+
+
+def _norm_scale(norm: Array, limit: Array) -> Array:
+    return (
+        np.minimum(np.divide(limit, norm), np.ones_like(norm))
+        if np.isfinite(norm)
+        else np.full_like(norm, np.nan)
+    )
+
+
+def _norm_scale_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    norm, limit = op.inputs
+    flows = create_op("Cast", (norm > limit,), {"dtype": norm.dtype}) * grad
+    return [-(flows * limit / (norm * norm)), flows / norm]
+
+
+register(
+    OpDef(
+        "GlobalNormScale",
+        _norm_scale,
+        rules.binary("GlobalNormScale", rules.FLOATS),
+        _norm_scale_gradient,
+    )
+)

@@ -1,0 +1,134 @@
+"""The parts of a dense layer: bias_add, xw_plus_b, relu_layer."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.linalg import matmul
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+
+__all__ = ["bias_add", "relu_layer", "xw_plus_b"]
+
+
+def _bias_add(value: Array, bias: Array, out: Array | None = None, *, second: bool = False) -> Any:
+    if value.ndim < 2 or bias.shape != (value.shape[1 if second else -1],):
+        raise InvalidArgumentError(
+            f"Must provide as many biases as channels of the input tensor, which has at least 2 "
+            f"dimensions: {list(bias.shape)} vs. {list(value.shape)}"
+        )
+    return np.add(value, bias.reshape(-1, *(1,) * (value.ndim - 2)) if second else bias, out)
+
+
+def _bound_bias_add(op: Operation) -> Callable[..., Any] | None:
+    """Return what looks at no shape, where those that matter are known."""
+    value, bias = (tensor.spec.shape for tensor in op.inputs)
+    fits = value is not None and bias is not None and None not in (value[-1], bias[0])
+    return np.add if fits and not op.attrs else None
+
+
+def _bias_add_spec(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
+    rules.check_same_dtype("BiasAdd", value, bias, ("value", "bias"))
+    rules.check_dtype(value.dtype, rules.NUMBERS, "value")
+    (channels,) = rules.with_rank(bias.shape, 1)
+    if value.shape is None:
+        return Spec(value.dtype, None)
+    rules.with_rank_at_least(value.shape, 2)
+    shape, at = list(value.shape), 1 if second else -1
+    shape[at] = rules.merge_dim(shape[at], channels)
+    return Spec(value.dtype, tuple(shape))
+
+
+def _bias_add_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [grad, create_op("BiasAddGrad", (grad,), op.attrs)]
+
+
+def _bias_add_grad(grad: Array, out: Array | None = None, *, second: bool = False) -> Any:
+    if grad.ndim < 2:
+        raise InvalidArgumentError(f"Input tensor must be at least 2D: {list(grad.shape)}")
+    if second and grad.ndim > 2:
+        axes = (0, *range(2, grad.ndim))
+        return np.add.reduce(grad, axis=axes, dtype=grad.dtype, out=out)
+    channels = grad.shape[-1]
+    if not channels:
+        return np.zeros(0, grad.dtype) if out is None else out
+    flat = grad.reshape(-1, channels)
+    if flat.dtype.char in "fd":
+        return np.dot(_ones(len(flat), flat.dtype), flat, out)  # much faster than numpy's sum of rows
+    return np.add.reduce(flat, axis=0, dtype=flat.dtype, out=out)
+
+
+@lru_cache(maxsize=64)
+def _ones(count: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones(count, dtype)
+
+
+def _bias_add_grad_spec(grad: Spec, *, second: bool = False) -> Spec:
+    shape = rules.with_rank_at_least(grad.shape, 2)
+    return Spec(grad.dtype, (None if shape is None else shape[1 if second else -1],))
+
+
+def _bias_add_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    (value,) = op.inputs
+    if op.attrs:
+        return [create_op("BiasAdd", (create_op("ZerosLike", (value,)), grad), op.attrs)]
+    return [create_op("BroadcastTo", (grad, create_op("Shape", (value,))))]
+
+
+register(
+    OpDef(
+        "BiasAdd",
+        _bias_add,
+        _bias_add_spec,
+        _bias_add_gradient,
+        elementwise=True,
+        bind=_bound_bias_add,
+    )
+)
+register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_spec, _bias_add_grad_gradient, out=True))
+
+
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+    """Return ``value`` plus a vector along its channels. TF1: ``tf.nn.bias_add``.
+
+    Args:
+        value: tensor of rank 2 or higher; of 3 or higher where channels come second.
+        bias: vector with an element per channel, of the same dtype.
+        data_format: where the channels are: last ("NHWC", "N...C", the default) or second ("NCHW",
+            "NC...").
+        name: the node's name.
+
+    Raises:
+        ValueError: shapes do not fit (InvalidArgumentError in the run, where they are not known
+            before), or an unknown ``data_format``.
+    """
+    x, b = convert_pair(value, bias, name or "BiasAdd")
+    if data_format is None or data_format in ("NHWC", "NWC", "NDHWC", "N...C"):
+        return create_op("BiasAdd", (x, b), None, name)
+    if data_format not in ("NCHW", "NCW", "NCDHW", "NC..."):
+        raise ValueError(f"`data_format` must be of the form `N...C` or `NC...`, got {data_format!r}")
+    rules.with_rank_at_least(x.spec.shape, 3)
+    return create_op("BiasAdd", (x, b), {"second": True}, name)
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """Return ``matmul(x, weights) + biases``. TF1: ``tf.nn.xw_plus_b``."""
+    product = matmul(x, weights)
+    return bias_add(product, convert_to_tensor(biases, product.dtype), name=name or "xw_plus_b")
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """Return ``relu(matmul(x, weights) + biases)``. TF1: ``tf.nn.relu_layer``."""
+    return create_op("Relu", (xw_plus_b(x, weights, biases),), None, name or "relu_layer")

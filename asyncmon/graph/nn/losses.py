@@ -1,0 +1,384 @@
+"""Losses: each cross entropy is one op that gives the loss and what its gradient needs in one pass."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.broadcast import unbroadcast
+from asyncmon.graph.ops.shape_ops import cast
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+    Gradients = list[Tensor | None]
+
+__all__ = [
+    "l2_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "sparse_softmax_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]
+
+
+def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+    """Refuse positional arguments: the two tensors are too easily swapped."""
+    if sentinel is not None:
+        raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
+    if labels is None or logits is None:
+        raise ValueError("Both labels and logits must be provided.")
+
+
+# --- the softmax cross entropies ------------------------------------------------------------------
+
+
+def _shifted(logits: Array) -> tuple[Any, Any, Any]:
+    """Return logits less their maximum, and the exponentials of that and their sums."""
+    classes = logits.shape[-1]
+    if 0 < classes <= _FEW and logits.ndim == 2:  # numpy is slow at reducing many short rows
+        peak = np.maximum.reduce(np.ascontiguousarray(logits.T), axis=0)[:, None]
+    else:
+        peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
+    shifted = np.subtract(logits, peak, order="C")  # of a transposed view too: rows are cut out below
+    exps = np.exp(shifted)
+    if logits.dtype.char in "fd":
+        return shifted, exps, np.dot(exps, _ones(classes, logits.dtype))
+    return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
+
+
+_FEW = 32
+
+
+@lru_cache(maxsize=64)
+def _ones(count: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones((count, 1), dtype)
+
+
+def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    if labels.shape != logits.shape and not _fits(labels.shape, logits.shape):
+        raise InvalidArgumentError(
+            f"logits and labels must be broadcastable, to a loss for each row of logits, got shapes "
+            f"{list(logits.shape)} and {list(labels.shape)}"
+        )
+    shifted, exps, total = _shifted(logits)
+    losses = np.multiply(labels, np.subtract(np.log(total), shifted))
+    backprop = np.divide(exps, total, out=exps)
+    return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
+
+
+def _fits(labels: tuple[int, ...], logits: tuple[int, ...]) -> bool:
+    rows: tuple[int, ...] = np.broadcast_shapes(labels, logits)[:-1]
+    return len(labels) > 0 and rows == logits[:-1]
+
+
+def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+    rules.check_same_dtype("SoftmaxCrossEntropyWithLogits", logits, labels, ("features", "labels"))
+    rules.check_dtype(logits.dtype, rules.FLOATS, "features")
+    for spec in (logits, labels):
+        rules.with_rank_at_least(spec.shape, 1)
+    shape = rules.broadcast(logits.shape, labels.shape)
+    if shape is None or logits.shape is None:
+        return Spec(logits.dtype, None), Spec(logits.dtype, None)
+    rows = rules.merge(shape[:-1], logits.shape[:-1]) or ()
+    return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, shape[-1]))
+
+
+def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:
+    logits, labels = op.inputs
+    grad_logits = unbroadcast(_into_logits(op, grad, grad_back), logits, labels)
+    flows = []
+    if grad is not None:
+        negative = -create_op("LogSoftmax", (logits,), {"axis": -1})
+        flows.append(create_op("ScaleRows", (negative, grad)))
+    if grad_back is not None:  # the backprop is softmax - labels
+        flows.append(-grad_back)
+    grad_labels = flows[0] if len(flows) == 1 else create_op("AddV2", flows)
+    return [grad_logits, unbroadcast(grad_labels, labels, logits)]
+
+
+def _into_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
+    """Return what flows into the logits from the loss and, for second derivatives, its backprop."""
+    flows = []
+    if grad is not None:
+        flows.append(create_op("ScaleRows", (op.outputs[1], grad)))
+    if grad_back is not None:
+        share = create_op("Softmax", (op.inputs[0],), {"axis": -1})
+        mean = create_op("Sum", (grad_back * share,), {"axis": (-1,), "keepdims": True})
+        flows.append((grad_back - mean) * share)
+    return flows[0] if len(flows) == 1 else create_op("AddV2", flows)
+
+
+def _scale_rows(rows: Array, by: Array, out: Array | None = None) -> Any:
+    return np.multiply(rows, np.asarray(by)[..., None], out)
+
+
+def _scale_rows_gradient(op: Operation, grad: Tensor) -> Gradients:
+    rows, by = op.inputs
+    return [
+        create_op("ScaleRows", (grad, by)),
+        create_op("Sum", (grad * rows,), {"axis": (-1,), "keepdims": False}),
+    ]
+
+
+register(
+    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_spec, _softmax_xent_gradient)
+)
+register(
+    OpDef(
+        "ScaleRows",
+        _scale_rows,
+        lambda rows, by: Spec(rows.dtype, rows.shape),
+        _scale_rows_gradient,
+        out=True,
+    )
+)
+
+
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any, logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Tensor:
+    """Return the cross entropy of each row of probabilities and logits. TF1: same name.
+
+    Args:
+        labels: probabilities, each row adding up to 1; gradients flow into them.
+        logits: of the same shape, unscaled log probabilities; of half precision they are computed with
+            in float32.
+        axis: the dimension of the classes; by default the last.
+        name: the node's name.
+        dim: old name of ``axis``.
+    """
+    x, kind = _precise(logits)
+    target = cast(convert_to_tensor(labels), x.dtype)
+    at = -1 if axis is None and dim is None else (axis if dim is None else dim)
+    if at not in (None, -1):
+        target, x = _axis_last(target, at), _axis_last(x, at)
+    name = name or "softmax_cross_entropy_with_logits"
+    return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
+
+
+def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
+    """Return logits in the precision to compute in, and the dtype they have."""
+    x = convert_to_tensor(logits)
+    return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
+
+
+def _axis_last(x: Tensor, axis: int) -> Tensor:
+    rank = len(x.shape)
+    at = rules.normalize_axis(axis, rank)
+    perm = (*(i for i in range(rank) if i != at), at)
+    return x if at == rank - 1 else create_op("Transpose", (x,), {"perm": perm})
+
+
+def softmax_cross_entropy_with_logits(
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+    axis: int | None = None,
+) -> Tensor:
+    """As :func:`softmax_cross_entropy_with_logits_v2`, with no gradient into the labels.
+
+    TF1: same name.
+
+    Raises:
+        ValueError: positional arguments, or labels or logits missing.
+    """
+    _need_names("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    fixed = create_op("StopGradient", (convert_to_tensor(labels),))
+    return softmax_cross_entropy_with_logits_v2(fixed, logits, dim if axis is None else axis, name)
+
+
+@lru_cache(maxsize=64)
+def _row_starts(rows: int, columns: int) -> Array:
+    return np.arange(rows) * columns
+
+
+_UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+
+
+def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
+    if logits.ndim < 1 or labels.shape != logits.shape[:-1]:
+        raise InvalidArgumentError(
+            f"Labels must have the shape of logits less its last dimension, got shapes "
+            f"{list(labels.shape)} and {list(logits.shape)}"
+        )
+    classes = logits.shape[-1]
+    flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
+    unsigned = picks.view(_UNSIGNED[picks.itemsize])  # so that a negative label is a large one
+    if picks.size and np.maximum.reduce(unsigned) >= classes:
+        wrong = picks[unsigned >= classes][0]
+        raise InvalidArgumentError(
+            f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
+            f"Label values: {' '.join(map(str, picks[:32]))}"
+        )
+    shifted, exps, total = _shifted(flat)
+    at = np.add(_row_starts(len(picks), classes), picks)
+    losses = np.log(total).reshape(-1)
+    losses -= shifted.reshape(-1).take(at)
+    backprop = np.divide(exps, total, out=exps)
+    backprop.reshape(-1)[at] -= 1
+    return losses.reshape(labels.shape), backprop.reshape(logits.shape)
+
+
+def _sparse_softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+    rules.check_dtype(logits.dtype, rules.FLOATS, "features")
+    rules.check_dtype(labels.dtype, (dtypes.int32, dtypes.int64), "labels")
+    if logits.shape is None:
+        return Spec(logits.dtype, labels.shape), Spec(logits.dtype, None)
+    rules.with_rank_at_least(logits.shape, 1)
+    rows = rules.merge(logits.shape[:-1], labels.shape) or ()
+    return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
+
+
+def _sparse_softmax_xent_gradient(
+    op: Operation, grad: Tensor | None, grad_back: Tensor | None
+) -> Gradients:
+    return [_into_logits(op, grad, grad_back), None]
+
+
+register(
+    OpDef(
+        "SparseSoftmaxCrossEntropyWithLogits",
+        _sparse_softmax_xent,
+        _sparse_softmax_xent_spec,
+        _sparse_softmax_xent_gradient,
+    )
+)
+
+
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Return the cross entropy of each row of logits and the class it belongs to. TF1: same name.
+
+    Args:
+        _sentinel: refuses positional arguments.
+        labels: classes in [0, classes), int32 or int64, of the shape of ``logits`` less its last
+            dimension.
+        logits: unscaled log probabilities, one per class along the last dimension.
+        name: the node's name.
+
+    Raises:
+        ValueError: positional arguments, labels or logits missing, or ranks that do not fit.
+    """
+    _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    target = convert_to_tensor(labels)
+    x, kind = _precise(logits)
+    ranks = target.spec.shape, x.spec.shape
+    if ranks[1] == ():
+        raise ValueError(f"Logits cannot be scalars - received shape {x.shape}.")
+    if ranks[0] is not None and ranks[1] is not None and len(ranks[0]) != len(ranks[1]) - 1:
+        raise ValueError(
+            f"Rank mismatch: Rank of labels (received {len(ranks[0])}) should equal rank of logits "
+            f"minus 1 (received {len(ranks[1])})."
+        )
+    name = name or "SparseSoftmaxCrossEntropyWithLogits"
+    return cast(create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
+
+
+# --- the sigmoid cross entropies ------------------------------------------------------------------
+
+
+def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any:
+    tail = np.log1p(np.exp(-np.abs(logits)))
+    return np.add(np.maximum(logits, 0) - np.multiply(logits, labels), tail, out=out)
+
+
+def _sigmoid_xent_spec(logits: Spec, labels: Spec) -> Spec:
+    rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
+    rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
+    try:
+        rules.merge(logits.shape, labels.shape)
+    except ValueError:
+        raise ValueError(
+            f"logits and labels must have the same shape ({rules.text(logits.shape)} vs "
+            f"{rules.text(labels.shape)})"
+        ) from None
+    return Spec(logits.dtype, rules.broadcast(logits.shape, labels.shape))  # they may, in the run
+
+
+def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
+    logits, labels = op.inputs
+    by_logits = grad * (create_op("Sigmoid", (logits,)) - labels)
+    return [unbroadcast(by_logits, logits, labels), unbroadcast(-(grad * logits), labels, logits)]
+
+
+register(
+    OpDef(
+        "SigmoidCrossEntropyWithLogits",
+        _sigmoid_xent,
+        _sigmoid_xent_spec,
+        _sigmoid_xent_gradient,
+        elementwise=True,
+    )
+)
+
+
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    """Return the cross entropy of independent probabilities and logits, element by element.
+
+    TF1: same name.
+
+    Raises:
+        ValueError: positional arguments, labels or logits missing, or shapes that differ.
+    """
+    _need_names("sigmoid_cross_entropy_with_logits", _sentinel, labels, logits)
+    x = convert_to_tensor(logits)
+    target = convert_to_tensor(labels, None if hasattr(labels, "op") else x.dtype)
+    return create_op("SigmoidCrossEntropyWithLogits", (x, target), None, name or "logistic_loss")
+
+
+def weighted_cross_entropy_with_logits(
+    labels: Any = None,
+    logits: Any = None,
+    pos_weight: Any = None,
+    name: str | None = None,
+    targets: Any = None,
+) -> Tensor:
+    """As :func:`sigmoid_cross_entropy_with_logits`, positive labels counting ``pos_weight`` times.
+
+    TF1: same name.
+    """
+    target = convert_to_tensor(labels if targets is None else targets)
+    x = convert_to_tensor(logits)
+    rules.merge(target.spec.shape, x.spec.shape)
+    weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
+    tail = create_op("Softplus", (-create_op("Abs", (x,)),)) + create_op("Relu", (-x,))
+    return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
+
+
+# --- l2 -------------------------------------------------------------------------------------------
+
+
+def _l2_loss(t: Array) -> Any:
+    flat = np.reshape(t, -1)
+    if t.dtype.char == "e":  # halves of squares are rounded as they are made, their sum at its end
+        halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
+        return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
+    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
+
+
+def _l2_spec(t: Spec) -> Spec:
+    rules.check_dtype(t.dtype, rules.FLOATS, "t")
+    return Spec(t.dtype, ())
+
+
+register(OpDef("L2Loss", _l2_loss, _l2_spec, lambda op, grad: [op.inputs[0] * grad]))
+
+
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
+    return create_op("L2Loss", (t,), None, name)

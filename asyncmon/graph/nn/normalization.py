@@ -1,0 +1,205 @@
+"""Moments, normalisation and dropout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import renamed_argument, static_axes
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.dtypes import float16, float32
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.kernels.arrays import own
+from asyncmon.graph.ops.random_ops import random_uniform
+from asyncmon.graph.ops.shape_ops import reshape, shape_tensor
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+__all__ = ["batch_normalization", "dropout", "l2_normalize", "moments", "zero_fraction"]
+
+
+def moments(
+    x: Any,
+    axes: Any,
+    shift: Any = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+    keepdims: bool | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return mean and variance along axes. TF1: ``tf.nn.moments``.
+
+    Args:
+        x: a tensor; of half precision it is computed in float32.
+        axes: the axes.
+        shift: accepted for the original's sake, as there; the true mean is always used.
+        name: the scope of the ops.
+        keep_dims: old name of ``keepdims``.
+        keepdims: keep the axes, with size 1.
+    """
+    keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
+    with name_scope(name, "moments"):
+        value = convert_to_tensor(x)
+        wide = create_op("Cast", (value,), {"dtype": float32}) if value.dtype is float16 else value
+        attrs = {"axis": static_axes(axes, "axes"), "keepdims": True}
+        mean = create_op("Mean", (wide,), attrs, "mean")
+        squares = create_op("SquaredDifference", (wide, create_op("StopGradient", (mean,))))
+        variance = create_op("Mean", (squares,), attrs, "variance")
+        results = [mean, variance]
+        if not keep:
+            axis = attrs["axis"]
+            results = [_without(r, axis) for r in results]
+        if value.dtype is float16:
+            results = [create_op("Cast", (r,), {"dtype": float16}) for r in results]
+        return results[0], results[1]
+
+
+def _without(reduced: Tensor, axis: Any) -> Tensor:
+    if axis is None:
+        return reshape(reduced, [])
+    return create_op("Squeeze", (reduced,), {"axis": axis}) if axis else reduced
+
+
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    offset: Any,
+    scale: Any,
+    variance_epsilon: Any,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``scale * (x - mean) / sqrt(variance + variance_epsilon) + offset``.
+
+    TF1: ``tf.nn.batch_normalization``.
+
+    Args:
+        x: the tensor.
+        mean: broadcasts against ``x``, like the next three.
+        variance: likewise.
+        offset: likewise; None adds nothing.
+        scale: likewise; None scales nothing.
+        variance_epsilon: keeps the divisor from zero.
+        name: the scope of the ops.
+    """
+    with name_scope(name, "batchnorm"):
+        inverse = create_op("Rsqrt", (variance + variance_epsilon,))
+        if scale is not None:
+            inverse = inverse * scale
+        shift = -(inverse * mean) if offset is None else offset - inverse * mean
+        result: Tensor = x * inverse + shift
+        return result
+
+
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Tensor:
+    """Return a tensor with random elements set to 0 and the others scaled up to keep the sum.
+
+    TF1: ``tf.nn.dropout``.
+
+    Args:
+        x: a tensor of floats.
+        keep_prob: ``1 - rate``, the original's first form.
+        noise_shape: of the random choice, which broadcasts; 1 where whole rows are to be dropped.
+        seed: of the choice.
+        name: the scope of the ops.
+        rate: the probability of an element to be dropped, in [0, 1); a number or a scalar tensor.
+
+    Raises:
+        ValueError: neither or both of ``rate`` and ``keep_prob``, or a number out of range; not floats.
+    """
+    if rate is None:
+        if keep_prob is None:
+            raise ValueError("You must provide a rate to dropout.")
+        rate = 1 - keep_prob
+    elif keep_prob is not None:
+        raise ValueError("Cannot specify both 'keep_prob' and 'rate'")
+    value = convert_to_tensor(x)
+    if not value.dtype.is_floating:
+        raise ValueError(
+            f"x has to be a floating point tensor since it will be scaled. Got {value.dtype.name}"
+        )
+    if not is_tensor_like(rate):
+        if not 0 <= rate < 1:
+            raise ValueError(f"rate must be a scalar tensor or a float in the range [0, 1), got {rate}")
+        if rate == 0:
+            return value
+    with name_scope(name, "dropout"):
+        chance = convert_to_tensor(rate, None if is_tensor_like(rate) else value.dtype)
+        rules.with_rank(chance.spec.shape, 0)
+        shape = _noise_shape(value, noise_shape)
+        draws = random_uniform(shape, seed=seed, dtype=value.dtype)
+        if shape is not None and noise_shape is None:
+            draws.set_shape(value.spec.shape)
+        return create_op("Dropout", (value, draws, chance))
+
+
+def _noise_shape(x: Tensor, noise_shape: Any) -> Any:
+    if noise_shape is None:
+        known = x.spec.shape
+        return create_op("Shape", (x,)) if known is None or None in known else list(known)
+    if is_tensor_like(noise_shape):
+        return noise_shape
+    dims = list(noise_shape)
+    if None in dims:  # as in x
+        shape = create_op("Shape", (x,))
+        dims = [shape[i] if d is None else d for i, d in enumerate(dims)]
+    return shape_tensor(dims)
+
+
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: Any = 1e-12, name: str | None = None, dim: Any = None
+) -> Tensor:
+    """Return a tensor scaled to a Euclidean norm of 1 along axes. TF1: ``tf.nn.l2_normalize``.
+
+    Args:
+        x: the tensor.
+        axis: the axes; by default all.
+        epsilon: the least sum of squares to divide by the root of.
+        name: the scope of the ops.
+        dim: old name of ``axis``.
+    """
+    axes = static_axes(renamed_argument("axis", axis, "dim", dim))
+    with name_scope(name, "l2_normalize") as scope:
+        value = convert_to_tensor(x)
+        squares = create_op("Sum", (create_op("Square", (value,)),), {"axis": axes, "keepdims": True})
+        bounded = create_op("Maximum", (squares, convert_to_tensor(epsilon, value.dtype)))
+        return create_op("Mul", (value, create_op("Rsqrt", (bounded,))), None, scope)
+
+
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+    """Return the share of elements that are 0, as a float32. TF1: ``tf.nn.zero_fraction``."""
+    x = convert_to_tensor(value)
+    zeros = create_op("Equal", (x, convert_to_tensor(0, x.dtype)))
+    share = create_op("Cast", (zeros,), {"dtype": float32})
+    return create_op("Mean", (share,), {"axis": None, "keepdims": False}, name or "zero_fraction")
+
+
+def _drop(x: Array, draws: Array, rate: Array) -> Array:
+    kept = np.multiply(x, np.greater_equal(draws, rate))
+    return np.multiply(kept, np.divide(1, np.subtract(1, rate)), out=own(kept))
+
+
+def _drop_spec(x: Spec, draws: Spec, rate: Spec) -> Spec:
+    for other, name in ((draws, "draws"), (rate, "rate")):
+        rules.check_same_dtype("Dropout", x, other, ("x", name))
+    rules.merge(x.shape, rules.broadcast(x.shape, draws.shape))
+    return Spec(x.dtype, x.shape)
+
+
+def _drop_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _, draws, rate = op.inputs
+    return [create_op("Dropout", (grad, draws, rate)), None, None]
+
+
+register(OpDef("Dropout", _drop, _drop_spec, _drop_gradient))

@@ -1,0 +1,208 @@
+"""The ops every graph has: constants, placeholders, identity, grouping."""
+
+from __future__ import annotations
+
+import builtins
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    create_operation,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.core.convert import const, is_tensor_like, to_array
+from asyncmon.graph.core.dtypes import DType, as_dtype
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+
+__all__ = [
+    "constant",
+    "group",
+    "identity",
+    "no_op",
+    "placeholder",
+    "placeholder_with_default",
+    "stop_gradient",
+    "tuple",
+]
+
+
+def constant(
+    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+) -> Tensor:
+    """Return a tensor that always has this value. TF1: ``tf.constant``.
+
+    Args:
+        value: a number, string, array or nested list.
+        dtype: by default float32 or int32 for Python numbers, an array's own dtype.
+        shape: reshape to this; a single element fills it, the last one fills what is missing.
+        name: the node's name.
+        verify_shape: refuse a value that does not have ``shape`` already.
+
+    Raises:
+        TypeError: the dtype cannot hold the value, or ``verify_shape`` fails.
+        ValueError: more elements than ``shape`` has.
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    array = to_array(value, wanted)
+    if shape is not None:
+        dims = tuple_of_ints(shape)
+        if verify_shape and array.shape != dims and 0 not in dims:
+            raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
+        array = filled(array, dims)
+    return const(get_default_graph(), array, wanted, name)
+
+
+def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
+    """Return a fully known shape. ValueError where a dimension is not known."""
+    dims = as_shape(shape)
+    if dims is None or None in dims:
+        raise ValueError(f"A fully defined shape is needed, got {shape!r}.")
+    return builtins.tuple(d for d in dims if d is not None)
+
+
+def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return an array of a shape; its last element fills what is missing, a zero where it has none.
+
+    Raises:
+        ValueError: there are too many, unless the shape has a 0: it takes none of any number.
+    """
+    needed = prod(dims)
+    if not needed or not array.size:
+        return np.full(dims, "" if array.dtype == object else 0, array.dtype)
+    missing = needed - array.size
+    if missing < 0:
+        raise ValueError(f"Too many elements provided. Needed at most {needed}, got {array.size}.")
+    flat = array.reshape(-1)
+    if missing:
+        flat = np.concatenate([flat, np.repeat(flat[-1:], missing)])
+    return flat.reshape(dims)
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """Return a tensor whose value is given by ``feed_dict``. TF1: ``tf.placeholder``.
+
+    Args:
+        dtype: of the values to feed.
+        shape: what is known of theirs: None, or a sequence with None for any size.
+        name: the node's name, "Placeholder" by default.
+    """
+    attrs = {"dtype": as_dtype(dtype), "shape": as_shape(shape)}
+    return create_op("Placeholder", (), attrs, name)
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor whose value is fed, or else that of ``input``. TF1: same name.
+
+    Raises:
+        ValueError: ``input`` does not fit ``shape``.
+    """
+    return create_op("PlaceholderWithDefault", (input,), {"shape": as_shape(shape)}, name)
+
+
+def identity(input: Any, name: str | None = None) -> Tensor:
+    """Return a tensor with the same value. TF1: ``tf.identity``.
+
+    Of a variable, under control dependencies: its value after them.
+    """
+    return create_op("Identity", (input,), None, name)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Tensor:
+    """Return a tensor with the same value that no gradient flows through. TF1: ``tf.stop_gradient``."""
+    return create_op("StopGradient", (input,), None, name)
+
+
+def no_op(name: str | None = None) -> Operation:
+    """Return an operation that does nothing, to hang control dependencies on. TF1: ``tf.no_op``."""
+    return create_operation("NoOp", (), None, name)
+
+
+def group(*inputs: Any, name: str | None = None) -> Operation:
+    """Return an operation that is done when all inputs are. TF1: ``tf.group``.
+
+    Args:
+        inputs: tensors, operations, variables, or lists of these. None is skipped.
+        name: the node's name, "group_deps" by default.
+    """
+    with control_dependencies(_flat(inputs)):
+        return no_op(name or "group_deps")
+
+
+def tuple(  # TF1's name
+    tensors: Any, name: str | None = None, control_inputs: Any = None
+) -> list[Any]:
+    """Return the tensors, each available only when all of them are. TF1: ``tf.tuple``.
+
+    Raises:
+        ValueError: there is no tensor among them.
+    """
+    present = [item for item in tensors if item is not None]
+    if not any(is_tensor_like(item) for item in present):
+        raise ValueError(f"Must have at least one Tensor. Received: {tensors!r}")
+    with name_scope(name, "tuple"):
+        gate = group(*present, *(control_inputs or ()), name="group_deps")
+        with control_dependencies([gate]):
+            return [
+                identity(convert_to_tensor(item)) if is_tensor_like(item) else item and gate
+                for item in tensors
+            ]
+
+
+def _flat(values: Any) -> list[Any]:
+    found = []
+    for value in values:
+        if isinstance(value, list | builtins.tuple):
+            found += _flat(value)
+        elif value is not None:
+            found.append(value)
+    return found
+
+
+def _placeholder_with_default(x: Spec, *, shape: Shape) -> Spec:
+    if not TensorShape(x.shape).is_compatible_with(shape):
+        raise ValueError(
+            f"Shape {TensorShape(x.shape)} of the default does not fit {TensorShape(shape)}"
+        )
+    return Spec(x.dtype, shape)
+
+
+def _identity_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return [grad]
+
+
+def _placeholder(*, dtype: DType, shape: Shape) -> Spec:
+    return Spec(dtype, shape)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _same_spec(x: Spec) -> Spec:
+    return Spec(x.dtype, x.shape, x.value, x.dims)
+
+
+register(OpDef("Placeholder", None, _placeholder, stateful=True))
+register(
+    OpDef(
+        "PlaceholderWithDefault",
+        lambda x, *, shape: x,
+        _placeholder_with_default,
+        _identity_gradient,
+        aliases=True,
+        stateful=True,
+    )
+)
+register(OpDef("Identity", _same, _same_spec, _identity_gradient, aliases=True))
+register(OpDef("StopGradient", _same, _same_spec, lambda op, grad: [None], aliases=True))
+register(OpDef("NoOp", None, lambda: ()))

@@ -1,0 +1,133 @@
+"""Looking at values while a graph runs: ``Print``, ``Assert``, ``check_numerics``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.showing import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+
+__all__ = ["Assert", "Print", "check_numerics"]
+
+
+def Print(  # TF1's name
+    input_: Any,
+    data: Sequence[Any],
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``input_``, and write ``data`` to stderr each time it is computed. TF1: ``tf.Print``.
+
+    Args:
+        input_: the tensor to pass on.
+        data: tensors to write.
+        message: put before them.
+        first_n: only the first so many times; a negative number is no limit.
+        summarize: how many elements of each, 3 by default; all where it is negative.
+        name: the node's name.
+    """
+    attrs = {
+        "message": message or "",
+        "times": None if first_n is None or first_n < 0 else iter(range(first_n)),
+        "summarize": 3 if summarize is None else summarize,
+    }
+    return create_op("Print", (input_, *map(convert_to_tensor, data)), attrs, name)
+
+
+def Assert(  # TF1's name
+    condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
+) -> Operation:
+    """Return an operation that fails where ``condition`` is not true. TF1: ``tf.Assert``.
+
+    Args:
+        condition: a bool scalar tensor.
+        data: tensors whose values the error shows.
+        summarize: how many elements of each, 3 by default.
+        name: the node's name.
+
+    Raises:
+        InvalidArgumentError: in the run; "assertion failed" and the data.
+    """
+    attrs = {"summarize": 3 if summarize is None else summarize}
+    return create_operation("Assert", (condition, *map(convert_to_tensor, data)), attrs, name)
+
+
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
+    """Return ``tensor``, and fail where it holds a NaN or an infinity. TF1: ``tf.check_numerics``.
+
+    Args:
+        tensor: of a floating type.
+        message: put before the error's text.
+        name: the node's name.
+
+    Raises:
+        InvalidArgumentError: in the run; it names the node.
+    """
+    return create_op("CheckNumerics", (tensor,), {"message": message}, name)
+
+
+def _print(x: Any, *data: Any, message: str, times: Iterator[int] | None, summarize: int) -> Any:
+    if times is None or next(times, None) is not None:
+        sys.stderr.write(message + "".join(shown(value, summarize) for value in data) + "\n")
+    return x
+
+
+def _print_spec(x: Spec, *data: Spec, **_attrs: object) -> Spec:
+    return Spec(x.dtype, x.shape)
+
+
+def _assert(condition: Any, *data: Any, summarize: int) -> tuple[()]:
+    if not condition:
+        found = " ".join(shown(value, summarize) for value in data)
+        raise InvalidArgumentError(f"assertion failed: {found}")
+    return ()
+
+
+def _assert_spec(condition: Spec, *data: Spec, summarize: int) -> tuple[()]:
+    if condition.dtype.name != "bool" or condition.shape not in ((), None):
+        raise TypeError(f"The condition of Assert must be a bool scalar, got {condition!r}")
+    return ()
+
+
+def _check(x: Any, *, message: str) -> Any:
+    # One pass: the sum of products is finite only if every element is, and mostly when they are.
+    flat = np.ravel(x)
+    if flat.size and not np.isfinite(np.dot(flat, flat)) and not np.isfinite(flat).all():
+        found = [name for name, test in (("Inf", np.isinf), ("NaN", np.isnan)) if test(flat).any()]
+        raise InvalidArgumentError(f"{message} : Tensor had {' and '.join(found)} values")
+    return x
+
+
+def _check_spec(x: Spec, *, message: str) -> Spec:
+    if not x.dtype.is_floating:
+        raise TypeError(f"check_numerics needs a floating type, got {x.dtype.name}")
+    return Spec(x.dtype, x.shape)
+
+
+def _check_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    message = op.attrs["message"]
+    text = f"Not a number (NaN) or infinity (Inf) values detected in gradient. {message}"
+    return [check_numerics(grad, text)]
+
+
+def _print_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    return [grad, *[None] * (len(op.inputs) - 1)]
+
+
+register(
+    OpDef("Print", _print, _print_spec, _print_gradient, aliases=True, stateful=True, foreign=True)
+)
+register(OpDef("Assert", _assert, _assert_spec, stateful=True))
+register(OpDef("CheckNumerics", _check, _check_spec, _check_gradient, aliases=True, stateful=True))

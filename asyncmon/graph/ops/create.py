@@ -1,0 +1,320 @@
+"""Tensors out of nothing but a shape: zeros, ones, fill, range, linspace, one_hot, eye."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like, to_array
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.shape_ops import cast, shape_tensor
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+
+__all__ = [
+    "eye",
+    "fill",
+    "linspace",
+    "one_hot",
+    "ones",
+    "ones_like",
+    "range",
+    "zeros",
+    "zeros_like",
+]
+
+
+# --- one value, many times ------------------------------------------------------------------------
+
+
+def _fill(dims: Array, value: Array) -> Any:
+    if np.ndim(value):
+        raise InvalidArgumentError(f"value must be a scalar, got shape {list(np.shape(value))}")
+    return np.full(dims.tolist(), value, np.asarray(value).dtype)
+
+
+def _fill_spec(dims: Spec, value: Spec) -> Spec:
+    rules.check_dtype(dims.dtype, (dtypes.int32, dtypes.int64), "dims")
+    rules.with_rank(value.shape, 0)
+    (rank,) = rules.with_rank(dims.shape, 1)
+    known = dims.known_dims()
+    if known is None and rank is not None:
+        known = (None,) * rank
+    if known is not None and any(d is not None and d < 0 for d in known):
+        raise ValueError(f"Fill dimensions must be >= 0, got {rules.text(known)}")
+    return Spec(value.dtype, known)
+
+
+def _fill_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]
+
+
+register(OpDef("Fill", _fill, _fill_spec, _fill_gradient))
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
+    """Return a tensor of shape ``dims`` full of a scalar. TF1: ``tf.fill``."""
+    return create_op("Fill", (shape_tensor(dims), value), None, name)
+
+
+def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
+    wanted = dtypes.as_dtype(dtype)
+    scalar = convert_to_tensor(np.array(value, wanted.as_numpy_dtype), wanted)
+    dims = shape_tensor(shape)
+    if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
+        dims = create_op("Pack", (dims,), {"axis": 0})
+    return create_op("Fill", (dims, scalar), None, name)
+
+
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``."""
+    wanted = dtypes.as_dtype(dtype)
+    return _full(shape, "" if wanted is dtypes.string else 0, wanted, name or "zeros")
+
+
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
+    """Return a tensor of ones. TF1: ``tf.ones``."""
+    return _full(shape, 1, dtype, name or "ones")
+
+
+def _like(x: Spec) -> Spec:
+    return Spec(x.dtype, x.shape)
+
+
+def _zeros_like(x: Array) -> Any:
+    x = np.asarray(x)
+    return np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
+
+
+register(OpDef("ZerosLike", _zeros_like, _like, rules.no_gradient))
+register(OpDef("OnesLike", lambda x: np.ones(np.shape(x), x.dtype), _like, rules.no_gradient))
+
+
+def zeros_like(
+    tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
+) -> Tensor:
+    """Return zeros of the shape of a tensor, and of its dtype if none is given. TF1: ``tf.zeros_like``.
+
+    Args:
+        tensor: gives the shape.
+        dtype: of the result.
+        name: the node's name.
+        optimize: accepted for the original's sake; a known shape always makes a constant when planned.
+    """
+    return _all_like("ZerosLike", zeros, tensor, dtype, name or "zeros_like")
+
+
+def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
+    """Return ones of the shape of a tensor; arguments as :func:`zeros_like`. TF1: ``tf.ones_like``."""
+    return _all_like("OnesLike", ones, tensor, dtype, name or "ones_like")
+
+
+def _all_like(op_type: str, full: Any, tensor: Any, dtype: Any, name: str) -> Tensor:
+    x = convert_to_tensor(tensor)
+    wanted = x.dtype if dtype is None else dtypes.as_dtype(dtype)
+    if wanted is x.dtype:
+        return create_op(op_type, (x,), None, name)
+    result: Tensor = full(create_op("Shape", (x,)), wanted, name)
+    result.set_shape(x.spec.shape)
+    return result
+
+
+# --- sequences ------------------------------------------------------------------------------------
+
+
+def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
+    if not delta:
+        return f"Requires delta != 0: {delta}"
+    if delta > 0 and start > limit:
+        return f"Requires start <= limit when delta > 0: {start}/{limit}"
+    if delta < 0 and start < limit:
+        return f"Requires start >= limit when delta < 0: {start}/{limit}"
+    return None
+
+
+def _range(start: Array, limit: Array, delta: Array) -> Any:
+    problem = _range_problem(start, limit, delta)
+    if problem:
+        raise InvalidArgumentError(problem)
+    return np.arange(start, limit, delta, dtype=np.asarray(start).dtype)
+
+
+def _range_spec(start: Spec, limit: Spec, delta: Spec) -> Spec:
+    for spec, name in ((limit, "limit"), (delta, "delta")):
+        rules.check_same_dtype("Range", start, spec, ("start", name))
+    for spec in (start, limit, delta):
+        rules.with_rank(spec.shape, 0)
+    parts = [_known_scalar(spec) for spec in (start, limit, delta)]
+    if any(part is None for part in parts):
+        return Spec(start.dtype, (None,))
+    problem = _range_problem(*parts)
+    if problem:
+        raise ValueError(problem)
+    numbers: Array = np.arange(*parts)
+    dims = (
+        tuple(numbers.tolist()) if start.dtype.is_integer and numbers.size <= _LONGEST_SHAPE else None
+    )
+    return Spec(start.dtype, (numbers.size,), dims=dims)
+
+
+_LONGEST_SHAPE = 64  # a longer range is not going to be a shape or a list of axes
+
+
+def _known_scalar(spec: Spec) -> Any:
+    if spec.value is not None:
+        return spec.value[()]
+    known = spec.known_dims()
+    return None if known is None else known[0]
+
+
+register(OpDef("Range", _range, _range_spec, rules.no_gradient))
+
+
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
+) -> Tensor:
+    """Return ``start, start + delta, ...`` up to, not including, ``limit``. TF1: ``tf.range``.
+
+    ``range(limit)`` starts at 0. The dtype is by default the widest of the arguments' dtypes.
+    """
+    if limit is None:
+        start, limit = 0, start
+    values = (start, limit, delta)
+    if dtype is None:
+        order = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+        kinds = [v.dtype if is_tensor_like(v) else dtypes.as_dtype(to_array(v).dtype) for v in values]
+        dtype = max(kinds, key=lambda d: order.index(d) if d in order else 0)
+    parts = [cast(v, dtype) if is_tensor_like(v) else convert_to_tensor(v, dtype) for v in values]
+    return create_op("Range", parts, None, name)
+
+
+def _linspace(start: Array, stop: Array, num: Array) -> Any:
+    for name, value in (("start", start), ("stop", stop), ("num", num)):
+        if np.ndim(value):
+            raise InvalidArgumentError(f"{name} must be a scalar, not shape {list(np.shape(value))}")
+    if num <= 0:
+        raise InvalidArgumentError(f"Requires num > 0: {num}")
+    return np.linspace(start, stop, int(num), dtype=np.asarray(start).dtype)
+
+
+def _linspace_spec(start: Spec, stop: Spec, num: Spec) -> Spec:
+    rules.check_same_dtype("LinSpace", start, stop, ("start", "stop"))
+    rules.check_dtype(start.dtype, rules.FLOATS, "start")
+    for spec in (start, stop, num):
+        rules.with_rank(spec.shape, 0)
+    return Spec(start.dtype, num.known_dims() or (None,))
+
+
+register(OpDef("LinSpace", _linspace, _linspace_spec, rules.no_gradient))
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
+    """Return ``num`` evenly spaced scalars from ``start`` to ``stop``, both included.
+
+    TF1: ``tf.linspace``.
+    """
+    return create_op("LinSpace", (*convert_pair(start, stop, name or "LinSpace"), num), None, name)
+
+
+# --- matrices and indicators ----------------------------------------------------------------------
+
+
+def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int) -> Any:
+    for name, value in (("depth", depth), ("on_value", on_value), ("off_value", off_value)):
+        if np.ndim(value):
+            raise InvalidArgumentError(f"{name} must be a scalar, but got: {list(np.shape(value))}")
+    where = np.asarray(indices)
+    result = np.full((*where.shape, int(depth)), off_value, np.asarray(on_value).dtype)
+    flat, rows = result.reshape(where.size, int(depth)), where.reshape(-1)
+    inside = np.flatnonzero((rows >= 0) & (rows < int(depth)))
+    flat[inside, rows[inside]] = on_value
+    return result if axis == -1 else np.moveaxis(result, -1, axis)
+
+
+def _one_hot_spec(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *, axis: int) -> Spec:
+    rules.check_dtype(indices.dtype, (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64), "indices")
+    rules.check_same_dtype("OneHot", on_value, off_value, ("on_value", "off_value"))
+    for spec in (depth, on_value, off_value):
+        rules.with_rank(spec.shape, 0)
+    (size,) = depth.known_dims() or (None,)
+    if size is not None and size < 0:
+        raise ValueError(f"depth must be non-negative, got {size}")
+    if axis < -1:
+        raise ValueError(f"axis must be -1 or a dimension of the result, got {axis}")
+    if indices.shape is None:
+        return Spec(on_value.dtype, None)
+    at = rules.normalize_axis(axis, len(indices.shape) + 1)
+    return Spec(on_value.dtype, (*indices.shape[:at], size, *indices.shape[at:]))
+
+
+register(OpDef("OneHot", _one_hot, _one_hot_spec, rules.no_gradient))
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return a tensor that is ``on_value`` at each index and ``off_value`` elsewhere.
+
+    TF1: ``tf.one_hot``.
+
+    Args:
+        indices: positions; one that is not in [0, depth) gives a row of ``off_value``.
+        depth: the size of the new dimension.
+        on_value: by default 1.
+        off_value: by default 0.
+        axis: where the new dimension goes; by default last.
+        dtype: of the result; by default that of the values, or float32.
+        name: the node's name.
+
+    Raises:
+        TypeError: ``dtype`` and the dtypes of the values differ.
+    """
+    given = [value for value in (on_value, off_value) if value is not None]
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    for value in given:
+        found = convert_to_tensor(value, None if is_tensor_like(value) else wanted).dtype
+        if wanted is not None and found is not wanted:
+            raise TypeError(
+                f"dtype {found.name} of a value does not match dtype parameter {wanted.name}"
+            )
+        wanted = found
+    wanted = wanted or dtypes.float32
+    on, off = (
+        convert_to_tensor(np.array(fallback, wanted.as_numpy_dtype) if value is None else value, wanted)
+        for value, fallback in ((on_value, 1), (off_value, 0))
+    )
+    return create_op(
+        "OneHot", (indices, depth, on, off), {"axis": -1 if axis is None else axis}, name or "one_hot"
+    )
+
+
+def eye(
+    num_rows: int,
+    num_columns: int | None = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Tensor:
+    """Return an identity matrix, or a batch of them.
+
+    TF1: ``tf.eye``; sizes are known when it is built.
+    """
+    matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).as_numpy_dtype)
+    if batch_shape is None:
+        return convert_to_tensor(matrix, name=name or "eye")
+    shape = shape_tensor([*batch_shape, *matrix.shape])
+    return create_op("BroadcastTo", (matrix, shape), None, name or "eye")

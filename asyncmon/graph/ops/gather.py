@@ -1,0 +1,331 @@
+"""Picking by index, and putting back: gather, gather_nd, scatter_nd, boolean_mask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import static_int
+from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.indexed_slices import IndexedSlices
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.shape_ops import shape_tensor
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+__all__ = ["boolean_mask", "gather", "gather_nd", "scatter_nd"]
+
+_INDEX_TYPES = (dtypes.int32, dtypes.int64)
+
+
+# --- gather -----------------------------------------------------------------------------------------
+
+
+def _check_inside(indices: Array, size: int) -> None:
+    indices = np.asarray(indices)
+    if indices.size and (indices.min() < 0 or indices.max() >= size):
+        at = np.argwhere((indices < 0) | (indices >= size))[0]
+        where = f"[{','.join(map(str, at))}]" if at.size else ""
+        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
+
+
+def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
+    _check_inside(indices, np.shape(params)[axis])
+    if not batch_dims:
+        return np.take(params, indices, axis)
+    indices = np.asarray(indices)
+    batch, at = _batch_and_axis(params.shape, indices, batch_dims, axis)
+    picked = np.moveaxis(params, at, batch)[_batched(indices, batch)]
+    return np.moveaxis(picked, _after(indices.ndim, at - batch), _after(batch, at - batch))
+
+
+def _batch_and_axis(
+    shape: tuple[int, ...], indices: Array, batch_dims: int, axis: int
+) -> tuple[int, int]:
+    """Return both, not negative; refuse a batch that parameters and indices do not share."""
+    if not -indices.ndim - 1 <= batch_dims <= indices.ndim:
+        raise InvalidArgumentError(
+            f"Expected batch_dims in the range [{-indices.ndim}, {indices.ndim}], but got {batch_dims}"
+        )
+    batch, at = batch_dims % (indices.ndim + 1), axis % len(shape)
+    if batch > at:
+        raise InvalidArgumentError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
+    if shape[:batch] != indices.shape[:batch]:
+        raise InvalidArgumentError(
+            f"The first {batch} dimensions of params of shape {list(shape)} should be those of indices "
+            f"of shape {list(indices.shape)}"
+        )
+    return batch, at
+
+
+def _gather_grad(grad: Array, indices: Array, shape: Array, *, axis: int, batch_dims: int) -> Array:
+    """Add the gradient up where it was picked."""
+    result = np.zeros(shape.tolist(), grad.dtype)
+    indices = np.asarray(indices)
+    batch, at = batch_dims % (indices.ndim + 1), axis % result.ndim
+    grad = np.moveaxis(grad, _after(batch, at - batch), _after(indices.ndim, at - batch))
+    np.add.at(np.moveaxis(result, at, batch), _batched(indices, batch), grad)
+    return result
+
+
+def _batched(indices: Array, batch: int) -> tuple[Array, ...]:
+    """Return an index expression that picks from each element of the batch by its own indices."""
+    return (*np.ogrid[tuple(slice(n) for n in indices.shape)][:batch], indices) if batch else (indices,)
+
+
+def _after(start: int, count: int) -> tuple[int, ...]:
+    return tuple(range(start, start + count))
+
+
+def _gather_spec(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
+    if params.shape is None or indices.shape is None:
+        return Spec(params.dtype, None)
+    rules.with_rank_at_least(params.shape, 1)
+    at = rules.normalize_axis(axis, len(params.shape))
+    batch = rules.normalize_axis(batch_dims, len(indices.shape) + 1, "batch_dims")
+    if batch > at:
+        raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
+    shared = rules.merge(params.shape[:batch], indices.shape[:batch]) or ()
+    shape = (*shared, *params.shape[batch:at], *indices.shape[batch:], *params.shape[at + 1 :])
+    return Spec(params.dtype, shape, dims=_picked(params, indices))
+
+
+def _picked(params: Spec, indices: Spec) -> tuple[int | None, ...] | None:
+    """Return the dimensions picked out of a partly known shape vector."""
+    known, at = params.known_dims(), indices.value
+    if known is None or at is None or at.ndim > 1 or params.shape == ():
+        return None
+    inside = np.atleast_1d(at)
+    return tuple(known[i] for i in inside) if np.all((inside >= 0) & (inside < len(known))) else None
+
+
+def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    params, indices = op.inputs
+    shape = create_op("Shape", (params,), {"out_type": dtypes.int32})
+    if op.attrs["axis"] == 0 and not op.attrs["batch_dims"]:
+        rows = create_op("Reshape", (indices, [-1]))
+        flat_shape = create_op("ConcatV2", (_row_count(params, indices), shape[1:]), {"axis": 0})
+        values = create_op("Reshape", (grad, flat_shape))
+        return [IndexedSlices(values, rows, shape), None]
+    result = create_op("GatherGrad", (grad, indices, shape), op.attrs)
+    result.set_shape(params.spec.shape)
+    return [result, None]
+
+
+def _row_count(params: Tensor, indices: Tensor) -> Tensor:
+    """Return the number of indices for a reshape: -1, which costs the run nothing, where that is it."""
+    row = None if params.spec.shape is None else params.spec.shape[1:]
+    if row is not None and None not in row and 0 not in row:
+        return convert_to_tensor([-1])
+    return create_op("Reshape", (create_op("Size", (indices,), {"out_type": dtypes.int32}), [1]))
+
+
+def _gather_grad_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    return [create_op("GatherV2", (grad, op.inputs[1]), op.attrs), None, None]
+
+
+def _to_shape(grad: Spec, indices: Spec, shape: Spec, **_attrs: object) -> Spec:
+    return Spec(grad.dtype, shape.known_dims())
+
+
+register(OpDef("GatherV2", _gather, _gather_spec, _gather_gradient))
+register(OpDef("GatherGrad", _gather_grad, _to_shape, _gather_grad_gradient))
+
+
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: bool | None = None,
+    name: str | None = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+) -> Tensor:
+    """Return the slices of a tensor at indices along an axis. TF1: ``tf.gather``.
+
+    The gradient of a gather along the first axis is an :class:`IndexedSlices`.
+
+    Args:
+        params: the tensor.
+        indices: integers in [0, size of the axis), of any shape, which takes the place of the axis.
+        validate_indices: accepted for the original's sake; indices are always checked.
+        name: the node's name.
+        axis: by default ``batch_dims``.
+        batch_dims: how many leading dimensions ``params`` and ``indices`` share.
+
+    Errors at run time: InvalidArgumentError for an index out of range.
+    """
+    at = batch_dims if axis is None else static_int(axis, "axis")
+    return create_op("GatherV2", (params, indices), {"axis": at, "batch_dims": batch_dims}, name)
+
+
+# --- gather_nd and scatter_nd -----------------------------------------------------------------------
+
+
+def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
+    """Return the index expression of vectors of coordinates."""
+    indices = np.asarray(indices)
+    depth = indices.shape[-1]
+    limits = shape[batch_dims : batch_dims + depth]
+    if indices.size and (indices.min() < 0 or np.any(indices >= np.array(limits, indices.dtype))):
+        wrong = np.argwhere(np.any((indices < 0) | (indices >= np.array(limits)), axis=-1))[0]
+        raise InvalidArgumentError(
+            f"indices[{','.join(map(str, wrong))}] = {indices[tuple(wrong)].tolist()} does not index "
+            f"into shape {list(shape)}"
+        )
+    outer = indices.shape[:-1]
+    batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
+    return (*batch, *(indices[..., i] for i in range(depth)))
+
+
+def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:
+    index = _nd_index(indices, np.shape(params), batch_dims)
+    return (
+        params[index] if index else np.broadcast_to(params, np.shape(indices)[:-1] + np.shape(params))
+    )
+
+
+def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int = 0) -> Array:
+    result = np.zeros(shape.tolist(), updates.dtype)
+    index = _nd_index(indices, result.shape, batch_dims)
+    if index:
+        np.add.at(result, index, updates)
+    else:
+        result += np.add.reduce(updates.reshape(-1, *result.shape), axis=0)
+    return result
+
+
+def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
+    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
+    if params.shape is None or indices.shape is None:
+        return Spec(params.dtype, None)
+    rules.with_rank_at_least(indices.shape, 1 + batch_dims)
+    shared = rules.merge(params.shape[:batch_dims], indices.shape[:batch_dims]) or ()
+    depth = indices.shape[-1]
+    if depth is None:
+        return Spec(params.dtype, None)
+    if depth > len(params.shape) - batch_dims:
+        raise ValueError(
+            "indices.shape[-1] must be <= params.rank, but saw indices shape: "
+            f"{rules.text(indices.shape)} "
+            f"and params shape: {rules.text(params.shape)}"
+        )
+    shape = (*shared, *indices.shape[batch_dims:-1], *params.shape[batch_dims + depth :])
+    return Spec(params.dtype, shape)
+
+
+def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    params, indices = op.inputs
+    shape = create_op("Shape", (params,))
+    rows = indices.spec.shape
+    if rows is not None and len(rows) == 2 and rows[1] == 1 and not op.attrs["batch_dims"]:
+        return [IndexedSlices(grad, create_op("Squeeze", (indices,), {"axis": (1,)}), shape), None]
+    result = create_op("ScatterNd", (indices, grad, shape), op.attrs)
+    result.set_shape(params.spec.shape)
+    return [result, None]
+
+
+def _scatter_nd_spec(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
+    rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
+    rules.with_rank(shape.shape, 1)
+    return Spec(updates.dtype, shape.known_dims())
+
+
+def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    attrs = {"batch_dims": op.attrs.get("batch_dims", 0)}
+    return [None, create_op("GatherNd", (grad, op.inputs[0]), attrs), None]
+
+
+register(OpDef("GatherNd", _gather_nd, _gather_nd_spec, _gather_nd_gradient, aliases=True))
+register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_spec, _scatter_nd_gradient))
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
+    """Return the elements or slices of a tensor at vectors of coordinates. TF1: ``tf.gather_nd``.
+
+    Args:
+        params: the tensor.
+        indices: its last dimension holds coordinates of the first dimensions of ``params``.
+        name: the node's name.
+        batch_dims: how many leading dimensions ``params`` and ``indices`` share.
+
+    Errors at run time: InvalidArgumentError for coordinates out of range.
+    """
+    return create_op("GatherNd", (params, indices), {"batch_dims": batch_dims}, name)
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return zeros with updates added at vectors of coordinates. TF1: ``tf.scatter_nd``."""
+    return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), None, name)
+
+
+# --- boolean_mask -----------------------------------------------------------------------------------
+
+
+def _masked(x: Array, mask: Array, *, axis: int) -> Array:
+    if x.shape[axis : axis + mask.ndim] != mask.shape:
+        raise InvalidArgumentError(
+            f"Shapes {x.shape[axis : axis + mask.ndim]} and {mask.shape} of tensor and mask "
+            "are incompatible"
+        )
+    return x[(*[slice(None)] * axis, mask)]
+
+
+def _unmasked(grad: Array, mask: Array, shape: Array, *, axis: int) -> Array:
+    result = np.zeros(shape.tolist(), grad.dtype)
+    result[(*[slice(None)] * axis, mask)] = grad
+    return result
+
+
+def _masked_spec(x: Spec, mask: Spec, *, axis: int) -> Spec:
+    rules.check_dtype(mask.dtype, (dtypes.bool,), "mask")
+    if mask.shape is None:
+        raise ValueError(
+            "Number of mask dimensions must be specified, even if some dimensions are None."
+        )
+    if mask.shape == ():
+        raise ValueError("mask cannot be scalar.")
+    if x.shape is None:
+        return Spec(x.dtype, None)
+    rules.merge(x.shape[axis : axis + len(mask.shape)], mask.shape)
+    return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[axis + len(mask.shape) :]))
+
+
+def _masked_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    x, mask = op.inputs
+    result = create_op("BooleanMaskGrad", (grad, mask, create_op("Shape", (x,))), op.attrs)
+    result.set_shape(x.spec.shape)
+    return [result, None]
+
+
+def _unmasked_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    return [create_op("BooleanMask", (grad, op.inputs[1]), op.attrs), None, None]
+
+
+register(OpDef("BooleanMask", _masked, _masked_spec, _masked_gradient))
+register(OpDef("BooleanMaskGrad", _unmasked, _to_shape, _unmasked_gradient))
+
+
+def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
+    """Return the slices of a tensor where a mask is true, in order. TF1: ``tf.boolean_mask``.
+
+    Args:
+        tensor: the tensor.
+        mask: bool, of the shape of the dimensions of ``tensor`` from ``axis`` on; its rank is known.
+        name: the node's name.
+        axis: where the masked dimensions begin; by default 0.
+
+    Raises:
+        ValueError: shapes do not fit, or the mask is a scalar or of unknown rank.
+    """
+    at = 0 if axis is None else static_int(axis, "axis")
+    x = convert_to_tensor(tensor)
+    if at < 0:
+        at = rules.normalize_axis(at, len(x.shape))
+    return create_op("BooleanMask", (x, mask), {"axis": at}, name)

@@ -1,0 +1,332 @@
+"""Putting tensors together and taking them apart: concat, stack, unstack, split."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import static_int, static_ints
+from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.op import OpDef, Spec, register
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+
+__all__ = ["concat", "split", "stack", "unstack"]
+
+
+# --- stack and unstack ----------------------------------------------------------------------------
+
+
+def _pack(*values: Array, axis: int) -> Any:
+    first = np.asarray(values[0])
+    if first.ndim or first.dtype == object:
+        return np.stack(values, axis)
+    if axis not in (0, -1):
+        raise InvalidArgumentError(f"axis = {axis} not in [-1, 1)")
+    return np.array(values, first.dtype)
+
+
+def _pack_spec(*values: Spec, axis: int) -> Spec:
+    _check_one_dtype("Pack", "values", values)
+    shape = values[0].shape
+    for value in values[1:]:
+        shape = rules.merge(shape, value.shape)
+    if shape is None:
+        return Spec(values[0].dtype, None)
+    at = rules.normalize_axis(axis, len(shape) + 1)
+    dims = None
+    if not shape and values[0].dtype.is_integer:
+        dims = tuple((value.known_dims() or (None,))[0] for value in values)
+    return Spec(values[0].dtype, (*shape[:at], len(values), *shape[at:]), dims=dims)
+
+
+def _check_one_dtype(op_type: str, parameter: str, values: Sequence[Spec]) -> None:
+    if any(value.dtype is not values[0].dtype for value in values):
+        raise TypeError(
+            f"Tensors in list passed to {parameter!r} of {op_type!r} Op have types "
+            f"[{', '.join(value.dtype.name for value in values)}] that don't all match."
+        )
+
+
+def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))
+
+
+def _outputs(parts: Sequence[Array]) -> Any:
+    """Return what a kernel gives back: a tuple, or the value of a single output itself."""
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _unpack(x: Array, *, num: int, axis: int) -> Any:
+    if x.shape[axis] != num:
+        raise InvalidArgumentError(
+            f"Input shape axis {axis} must equal {num}, got shape {list(x.shape)}"
+        )
+    return _outputs(np.moveaxis(x, axis, 0))
+
+
+def _unpack_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+    if x.shape is None:
+        return (Spec(x.dtype, None),) * num
+    at = rules.normalize_axis(axis, len(x.shape))
+    rules.merge_dim(x.shape[at], num)
+    known = x.known_dims() if len(x.shape) == 1 else None
+    shape = x.shape[:at] + x.shape[at + 1 :]
+    return tuple(Spec(x.dtype, shape, dims=None if known is None else (known[i],)) for i in range(num))
+
+
+def _unpack_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
+    return [create_op("Pack", _all_grads(op, grads), {"axis": op.attrs["axis"]})]
+
+
+def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
+    """Return the gradients of all outputs, zeros where nothing flows."""
+    return [
+        create_op("ZerosLike", (output,)) if grad is None else grad
+        for output, grad in zip(op.outputs, grads, strict=True)
+    ]
+
+
+register(OpDef("Pack", _pack, _pack_spec, _pack_gradient))
+register(OpDef("Unpack", _unpack, _unpack_spec, _unpack_gradient, aliases=True))
+
+
+def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
+    """Return tensors of one shape put side by side along a new dimension. TF1: ``tf.stack``.
+
+    Of numbers only, it is the constant that the list stands for, of a dtype that holds them all.
+
+    Raises:
+        ValueError: there are none, or shapes differ.
+        TypeError: dtypes differ.
+    """
+    at = static_int(axis, "axis")
+    if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
+        with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
+            return convert_to_tensor(values, name=name)
+    tensors = _tensors(values)
+    if not tensors:
+        raise ValueError("stack() needs at least one tensor.")
+    return create_op("Pack", tensors, {"axis": at}, name)
+
+
+def _only_numbers(values: Any) -> bool:
+    """Return true for a list of numbers or strings, or of such lists: no tensors, no arrays."""
+    if isinstance(values, list | tuple):
+        return bool(values) and all(_only_numbers(value) for value in values)
+    return bool(np.isscalar(values))
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    """Convert a list; Python values in it take the dtype of the first tensor."""
+    if is_tensor_like(values):
+        values = unstack(values)
+    dtype = next((v.dtype for v in values if is_tensor_like(v)), None)
+    return [convert_to_tensor(v, None if is_tensor_like(v) else dtype) for v in values]
+
+
+def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unstack") -> list[Tensor]:
+    """Return the slices along an axis as a list. TF1: ``tf.unstack``.
+
+    Raises:
+        ValueError: ``num`` is not given and the size along the axis is not known.
+    """
+    x, at = convert_to_tensor(value), static_int(axis, "axis")
+    if num is None:
+        shape = x.spec.shape
+        if shape is not None:
+            num = shape[rules.normalize_axis(at, len(shape))]
+        if num is None:
+            raise ValueError(f"Cannot infer argument `num` from shape {x.shape}")
+    return list(create_ops("Unpack", (x,), {"num": num, "axis": at}, name))
+
+
+# --- concat ---------------------------------------------------------------------------------------
+
+
+def _concat_spec(*values: Spec, axis: int) -> Spec:
+    _check_one_dtype("ConcatV2", "values", values)
+    known = [value.shape for value in values if value.shape is not None]
+    if not known:
+        return Spec(values[0].dtype, None)
+    if not known[0]:
+        raise ValueError("concat() expects tensors of rank 1 or higher; use stack() for scalars")
+    at = rules.normalize_axis(axis, len(known[0]))
+    shape: tuple[int | None, ...] = (None,) * len(known[0])
+    for other in known:
+        if len(other) != len(shape):
+            raise ValueError(f"Shapes must be equal rank, but are {len(shape)} and {len(other)}")
+        shape = rules.merge(shape, (*other[:at], None, *other[at + 1 :])) or ()
+    sizes = [None if value.shape is None else value.shape[at] for value in values]
+    total = None if None in sizes else sum(size for size in sizes if size is not None)
+    parts = [value.known_dims() for value in values]
+    dims = None
+    if len(shape) == 1 and total is not None and any(part is not None for part in parts):
+        dims = tuple(
+            d
+            for part, size in zip(parts, sizes, strict=True)
+            for d in (part if part is not None else (None,) * (size or 0))
+        )
+    return Spec(values[0].dtype, (*shape[:at], total, *shape[at + 1 :]), dims=dims)
+
+
+def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    shapes = [create_op("Shape", (x,)) for x in op.inputs]
+    return list(create_ops("ConcatGrad", (grad, *shapes), op.attrs))
+
+
+def _concat_grad(grad: Array, *shapes: Array, axis: int) -> Any:
+    return _cut(grad, [int(shape[axis]) for shape in shapes], axis)
+
+
+def _cut(x: Array, sizes: Sequence[int], axis: int) -> Any:
+    parts, start = [], 0
+    index: list[Any] = [slice(None)] * x.ndim
+    for size in sizes:
+        index[axis] = slice(start, start + size)
+        parts.append(x[tuple(index)])
+        start += size
+    return _outputs(parts)
+
+
+def _concat_grad_spec(grad: Spec, *shapes: Spec, axis: int) -> tuple[Spec, ...]:
+    return tuple(Spec(grad.dtype, shape.known_dims()) for shape in shapes)
+
+
+def _concat_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
+    joined = create_op("ConcatV2", _all_grads(op, grads), op.attrs)
+    return [joined, *[None] * len(grads)]
+
+
+register(
+    OpDef(
+        "ConcatV2",
+        lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
+        _concat_spec,
+        _concat_gradient,
+        out=True,
+    )
+)
+register(OpDef("ConcatGrad", _concat_grad, _concat_grad_spec, _concat_grad_gradient, aliases=True))
+
+
+def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
+    """Return tensors joined along an existing axis. TF1: ``tf.concat``.
+
+    Raises:
+        ValueError: other dimensions differ.
+        TypeError: dtypes differ.
+    """
+    if not isinstance(values, list | tuple):
+        values = [values]
+    tensors = _tensors(values)
+    if not tensors:
+        raise ValueError("concat() needs at least one tensor.")
+    return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)
+
+
+# --- split ----------------------------------------------------------------------------------------
+
+
+def _split(x: Array, *, num: int, axis: int) -> Any:
+    size, rest = divmod(x.shape[axis], num)
+    if rest:
+        raise InvalidArgumentError(
+            "Number of ways to split should evenly divide the split dimension, but got "
+            f"{x.shape[axis]} and {num}"
+        )
+    return _cut(x, [size] * num, axis)
+
+
+def _split_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+    if x.shape is None:
+        return (Spec(x.dtype, None),) * num
+    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
+    size = x.shape[at]
+    if size is not None and size % num:
+        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {size}")
+    part = None if size is None else size // num
+    return (Spec(x.dtype, (*x.shape[:at], part, *x.shape[at + 1 :])),) * num
+
+
+def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
+    wanted = sizes.tolist()
+    if -1 in wanted:
+        wanted[wanted.index(-1)] = x.shape[axis] - sum(wanted) - 1
+    if sum(wanted) != x.shape[axis] or min(wanted) < 0:
+        raise InvalidArgumentError(
+            f"Split sizes {sizes.tolist()} must add up to the size {x.shape[axis]} of the "
+            "split dimension"
+        )
+    return _cut(x, wanted, axis)
+
+
+def _split_v_spec(x: Spec, sizes: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+    if x.shape is None:
+        return (Spec(x.dtype, None),) * num
+    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
+    parts = list(sizes.known_dims() or (None,) * num)
+    total = x.shape[at]
+    if parts.count(-1) > 1:
+        raise ValueError(f"size_splits can only have one -1, got {parts}")
+    if None not in parts and total is not None:
+        known = sum(part for part in parts if part is not None and part >= 0)
+        if -1 in parts:
+            parts[parts.index(-1)] = total - known
+        if known > total or (-1 not in (sizes.known_dims() or ()) and known != total):
+            raise ValueError(
+                f"Split sizes {parts} must add up to the size {total} of the split dimension"
+            )
+    shapes = [(*x.shape[:at], None if part == -1 else part, *x.shape[at + 1 :]) for part in parts]
+    return tuple(Spec(x.dtype, shape) for shape in shapes)
+
+
+def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
+    joined = create_op("ConcatV2", _all_grads(op, grads), {"axis": op.attrs["axis"]})
+    return [joined, None][: len(op.inputs)]
+
+
+register(OpDef("Split", _split, _split_spec, _split_gradient, aliases=True))
+register(OpDef("SplitV", _split_v, _split_v_spec, _split_gradient, aliases=True))
+
+
+def split(
+    value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
+) -> list[Tensor]:
+    """Return a tensor cut along an axis. TF1: ``tf.split``.
+
+    Args:
+        value: the tensor.
+        num_or_size_splits: how many equal parts, or the size of each (one may be -1: the rest).
+        axis: to cut along.
+        num: how many parts, where the sizes are a tensor of unknown length.
+        name: the node's name.
+
+    Raises:
+        ValueError: the size is known and does not fit, or the number of parts is not known.
+    """
+    at = static_int(axis, "axis")
+    if not is_tensor_like(num_or_size_splits) and np.ndim(num_or_size_splits) == 0:
+        parts = static_int(num_or_size_splits, "num_or_size_splits")
+        if parts < 1:
+            raise ValueError(f"num_or_size_splits must be positive, got {parts}")
+        return list(create_ops("Split", (value,), {"num": parts, "axis": at}, name))
+    sizes = convert_to_tensor(num_or_size_splits)
+    if sizes.spec.shape == ():
+        (count,) = static_ints(sizes, "num_or_size_splits")
+        return list(create_ops("Split", (value,), {"num": count, "axis": at}, name))
+    if num is None:
+        num = sizes.spec.shape[0] if sizes.spec.shape else None
+        if num is None:
+            raise ValueError(f"Cannot infer argument `num` from shape {sizes.shape}")
+    return list(create_ops("SplitV", (value, sizes), {"num": num, "axis": at}, name))

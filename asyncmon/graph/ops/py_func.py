@@ -1,0 +1,157 @@
+"""``py_func``: a function of yours as a node. TF1: ``tf.py_func``."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import convert_to_tensor, create_operation
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape_rules import no_gradient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.execution.run_state import Run
+
+__all__ = ["py_func"]
+
+
+def py_func(
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return what a Python function computes in each run. TF1: ``tf.py_func``.
+
+    A plain function is called where the run computes: on the loop's thread, or in a worker when the run
+    is long. An ``async def`` is awaited on the loop; those of one run that do not depend on each other
+    wait together, and one whose inputs do not depend on variables is awaited before the session's lock
+    is taken, so that other steps go on meanwhile. Cancelling the run cancels it.
+
+    Args:
+        func: gets arrays of its own, returns an array or a sequence of them. StopIteration ends the
+            data: it becomes ``OutOfRangeError``. Other errors arrive at the caller of ``run`` as they
+                are.
+        inp: tensors.
+        Tout: the dtype of the result, or a list of dtypes for several; an empty one for none.
+        stateful: false promises that equal inputs give equal results: it may then be called less often.
+        name: the node's name, "PyFunc" by default.
+
+    Returns:
+        A tensor, a list of them where ``Tout`` is a list, or the operation where it is empty. Shapes
+        are not known; ``set_shape`` tells them.
+
+    Raises:
+        TypeError: ``func`` cannot be called.
+    """
+    if not callable(func):
+        raise TypeError(f"func must be callable, got {func!r}.")
+    listed = isinstance(Tout, list | tuple)
+    types = tuple(dtypes.as_dtype(t) for t in (Tout if listed else [Tout]))
+    kind = "AsyncPyFunc" if _is_async(func) else "PyFunc" if stateful else "PurePyFunc"
+    op = create_operation(
+        kind,
+        [convert_to_tensor(x) for x in inp],
+        {"func": func, "Tout": types},
+        name or "PyFunc",
+    )
+    if not types:
+        return op
+    return list(op.outputs) if listed else op.outputs[0]
+
+
+def _is_async(func: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(type(func).__call__)
+
+
+def _spec(*inputs: Spec, func: Any, Tout: tuple[DType, ...]) -> tuple[Spec, ...]:
+    return tuple(Spec(dtype, None) for dtype in Tout)
+
+
+def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> Any:
+    try:
+        result = func(*map(_own, arrays))
+    except StopIteration as error:
+        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(
+            f"{_name(func)} returned an awaitable; pass an `async def` itself, which is awaited."
+        )
+    return _outputs(func, result, Tout)
+
+
+async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
+    func, types = op.attrs["func"], op.attrs["Tout"]
+    try:
+        result = await func(*map(_own, arrays))
+    except StopAsyncIteration as error:
+        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, StopIteration):  # which no coroutine can raise as it is
+            raise
+        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+    return _outputs(func, result, types)
+
+
+def _own(array: Any) -> Any:
+    """Return an array that the user may keep and change."""
+    if isinstance(array, np.ndarray):
+        return array.copy() if array.ndim else array[()]
+    return array
+
+
+def _outputs(func: Any, result: Any, types: tuple[DType, ...]) -> Any:
+    values = list(result) if isinstance(result, list | tuple) and len(types) != 1 else [result]
+    if (
+        len(types) == 1
+        and isinstance(result, list | tuple)
+        and len(result) == 1
+        and not np.isscalar(result)
+    ):
+        values = list(result)
+    if not types:
+        return ()
+    if len(values) != len(types):
+        raise InvalidArgumentError(
+            f"{_name(func)} returns {len(values)} values, but expects to see {len(types)} values."
+        )
+    arrays = [
+        _array(func, i, value, dtype)
+        for i, (value, dtype) in enumerate(zip(values, types, strict=True))
+    ]
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
+    """Return a fresh array of a dtype: a Python number is taken for it, an array must have it."""
+    if dtype is dtypes.string:
+        return np.array(value, dtype=object)
+    array = np.array(value)
+    if array.dtype == dtype.as_numpy_dtype:
+        return array
+    given = isinstance(value, np.ndarray | np.generic)
+    if given or not np.can_cast(array.dtype, dtype.as_numpy_dtype, "same_kind"):
+        raise InvalidArgumentError(
+            f"{i}-th value returned by {_name(func)} is {array.dtype}, but expects {dtype.name}."
+        )
+    return array.astype(dtype.as_numpy_dtype)
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "__qualname__", repr(func))
+
+
+register(OpDef("PyFunc", _call, _spec, no_gradient, stateful=True, foreign=True))
+register(OpDef("PurePyFunc", _call, _spec, no_gradient, foreign=True))
+register(OpDef("AsyncPyFunc", _await, _spec, no_gradient, stateful=True, foreign=True, awaits=True))

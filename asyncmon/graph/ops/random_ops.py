@@ -1,0 +1,265 @@
+"""Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial.
+
+What an op draws depends on its seeds and on how many runs of the session drew before; that count is
+part of the session's state and of its checkpoints, so a restored session draws what the saved one
+would have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.shape_ops import shape_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+
+__all__ = ["multinomial", "random_normal", "random_shuffle", "random_uniform", "truncated_normal"]
+
+
+def _drawn_spec(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:
+    rules.check_dtype(shape.dtype, (dtypes.int32, dtypes.int64), "shape")
+    (rank,) = rules.with_rank(shape.shape, 1)
+    dims = shape.known_dims()
+    if dims is None and rank is not None:
+        dims = (None,) * rank
+    return Spec(dtype, dims)
+
+
+def _drawn(draw: Callable[..., Array]) -> Callable[..., Array]:
+    """Make a kernel of a function that draws float32 or float64; halves are drawn wide and rounded."""
+
+    def kernel(shape: Array, *, dtype: dtypes.DType, rng: np.random.Generator) -> Array:
+        target = dtype.as_numpy_dtype
+        wide = target if target.itemsize > 2 else np.dtype(np.float32)
+        return draw(rng, tuple(shape.tolist()), wide).astype(target, copy=False)
+
+    return kernel
+
+
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    return np.asarray(rng.random(shape, dtype))
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    return np.asarray(rng.standard_normal(shape, dtype))
+
+
+def _truncated(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+    values = np.asarray(rng.standard_normal(shape, dtype))
+    flat = values.reshape(-1)
+    outside = np.flatnonzero(np.abs(flat) > 2)
+    while outside.size:  # 1 in 22 is drawn again each time
+        again = rng.standard_normal(outside.size, dtype)
+        flat[outside] = again
+        outside = outside[np.abs(again) > 2]
+    return values
+
+
+for _type, _distribution in (
+    ("RandomUniform", _uniform),
+    ("RandomStandardNormal", _normal),
+    ("TruncatedNormal", _truncated),
+):
+    register(
+        OpDef(_type, _drawn(_distribution), _drawn_spec, rules.no_gradient, random=True, stateful=True)
+    )
+
+
+def _uniform_int(
+    shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, rng: np.random.Generator
+) -> Any:
+    if not low < high:
+        raise InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
+    return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
+
+
+register(
+    OpDef("RandomUniformInt", _uniform_int, _drawn_spec, rules.no_gradient, random=True, stateful=True)
+)
+
+
+def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
+    wanted = dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        raise TypeError(f"dtype must be a floating type, got {wanted.name}")
+    return create_op(op_type, (shape_tensor(shape),), {"dtype": wanted, "seed": seed}, name)
+
+
+def random_uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return numbers from the uniform distribution on [minval, maxval). TF1: ``tf.random_uniform``.
+
+    Args:
+        shape: of the result.
+        minval: the lowest possible value.
+        maxval: above all values; by default 1 for floats. Integers need it.
+        dtype: a float type, int32 or int64.
+        seed: of this op; without it the op's place in the graph and the graph's seed decide.
+        name: the node's name.
+
+    Raises:
+        ValueError: an integer dtype without ``maxval``, or another dtype.
+    """
+    wanted = dtypes.as_dtype(dtype)
+    rules_for = (*rules.FLOATS, dtypes.int32, dtypes.int64)
+    if wanted not in rules_for:
+        raise ValueError(
+            f"Argument `dtype` got invalid value {wanted.name}. Accepted dtypes are "
+            f"{[d.name for d in rules_for]}."
+        )
+    if maxval is None:
+        if wanted.is_integer:
+            raise ValueError(f"Must specify maxval for integer dtype {wanted.name}")
+        maxval = 1
+    with name_scope(name, "random_uniform") as scope:
+        return _uniform_between(shape, minval, maxval, wanted, seed, scope)
+
+
+def _uniform_between(
+    shape: Any, minval: Any, maxval: Any, dtype: dtypes.DType, seed: int | None, scope: str
+) -> Tensor:
+    low, high = (convert_to_tensor(v, dtype) for v in (minval, maxval))
+    if dtype.is_integer:
+        attrs = {"dtype": dtype, "seed": seed}
+        return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs, scope)
+    if type(minval) in (int, float) and type(maxval) in (int, float):
+        return _scaled("RandomUniform", shape, minval, maxval - minval, dtype, seed, scope)
+    values = _draw("RandomUniform", shape, dtype, seed, None) * (high - low)
+    return create_op("AddV2", (values, low), None, scope)
+
+
+def random_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return numbers from the normal distribution. TF1: ``tf.random_normal``.
+
+    Args:
+        shape: of the result.
+        mean: of the distribution; broadcasts.
+        stddev: of the distribution; broadcasts.
+        dtype: a float type.
+        seed: of this op; without it the op's place in the graph and the graph's seed decide.
+        name: the node's name.
+    """
+    with name_scope(name, "random_normal") as scope:
+        return _scaled("RandomStandardNormal", shape, mean, stddev, dtype, seed, scope)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return numbers from the normal distribution less what is more than 2 deviations away.
+
+    TF1: same name.
+
+    Arguments as :func:`random_normal`.
+    """
+    with name_scope(name, "truncated_normal") as scope:
+        return _scaled("TruncatedNormal", shape, mean, stddev, dtype, seed, scope)
+
+
+def _scaled(
+    op_type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, scope: str
+) -> Tensor:
+    """Draw, scale and shift, leaving out what changes nothing; the last op has the scope's name."""
+    scale = type(stddev) not in (int, float) or stddev != 1
+    shift = type(mean) not in (int, float) or mean != 0
+    values = _draw(op_type, shape, dtype, seed, None if scale or shift else scope)
+    if scale:
+        factor = convert_to_tensor(stddev, values.dtype)
+        values = create_op("Mul", (values, factor), None, "mul" if shift else scope)
+    if shift:
+        values = create_op("AddV2", (values, convert_to_tensor(mean, values.dtype)), None, scope)
+    return values
+
+
+def _shuffle(value: Array, *, rng: np.random.Generator) -> Any:
+    return np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value
+
+
+def _shuffle_spec(value: Spec, *, seed: int | None = None) -> Spec:
+    return Spec(value.dtype, value.shape)
+
+
+def _no_shuffle_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
+
+
+register(
+    OpDef("RandomShuffle", _shuffle, _shuffle_spec, _no_shuffle_gradient, random=True, stateful=True)
+)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
+    """Return the rows of a tensor in random order. TF1: ``tf.random_shuffle``."""
+    return create_op("RandomShuffle", (value,), {"seed": seed}, name)
+
+
+def _multinomial(
+    logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng: np.random.Generator
+) -> Any:
+    shares = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
+    steps = np.cumsum(shares, axis=-1)
+    points = rng.random((len(logits), int(num_samples))) * steps[:, -1:]
+    picked = np.empty(points.shape, np.intp)
+    for i, (row, at) in enumerate(zip(steps, points, strict=True)):
+        picked[i] = np.searchsorted(row, at, side="right")
+    return np.minimum(picked, logits.shape[-1] - 1).astype(dtype.as_numpy_dtype)
+
+
+def _multinomial_spec(
+    logits: Spec, count: Spec, *, dtype: dtypes.DType, seed: int | None = None
+) -> Spec:
+    rules.check_dtype(logits.dtype, rules.REALS, "logits")
+    rows, _ = rules.with_rank(logits.shape, 2)
+    return Spec(dtype, (rows, *(count.known_dims() or (None,))))
+
+
+register(
+    OpDef("Multinomial", _multinomial, _multinomial_spec, rules.no_gradient, random=True, stateful=True)
+)
+
+
+def multinomial(
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+) -> Tensor:
+    """Return ``num_samples`` classes a row, drawn by unscaled log probabilities.
+
+    TF1: ``tf.multinomial``.
+    """
+    dtype = dtypes.int64 if output_dtype is None else dtypes.as_dtype(output_dtype)
+    return create_op(
+        "Multinomial", (logits, num_samples), {"dtype": dtype, "seed": seed}, name or "multinomial"
+    )

@@ -1,0 +1,383 @@
+"""Shapes, and how values lie in them: reshape, expand_dims, squeeze, transpose, broadcast_to; cast."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import renamed_argument, static_axes, static_int
+from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+    Gradients = list[Tensor | None]
+
+__all__ = [
+    "broadcast_to",
+    "cast",
+    "expand_dims",
+    "rank",
+    "reshape",
+    "shape",
+    "shape_n",
+    "size",
+    "squeeze",
+    "transpose",
+]
+
+
+def shape_tensor(value: Any) -> Tensor:
+    """Return a shape given as an int, ints, tensors or a mix as an integer vector tensor."""
+    if hasattr(value, "as_list"):
+        value = value.as_list()
+    tensor = convert_to_tensor(np.array(value, np.int32) if value in ([], ()) else value)
+    if not tensor.dtype.is_integer:
+        raise TypeError(f"A shape must be of integers, got {value!r} of dtype {tensor.dtype.name}.")
+    return tensor
+
+
+# --- asking for the shape -------------------------------------------------------------------------
+
+
+def _shape_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
+    return Spec(out_type, (None if x.shape is None else len(x.shape),), dims=x.shape)
+
+
+def _size_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
+    return Spec(out_type, (), dims=(rules.num_elements(x.shape),))
+
+
+register(
+    OpDef(
+        "Shape",
+        lambda x, *, out_type=dtypes.int32: np.array(np.shape(x), out_type.as_numpy_dtype),
+        _shape_spec,
+        rules.no_gradient,
+    )
+)
+register(
+    OpDef(
+        "Size",
+        lambda x, *, out_type=dtypes.int32: np.array(np.size(x), out_type.as_numpy_dtype),
+        _size_spec,
+        rules.no_gradient,
+    )
+)
+register(
+    OpDef(
+        "Rank",
+        lambda x: np.array(np.ndim(x), np.int32),
+        lambda x: Spec(dtypes.int32, (), dims=(None if x.shape is None else len(x.shape),)),
+        rules.no_gradient,
+    )
+)
+
+
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """Return the shape as a vector of integers; a constant where it is known. TF1: ``tf.shape``."""
+    return create_op("Shape", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
+
+
+def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
+    """Return the shape of each tensor of a list. TF1: ``tf.shape_n``."""
+    return [shape(value, name or "ShapeN", out_type) for value in input]
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
+    """Return the number of elements. TF1: ``tf.size``."""
+    return create_op("Size", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
+
+
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """Return the number of dimensions. TF1: ``tf.rank``."""
+    return create_op("Rank", (input,), None, name)
+
+
+# --- reshape --------------------------------------------------------------------------------------
+
+
+def _reshape(x: Array, target: Array) -> Any:
+    sizes = target.tolist()
+    if target.ndim != 1:
+        if target.ndim > 1:
+            raise InvalidArgumentError(f"sizes input must be 1-D, not {list(target.shape)}")
+        sizes = [sizes]
+    if sizes and min(sizes) < -1:  # which numpy takes for a -1
+        raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
+    try:
+        return np.reshape(x, sizes)
+    except ValueError:
+        if not np.size(x) and -1 in sizes and 0 in sizes:  # what is left of the sizes that are not 0
+            rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
+            return np.reshape(x, [rest if d == -1 else d for d in sizes])
+        raise InvalidArgumentError(
+            f"Input to reshape is a tensor with {np.size(x)} values, but the requested shape is {sizes}"
+        ) from None
+
+
+def _reshape_spec(x: Spec, target: Spec) -> Spec:
+    rules.check_dtype(target.dtype, (dtypes.int32, dtypes.int64), "shape")
+    rules.with_rank(target.shape, 1)
+    dims = target.known_dims()
+    if dims is not None:
+        return Spec(x.dtype, _reshaped(x.shape, dims))
+    rank = target.shape[0] if target.shape else None
+    return Spec(x.dtype, None if rank is None else (None,) * rank)
+
+
+def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
+    if any(d is not None and d < -1 for d in dims):
+        raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
+    total = rules.num_elements(source)
+    known = prod(d for d in dims if d is not None and d != -1)
+    wild = [i for i, d in enumerate(dims) if d == -1]
+    if len(wild) > 1:
+        raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")
+    if wild:
+        if total is None or not known or None in dims:
+            free: int | None = None
+        elif total % known:
+            raise ValueError(f"Dimension size must be evenly divisible by {known} but is {total}")
+        else:
+            free = total // known
+        return tuple(free if d == -1 else d for d in dims)
+    if total is not None and total != known and None not in dims:
+        raise ValueError(
+            f"Cannot reshape a tensor with {total} elements to shape {rules.text(dims)} "
+            f"({known} elements)"
+        )
+    return dims
+
+
+def _reshape_gradient(op: Operation, grad: Tensor) -> Gradients:
+    x = op.inputs[0]
+    result = create_op("Reshape", (grad, create_op("Shape", (x,))))
+    result.set_shape(x.spec.shape)
+    return [result, None]
+
+
+register(OpDef("Reshape", _reshape, _reshape_spec, _reshape_gradient, aliases=True))
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return the same elements in another shape; one -1 stands for what is left. TF1: ``tf.reshape``.
+
+    Raises:
+        ValueError: the sizes are known and differ (InvalidArgumentError in the run otherwise).
+    """
+    return create_op("Reshape", (tensor, shape_tensor(shape)), None, name)
+
+
+# --- dimensions of size one -----------------------------------------------------------------------
+
+
+def _expand_dims_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+    if x.shape is None:
+        return Spec(x.dtype, None)
+    rank = len(x.shape) + len(axis)
+    new = {rules.normalize_axis(a, rank) for a in axis}
+    rest = iter(x.shape)
+    return Spec(x.dtype, tuple(1 if i in new else next(rest) for i in range(rank)))
+
+
+def _expand_dims_gradient(op: Operation, grad: Tensor) -> Gradients:
+    return [create_op("Squeeze", (grad,), {"axis": op.attrs["axis"]})]
+
+
+register(
+    OpDef(
+        "ExpandDims",
+        lambda x, *, axis: np.expand_dims(x, axis),
+        _expand_dims_spec,
+        _expand_dims_gradient,
+        aliases=True,
+    )
+)
+
+
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
+    """Return the tensor with a dimension of size 1 put in at ``axis``. TF1: ``tf.expand_dims``."""
+    axis = renamed_argument("axis", axis, "dim", dim)
+    if axis is None:
+        raise ValueError("Must specify an axis argument to tf.expand_dims()")
+    return create_op("ExpandDims", (input,), {"axis": (static_int(axis, "axis"),)}, name)
+
+
+def _squeeze(x: Array, *, axis: tuple[int, ...]) -> Any:
+    try:
+        return np.squeeze(x, axis or None)
+    except ValueError:
+        raise InvalidArgumentError(
+            f"Can not squeeze dim(s) {list(axis)} of a tensor of shape {np.shape(x)}: "
+            "expected a dimension of 1"
+        ) from None
+
+
+def _squeeze_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+    if x.shape is None:
+        return Spec(x.dtype, None)
+    if not axis:
+        return Spec(x.dtype, None if None in x.shape else tuple(d for d in x.shape if d != 1))
+    gone = {rules.normalize_axis(a, len(x.shape)) for a in axis}
+    for i in sorted(gone):
+        if x.shape[i] not in (1, None):
+            raise ValueError(f"Can not squeeze dim[{i}], expected a dimension of 1, got {x.shape[i]}")
+    return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
+
+
+register(
+    OpDef(
+        "Squeeze",
+        _squeeze,
+        _squeeze_spec,
+        lambda op, grad: _reshape_gradient(op, grad)[:1],
+        aliases=True,
+    )
+)
+
+
+def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
+    """Return the tensor without its dimensions of size 1, or without those of ``axis``.
+
+    TF1: ``tf.squeeze``.
+    """
+    axes = static_axes(renamed_argument("axis", axis, "squeeze_dims", squeeze_dims))
+    return create_op("Squeeze", (input,), {"axis": axes or ()}, name)
+
+
+# --- order and repetition of dimensions -----------------------------------------------------------
+
+
+def _transpose_spec(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
+    if perm is None:
+        return Spec(x.dtype, None if x.shape is None else x.shape[::-1])
+    shape = rules.with_rank(x.shape, len(perm))
+    axes = [rules.normalize_axis(a, len(perm), "perm") for a in perm]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"perm must be a permutation of the dimensions, got {list(perm)}")
+    return Spec(x.dtype, tuple(shape[a] for a in axes))
+
+
+def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
+    perm = op.attrs["perm"]
+    back = None if perm is None else tuple(int(i) for i in np.argsort([p % len(perm) for p in perm]))
+    return [create_op("Transpose", (grad,), {"perm": back})]
+
+
+register(
+    OpDef(
+        "Transpose",
+        lambda x, *, perm: np.transpose(x, perm),
+        _transpose_spec,
+        _transpose_gradient,
+        aliases=True,
+    )
+)
+
+
+def transpose(
+    a: Any, perm: Any = None, name: str | None = "transpose", conjugate: bool = False
+) -> Tensor:
+    """Return the tensor with its dimensions in another order, by default reversed.
+
+    TF1: ``tf.transpose``.
+
+    Args:
+        a: the tensor.
+        perm: for each dimension of the result, the one of ``a`` it is; known when the graph is built.
+        name: the node's name.
+        conjugate: take the complex conjugate too.
+    """
+    x = convert_to_tensor(a)
+    if conjugate and x.dtype.is_complex:
+        x = create_op("Conj", (x,))
+    return create_op("Transpose", (x,), {"perm": static_axes(perm, "perm")}, name)
+
+
+def _broadcast_to(x: Array, target: Array) -> Any:
+    try:
+        return np.broadcast_to(x, target.tolist())
+    except ValueError:
+        raise InvalidArgumentError(
+            f"Incompatible shapes: {list(np.shape(x))} cannot be broadcast to {target.tolist()}"
+        ) from None
+
+
+def _broadcast_to_spec(x: Spec, target: Spec) -> Spec:
+    (rank,) = rules.with_rank(target.shape, 1)
+    dims = target.known_dims()
+    if dims is None and rank is not None:
+        dims = (None,) * rank
+    if dims is not None and x.shape is not None:
+        pairs = zip(x.shape[::-1], dims[::-1], strict=False)
+        if len(x.shape) > len(dims) or any(a not in (1, None, b or a) for a, b in pairs):
+            raise ValueError(
+                f"Incompatible shapes for broadcasting: {rules.text(x.shape)} and {rules.text(dims)}"
+            )
+    return Spec(x.dtype, dims)
+
+
+def _broadcast_to_gradient(op: Operation, grad: Tensor) -> Gradients:
+    x = op.inputs[0]
+    result = create_op("SumToShape", (grad, create_op("Shape", (x,))))
+    result.set_shape(x.spec.shape)
+    return [result, None]
+
+
+register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_spec, _broadcast_to_gradient, aliases=True))
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return the tensor repeated to a shape it broadcasts to. TF1: ``tf.broadcast_to``."""
+    return create_op("BroadcastTo", (input, shape_tensor(shape)), None, name)
+
+
+# --- dtype ----------------------------------------------------------------------------------------
+
+
+def _cast(x: Array, *, dtype: dtypes.DType, out: Array | None = None) -> Any:
+    if out is None:
+        return np.asarray(x).astype(dtype.as_numpy_dtype)
+    np.copyto(out, x, casting="unsafe")
+    return out
+
+
+def _cast_spec(x: Spec, *, dtype: dtypes.DType) -> Spec:
+    if dtypes.string in (x.dtype, dtype) and x.dtype is not dtype:
+        raise TypeError(
+            f"Cast from {x.dtype.name} to {dtype.name} is not supported; use py_func to convert text."
+        )
+    holds_dims = dtype in (dtypes.int32, dtypes.int64)  # the smaller integers wrap around
+    return Spec(dtype, x.shape, dims=x.known_dims() if holds_dims else None)
+
+
+def _cast_gradient(op: Operation, grad: Tensor) -> Gradients:
+    source = op.inputs[0].dtype
+    if not (source.is_floating and op.attrs["dtype"].is_floating):
+        return [None]
+    return [create_op("Cast", (grad,), {"dtype": source})]
+
+
+register(OpDef("Cast", _cast, _cast_spec, _cast_gradient, out=True))
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Return the elements as another dtype; floats become integers by dropping the fraction.
+
+    TF1: ``tf.cast``.
+
+    A tensor that has the dtype already is returned as it is.
+    """
+    wanted = dtypes.as_dtype(dtype)
+    tensor = convert_to_tensor(x)
+    if tensor.dtype is wanted:
+        return tensor
+    return create_op("Cast", (tensor,), {"dtype": wanted}, name)

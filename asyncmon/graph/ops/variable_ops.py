@@ -1,0 +1,268 @@
+"""The ops that read and write variables. TF1: ``tf.assign`` and kin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.build import create_op, graph_of
+from asyncmon.graph.core.convert import is_tensor_like, to_tensor
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.tensor_shape import TensorShape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.node import Operation, Tensor
+
+__all__ = [
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "is_variable_initialized",
+    "scatter_add",
+    "scatter_sub",
+    "scatter_update",
+]
+
+
+def assign(
+    ref: Any,
+    value: Any,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Set a variable when the result is computed, which is the new value. TF1: ``tf.assign``.
+
+    Args:
+        ref: the variable.
+        value: of its dtype and shape.
+        validate_shape: false lets a variable change its shape that was made with
+            ``validate_shape=False``; None is true. Others keep theirs, which plans rely on.
+        use_locking: accepted for the original's sake, here and below; a run's writes are one
+            transaction.
+        name: the node's name.
+
+    Raises:
+        TypeError, ValueError: dtype or shape do not fit.
+    """
+    attrs = {"validate_shape": validate_shape is None or validate_shape}
+    return create_op("Assign", (ref, _operand("Assign", ref, value)), attrs, name)
+
+
+def assign_add(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Tensor:
+    """Add to a variable when the result is computed, which is the new value. TF1: ``tf.assign_add``."""
+    return create_op("AssignAdd", (ref, _operand("AssignAdd", ref, value)), None, name)
+
+
+def assign_sub(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Tensor:
+    """Subtract from a variable when the result is computed. TF1: ``tf.assign_sub``."""
+    return create_op("AssignSub", (ref, _operand("AssignSub", ref, value)), None, name)
+
+
+def scatter_add(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
+    """Add to some rows of a variable; a row named twice gets both. TF1: ``tf.scatter_add``.
+
+    Args:
+        ref: the variable, of shape ``[n, ...]``.
+        indices: integers from 0 to n - 1, of any shape.
+        updates: of the shape of ``indices`` followed by that of a row, or a scalar.
+        use_locking: as for :func:`assign`.
+        name: the node's name.
+
+    Raises:
+        InvalidArgumentError: in the run, where an index is out of range.
+    """
+    return _scatter("ScatterAdd", ref, indices, updates, name)
+
+
+def scatter_sub(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Tensor:
+    """Subtract from some rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
+    return _scatter("ScatterSub", ref, indices, updates, name)
+
+
+def scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Tensor:
+    """Set some rows of a variable; of a row named twice the last stays. TF1: ``tf.scatter_update``."""
+    return _scatter("ScatterUpdate", ref, indices, updates, name)
+
+
+def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
+    """Return a bool scalar: whether the variable has a value. TF1: same name."""
+    return create_op("IsVariableInitialized", (variable,), None, name)
+
+
+def _operand(type: str, ref: Any, value: Any) -> Tensor:
+    """Return what is written to a variable as a tensor of its dtype, in its graph."""
+    graph = graph_of((ref,))
+    if is_tensor_like(value) and value.dtype is not ref.dtype:
+        raise TypeError(
+            f"Input 'value' of {type!r} Op has type {value.dtype.name} that does not match type "
+            f"{ref.dtype.name} of argument 'ref'; cast() it."
+        )
+    return to_tensor(graph, value, ref.dtype)
+
+
+def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+    rows = create_op("CheckIndices", (to_tensor(graph_of((ref,)), indices),), {"size": _rows(ref)})
+    return create_op(type, (ref, rows, _operand(type, ref, updates)), None, name)
+
+
+def _rows(ref: Any) -> int:
+    shape = ref.get_shape().dims
+    if not shape or shape[0] is None:
+        raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no rows to scatter to.")
+    return int(shape[0])
+
+
+# Shape rules.
+
+
+def _variable_spec(*, variable: str, dtype: DType, shape: Shape) -> Spec:
+    return Spec(dtype, shape)
+
+
+def _like_ref(ref: Spec, *_others: Spec, **_attrs: object) -> Spec:
+    return Spec(ref.dtype, ref.shape)
+
+
+def _assign_spec(ref: Spec, value: Spec, *, validate_shape: bool) -> Spec:
+    if not TensorShape(ref.shape).is_compatible_with(value.shape):
+        hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
+        raise ValueError(
+            f"Shapes must be equal: the variable has {TensorShape(ref.shape)}{hint}, "
+            f"the value {TensorShape(value.shape)}"
+        )
+    return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)
+
+
+def _add_spec(ref: Spec, value: Spec) -> Spec:
+    return _assign_spec(ref, value, validate_shape=True)
+
+
+def _scatter_spec(ref: Spec, indices: Spec, updates: Spec) -> Spec:
+    if ref.shape is not None and indices.shape is not None and updates.shape not in (None, ()):
+        expected = indices.shape + ref.shape[1:]
+        if not TensorShape(expected).is_compatible_with(updates.shape):
+            raise ValueError(
+                f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
+                f"but have {TensorShape(updates.shape)}"
+            )
+    return _like_ref(ref)
+
+
+def _indices_spec(indices: Spec, *, size: int) -> Spec:
+    if not indices.dtype.is_integer:
+        raise TypeError(f"Indices must be integers, got {indices.dtype.name}")
+    return indices
+
+
+# Kernels.
+
+
+def _assign_add_in_place(ref: NDArray[Any], value: Any) -> None:
+    np.add(ref, value, out=ref)
+
+
+def _assign_sub_in_place(ref: NDArray[Any], value: Any) -> None:
+    np.subtract(ref, value, out=ref)
+
+
+def _check_indices(indices: Any, *, size: int) -> Any:
+    wrong = np.flatnonzero((np.asarray(indices) < 0) | (np.asarray(indices) >= size))
+    if wrong.size:
+        raise InvalidArgumentError(
+            f"Index {np.ravel(indices)[wrong[0]]} is out of range: expected 0 to {size - 1}."
+        )
+    return indices
+
+
+def _scatter_set(ref: NDArray[Any], indices: Any, updates: Any) -> None:
+    ref[indices] = updates
+
+
+def _report(*initialized: Any, names: tuple[str, ...]) -> NDArray[Any]:
+    missing = [name for name, ok in zip(names, initialized, strict=True) if not ok]
+    return np.array(missing, dtype=object)
+
+
+def _read_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
+    return [grad]
+
+
+def _value_after(ref: Spec, initial: Spec) -> Spec:
+    return Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape)
+
+
+register(OpDef("VariableV2", None, _variable_spec, stateful=True))
+register(OpDef("ReadVariable", None, _like_ref, _read_gradient, stateful=True, refs=1, peeks=True))
+register(OpDef("InitializedValue", None, _value_after, stateful=True, refs=1, peeks=True))
+register(
+    OpDef(
+        "IsVariableInitialized",
+        None,
+        lambda ref: Spec(dtypes.bool, ()),
+        stateful=True,
+        refs=1,
+        peeks=True,
+    )
+)
+register(
+    OpDef(
+        "ReportUninitializedVariables",
+        _report,
+        lambda *initialized, names: Spec(dtypes.string, (None,)),
+        stateful=True,
+    )
+)
+register(
+    OpDef(
+        "Assign",
+        lambda ref, value, *, validate_shape: value,
+        _assign_spec,
+        aliases=True,
+        refs=1,
+        initializes=True,
+        stateful=True,
+    )
+)
+register(
+    OpDef(
+        "AssignAdd",
+        np.add,
+        _add_spec,
+        refs=1,
+        update=_assign_add_in_place,
+        blockwise=True,
+        stateful=True,
+    )
+)
+register(
+    OpDef(
+        "AssignSub",
+        np.subtract,
+        _add_spec,
+        refs=1,
+        update=_assign_sub_in_place,
+        blockwise=True,
+        stateful=True,
+    )
+)
+register(OpDef("CheckIndices", _check_indices, _indices_spec, aliases=True))
+register(OpDef("ScatterAdd", None, _scatter_spec, refs=1, update=np.add.at, stateful=True))
+register(OpDef("ScatterSub", None, _scatter_spec, refs=1, update=np.subtract.at, stateful=True))
+register(OpDef("ScatterUpdate", None, _scatter_spec, refs=1, update=_scatter_set, stateful=True))

@@ -1,0 +1,1 @@
+"""Queues: a transactional core, the awaited ops on it, TF1's queue classes."""

@@ -1,0 +1,397 @@
+"""Queues in a graph. TF1: ``tf.FIFOQueue`` and kin.
+
+A queue's elements belong to a session; its ops are awaited. A run takes its elements *before* its turn
+to change the state, so producers go on while a step waits for data. An element that was taken by a run
+which then fails or is cancelled goes back to the head of the queue, and what a run puts is in the queue
+when the run has committed: all of it, or none; see :meth:`QueueBase.enqueue_many` for the exception.
+
+Example::
+
+    queue = FIFOQueue(32, [float32], shapes=[[784]])
+    enqueue, images = queue.enqueue(image), queue.dequeue_many(64)
+    ...
+    await sess.run(enqueue)      # waits while the queue is full
+    await sess.run(train_op)     # waits until there are 64 elements; OutOfRangeError at the end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    create_operation,
+    create_ops,
+)
+from asyncmon.graph.core.context import building
+from asyncmon.graph.core.dtypes import as_dtype, int64
+from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.execution.ordering import Access
+from asyncmon.graph.queues.ops import QueueSpec
+from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.op import Shape
+    from asyncmon.graph.queues.order import Shelf
+
+__all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue"]
+
+
+class QueueBase:
+    """What all queues have in common. TF1: ``tf.QueueBase``. Made by its subclasses."""
+
+    def __init__(
+        self,
+        kind: str,
+        shelf: Callable[[], Shelf],
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Sequence[str] | None,
+        name: str,
+        *,
+        min_after_dequeue: int = 0,
+        pads: bool = False,
+    ) -> None:
+        types = tuple(map(as_dtype, dtypes if isinstance(dtypes, list | tuple) else [dtypes]))
+        if not types:
+            raise ValueError("A queue needs at least one dtype.")
+        known = _checked_shapes(shapes, types)
+        self._names = _checked_names(names, types)
+        attrs = {"capacity": int(capacity), "min_after_dequeue": int(min_after_dequeue)}
+        with control_dependencies(None):
+            self._handle = create_op(f"{kind}V2", (), attrs, name)
+        self._spec = QueueSpec(
+            kind, self.name, types, known, int(capacity), int(min_after_dequeue), shelf, pads
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the queue's node."""
+        return self._handle.op.name
+
+    @property
+    def queue_ref(self) -> Tensor:
+        """The tensor that stands for the queue."""
+        return self._handle
+
+    @property
+    def dtypes(self) -> list[DType]:
+        """The dtype of each component."""
+        return list(self._spec.dtypes)
+
+    @property
+    def shapes(self) -> list[TensorShape]:
+        """The shape of each component, as far as it was given."""
+        return [TensorShape(spec.shape) for spec in self._spec.component_specs()]
+
+    @property
+    def names(self) -> list[str] | None:
+        """The name of each component, or None where they have none."""
+        return None if self._names is None else list(self._names)
+
+    def __repr__(self) -> str:
+        return f"<{self._spec!r}>"
+
+    # -- putting
+
+    def enqueue(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts one element. It waits while the queue is full.
+
+        Args:
+            vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
+                names.
+            name: the node's name.
+
+        Raises:
+            CancelledError: in the run, where the queue is closed.
+            ValueError, TypeError: the components do not fit.
+        """
+        return self._enqueue("QueueEnqueueV2", vals, name or f"{self.name}_enqueue", lambda _tensors: 1)
+
+    def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
+        """Return an operation that puts each row of the components as one element.
+
+        All or none, as whatever a run puts, unless that is more than the queue can hold beside what
+        must stay in it: such a run would wait for its own end, so it puts as room comes.
+
+        Args:
+            vals: as for :meth:`enqueue`, each with one more dimension at the front.
+            name: the node's name.
+        """
+        return self._enqueue("QueueEnqueueManyV2", vals, name or f"{self.name}_EnqueueMany", self._rows)
+
+    def _rows(self, tensors: Sequence[Tensor]) -> int | None:
+        """Return how many elements there are, if that is known and they can all be there at once."""
+        shape = tensors[0].spec.shape
+        rows = shape[0] if shape else None
+        fits = rows is not None and (self._spec.capacity < 0 or rows <= self._spec.capacity)
+        return rows if fits else None
+
+    def _enqueue(
+        self, kind: str, vals: Any, name: str, count: Callable[[Sequence[Tensor]], int | None]
+    ) -> Operation:
+        tensors = self._components(vals)
+        inputs = [self._handle, *tensors]
+        number = count(tensors)
+        if number is not None and _looks_at_state(tensors):
+            # The room is waited for before the run has its turn to look at the state: others go on.
+            with control_dependencies(None):
+                attrs = {"queue": self._spec, "count": number}
+                inputs.insert(1, create_op("QueueReserve", [self._handle], attrs, f"{name}_Reserve"))
+        return create_operation(kind, inputs, {"queue": self._spec}, name)
+
+    def _components(self, vals: Any) -> list[Tensor]:
+        if isinstance(vals, Mapping):
+            if self._names is None:
+                raise ValueError("Queue must have names to enqueue a dictionary")
+            if sorted(vals) != sorted(self._names):
+                raise ValueError(
+                    "Keys in dictionary to enqueue do not match names of Queue.  "
+                    f"Dictionary: {sorted(vals)},Queue: {sorted(self._names)}"
+                )
+            vals = [vals[key] for key in self._names]
+        elif self._names is not None:
+            raise ValueError("You must enqueue a dictionary in a Queue with names")
+        elif not isinstance(vals, list | tuple):
+            vals = [vals]
+        if len(vals) != len(self._spec.dtypes):
+            raise ValueError(f"{self!r} takes {len(self._spec.dtypes)} components, got {len(vals)}.")
+        return [
+            convert_to_tensor(value, dtype)
+            for value, dtype in zip(vals, self._spec.dtypes, strict=True)
+        ]
+
+    # -- taking
+
+    def dequeue(self, name: str | None = None) -> Any:
+        """Return the components of one element. The run waits while the queue is empty.
+
+        Returns:
+            A tensor, or a list of one for each component, or a dict where the queue has names.
+
+        Raises:
+            OutOfRangeError: in the run, where the queue is closed and empty.
+        """
+        return self._dequeued("QueueDequeueV2", [], {}, name or f"{self.name}_Dequeue")
+
+    def dequeue_many(self, n: Any, name: str | None = None) -> Any:
+        """Return batches of ``n`` elements, an integer or a tensor. The run waits for all of them.
+
+        Raises:
+            OutOfRangeError: in the run, where the queue is closed and has fewer; they stay.
+        """
+        name = name or f"{self.name}_DequeueMany"
+        return self._dequeued("QueueDequeueManyV2", [n], {"at_most": False}, name)
+
+    def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
+        """Like :meth:`dequeue_many`; a closed queue gives what it has, if that is anything."""
+        name = name or f"{self.name}_DequeueUpTo"
+        return self._dequeued("QueueDequeueManyV2", [n], {"at_most": True}, name)
+
+    def _dequeued(self, kind: str, inputs: list[Any], attrs: dict[str, Any], name: str) -> Any:
+        tensors = create_ops(kind, [self._handle, *inputs], {"queue": self._spec, **attrs}, name)
+        if self._names is not None:
+            return dict(zip(self._names, tensors, strict=True))
+        return tensors[0] if len(tensors) == 1 else list(tensors)
+
+    # -- closing
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
+        """Return an operation after which nothing more can be put. It does not wait; twice is fine.
+
+        What is there can still be taken, and enqueues that wait already go on to wait.
+
+        Args:
+            cancel_pending_enqueues: let those end with ``CancelledError`` instead.
+            name: the node's name.
+        """
+        return self._closing(cancel_pending_enqueues, False, name or f"{self.name}_Close")
+
+    def fail(self, name: str | None = None) -> Operation:
+        """Return an operation that closes the queue for an error, and cancels who waits to put.
+
+        Whoever takes gets what is there, then the error that
+        :data:`~asyncmon.graph.queues.ops.closing_error` had in the run.
+        """
+        return self._closing(True, True, name or f"{self.name}_Fail")
+
+    def _closing(self, cancel: bool, fails: bool, name: str) -> Operation:
+        attrs = {"queue": self._spec, "cancel": cancel, "fails": fails}
+        return create_operation("QueueCloseV2", [self._handle], attrs, name)
+
+    def is_closed(self, name: str | None = None) -> Tensor:
+        """Return a bool scalar: whether the queue is closed."""
+        return create_op(
+            "QueueIsClosedV2", [self._handle], {"queue": self._spec}, name or f"{self.name}_Is_Closed"
+        )
+
+    def size(self, name: str | None = None) -> Tensor:
+        """Return an int32 scalar: how many elements are there."""
+        return create_op(
+            "QueueSizeV2", [self._handle], {"queue": self._spec}, name or f"{self.name}_Size"
+        )
+
+
+class FIFOQueue(QueueBase):
+    """Elements leave in the order in which they came. TF1: ``tf.FIFOQueue``.
+
+    Args:
+        capacity: how many elements fit; a negative number is no limit.
+        dtypes: of the components.
+        shapes: of the components, needed to dequeue several at once; or that of the only one.
+        names: of the components: elements are then dicts.
+        shared_name: accepted for the original's sake: a queue belongs to its session here.
+        name: the node's name.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Sequence[str] | None = None,
+        shared_name: str | None = None,
+        name: str = "fifo_queue",
+    ) -> None:
+        super().__init__("FIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name)
+
+
+class PaddingFIFOQueue(QueueBase):
+    """A FIFO queue whose batches are filled up to the largest element. TF1: ``tf.PaddingFIFOQueue``.
+
+    Args:
+        shapes: of the components, with None where a dimension varies. Other arguments as for
+            :class:`FIFOQueue`. Numbers are padded with 0, strings with "".
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        dtypes: Any,
+        shapes: Any,
+        names: Sequence[str] | None = None,
+        shared_name: str | None = None,
+        name: str = "padding_fifo_queue",
+    ) -> None:
+        if shapes is None:
+            raise ValueError("When providing partial shapes, a list of shapes must be provided.")
+        super().__init__(
+            "PaddingFIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name, pads=True
+        )
+
+
+class RandomShuffleQueue(QueueBase):
+    """Elements leave in random order. TF1: ``tf.RandomShuffleQueue``.
+
+    Args:
+        min_after_dequeue: how many elements must stay, until the queue is closed.
+        seed: of the order. Other arguments as for :class:`FIFOQueue`.
+
+    Raises:
+        ValueError: ``min_after_dequeue`` is not below the capacity.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        min_after_dequeue: int,
+        dtypes: Any,
+        shapes: Any = None,
+        names: Sequence[str] | None = None,
+        seed: int | None = None,
+        shared_name: str | None = None,
+        name: str = "random_shuffle_queue",
+    ) -> None:
+        if 0 <= capacity <= min_after_dequeue:
+            raise ValueError(f"min_after_dequeue {min_after_dequeue} must be < capacity {capacity}")
+        super().__init__(
+            "RandomShuffleQueue",
+            partial(Shuffled, seed),
+            capacity,
+            dtypes,
+            shapes,
+            names,
+            name,
+            min_after_dequeue=min_after_dequeue,
+        )
+
+
+class PriorityQueue(QueueBase):
+    """The element with the smallest first component leaves first. TF1: ``tf.PriorityQueue``.
+
+    Args:
+        types: dtypes of the components that follow the priority, an int64 scalar. Other arguments as
+            for :class:`FIFOQueue`; shapes and names, too, are of the components that follow.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        types: Any,
+        shapes: Any = None,
+        names: Sequence[str] | None = None,
+        shared_name: str | None = None,
+        name: str = "priority_queue",
+    ) -> None:
+        types = list(types) if isinstance(types, list | tuple) else [types]
+        known = [None] * len(types) if shapes is None else _listed(shapes)
+        all_names = None if names is None else ["priority", *names]
+        super().__init__(
+            "PriorityQueue", ByPriority, capacity, [int64, *types], [(), *known], all_names, name
+        )
+
+
+def _checked_names(names: Sequence[str] | None, types: Sequence[DType]) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != len(types):
+        raise ValueError(
+            "List of names must have the same length as the list of dtypes, "
+            f"received len(names)={len(names)},len(dtypes)={len(types)}"
+        )
+    return tuple(names)
+
+
+def _listed(shapes: Any) -> list[Any]:
+    """Return the shapes of the components; a shape by itself is that of the only one."""
+    single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
+    return [shapes] if single else list(shapes)
+
+
+def _checked_shapes(shapes: Any, types: Sequence[DType]) -> tuple[Shape, ...] | None:
+    if shapes is None:
+        return None
+    shapes = _listed(shapes)
+    if len(shapes) != len(types):
+        raise ValueError(
+            "Queue shapes must have the same length as dtypes, "
+            f"received len(shapes)={len(shapes)}, len(dtypes)={len(types)}"
+        )
+    return tuple(map(as_shape, shapes))
+
+
+def _looks_at_state(tensors: Iterable[Tensor]) -> bool:
+    """Return whether a node on these tensors, built now, comes after a look at the state."""
+    context = building.get()
+    stack = [tensor.op for tensor in tensors]
+    stack += context.control if context is not None else ()
+    seen: set[Operation] = set()
+    while stack:
+        op = stack.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if op.op_def.random or Access.of(op) is not None:
+            return True
+        stack += [tensor.op for tensor in op.inputs]
+        stack += op.control_inputs
+    return False

@@ -1,0 +1,1 @@
+"""The raw session of a graph: run, peek, snapshot, load."""

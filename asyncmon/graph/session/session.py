@@ -1,0 +1,300 @@
+"""The raw session: one running instance of a graph, holding its state. TF1: ``tf.Session``.
+
+A run is a transaction: it computes, which may fail or be cancelled, and then applies its writes,
+which may not. Runs that change state take turns in the order in which they asked; what a run waits
+for (queues, async functions) arrives before its turn. Short plans are computed on the loop's thread,
+long ones in a worker.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from asyncmon.clock import LoopBudget
+from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
+from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.execution.compiler import compile_plan
+from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
+from asyncmon.graph.execution.fetches import FetchMap, fetch_key
+from asyncmon.graph.execution.loading import checked_values
+from asyncmon.graph.execution.prompt import run_inline
+from asyncmon.graph.execution.runner import Runner
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
+from asyncmon.graph.variables.global_step import get_global_step
+from asyncmon.graph.variables.variable import Variable
+from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Hashable
+    from contextlib import AbstractContextManager
+
+    from asyncmon.graph.core.op import Spec
+    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.snapshot import Snapshot
+
+__all__ = ["Session"]
+
+_NO_FEEDS: Mapping[Any, Any] = {}
+_CACHE_LIMIT = 4096  # structures of fetches; beyond, those that are built anew each time are forgotten
+
+
+class _Call:
+    """What a pair of fetches and fed keys comes to."""
+
+    __slots__ = ("nested", "plan", "rebuild")
+
+    def __init__(self, plan: Plan, rebuild: Callable[[list[Any]], Any], *, nested: bool) -> None:
+        self.plan = plan
+        self.rebuild = rebuild
+        self.nested = nested  # some keys are tuples
+
+    def accept(self, feeds: Mapping[Any, Any]) -> list[Any]:
+        """Return the fed values, checked, in the order of the plan's feeds."""
+        values = flat_values(feeds) if self.nested else feeds.values()
+        return [feed.accept(value) for (feed, _), value in zip(self.plan.feeds, values, strict=True)]
+
+
+class Session:
+    """Runs a graph and holds the values of its variables. TF1: ``tf.Session``.
+
+    Inside ``async with`` its graph is the default one; leaving it closes the session. ``await close()``
+    does the same by hand. A run that is cancelled leaves the state as it was before or after it. It
+    serves one running event loop at a time.
+
+    Args:
+        target: "" for this process.
+        graph: the default graph by default.
+        config: how to use the machine.
+
+    Raises:
+        NotFoundError: a target that is not "".
+        TypeError: something that is not a graph.
+
+    Example::
+
+        async with Session() as sess:
+            await sess.run(global_variables_initializer())
+            value = await sess.run(loss, feed_dict={x: batch})
+    """
+
+    def __init__(
+        self, target: str = "", graph: Graph | None = None, config: SessionConfig | None = None
+    ) -> None:
+        if target:
+            raise NotFoundError(
+                f"No session factory registered for target {target!r}; expected '' for this process."
+            )
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a Graph, got {graph!r}.")
+        if config is not None and not isinstance(config, SessionConfig):
+            raise TypeError(f"config must be a SessionConfig, got {config!r}.")
+        self._graph = get_default_graph() if graph is None else graph
+        self._store = StateStore(secrets.randbits(63))
+        self._runner = Runner(self._store, config or SessionConfig())
+        self._calls: dict[Hashable, _Call] = {}
+        self._plans: dict[Hashable, Plan] = {}
+        self._closed = False
+        self._default: AbstractContextManager[Graph] | None = None
+        self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
+
+    @property
+    def graph(self) -> Graph:
+        """The graph this session runs."""
+        return self._graph
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    @property
+    def global_step(self) -> int | None:
+        """The committed global step; None where the graph has none or it is not initialised."""
+        known = self._step_slot
+        if known is None or known[0] != self._graph.version:
+            step = get_global_step(self._graph)
+            slot = self._store.slot(step.op.name) if isinstance(step, Variable) else 0
+            known = self._step_slot = (self._graph.version, slot)
+        value = self._store.values[known[1]] if known[1] else None
+        return None if value is None else int(value)
+
+    async def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: RunOptions | None = None,
+        run_metadata: RunMetadata | None = None,
+    ) -> Any:
+        """Compute fetches and commit what that writes. TF1: same name.
+
+        Args:
+            fetches: a tensor, operation, variable or name, or nested lists, tuples, dicts, namedtuples,
+                dataclasses or attrs classes of these.
+            feed_dict: tensors, or their names, to values; tuples of them to tuples of values.
+            options: a timeout, tracing.
+            run_metadata: filled when ``options.trace_level`` asks for it.
+
+        Returns:
+            Values in the structure of ``fetches``; None for operations. Arrays are the caller's own.
+
+        Raises:
+            RuntimeError: the session is closed, or another running event loop uses it.
+            TypeError, ValueError: fetches or feeds that do not fit the graph.
+            InvalidArgumentError: a placeholder is not fed, or an op refuses its inputs.
+            FailedPreconditionError: a variable that is read is not initialised.
+            DeadlineExceededError: ``options.timeout_in_ms`` passed.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        feeds = _NO_FEEDS if feed_dict is None else feed_dict
+        call = self._calls.get((fetch_key(fetches), *feeds))
+        if call is None:
+            call = self._prepare(fetches, feeds)
+        plan = call.plan
+        fed = call.accept(feeds) if feeds else []
+        runner = self._runner
+        budget = LoopBudget.of_running_loop()
+        if budget is not runner.budget:
+            runner.serve(budget)
+        size = plan.size(fed) if feeds else 0
+        if options is None and run_metadata is None and runner.is_inline(plan, size):
+            if budget.spent():
+                await budget.turn()
+            if runner.is_free(plan) and not self._closed:
+                results = run_inline(plan, self._store, fed, runner.limit, size)
+                if results is not None:
+                    return call.rebuild(results)
+        elif options is None and run_metadata is None and runner.is_prompt(plan, size):
+            if budget.spent():
+                await budget.turn()
+            if runner.is_free(plan) and not self._closed:
+                results = runner.run_promptly(plan, fed, size)
+                if results is not None:
+                    return call.rebuild(results)
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        return call.rebuild(await runner.run(plan, fed, options, run_metadata))
+
+    async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
+        """Compute fetches that change nothing on one version of the state, without waiting for a step.
+
+        Args:
+            fetches: as for :meth:`run`. Random numbers are those the next step will draw.
+            feed_dict: as for :meth:`run`.
+
+        Raises:
+            InvalidArgumentError: a fetch would change the state; the error names the operation.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        feeds = _NO_FEEDS if feed_dict is None else feed_dict
+        call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
+        plan = call.plan
+        if plan.changes:
+            raise InvalidArgumentError(
+                f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
+                "Use run()."
+            )
+        return call.rebuild(await self._runner.run(plan, call.accept(feeds), None, None, peek=True))
+
+    def expect_snapshot(self, secs: float) -> None:
+        """Be told in how many seconds a snapshot will probably be ordered. Returns at once.
+
+        The step after a snapshot writes to other arrays than those that the snapshot shares, and memory
+        that is new to the process makes it a slow one. So if a snapshot is expected within 5 s, such
+        memory is made ready in a thread, or what the last snapshot lets go is kept; and freed if none
+        comes within twice the time. A snapshot that nobody expected costs memory while it lives only.
+        """
+        self._store.expect_snapshot(secs)
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot of what is saved: global variables by op name, and the generator's state.
+
+        Ordered at the call: taken at once, or right after the commit that is being applied. Nothing is
+        copied; while it lives, a write to one of its arrays goes to a copy.
+
+        Raises:
+            RuntimeError: the session is closed.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        return order_snapshot(self._store, self._graph)
+
+    def state_spec(self) -> dict[str, Spec]:
+        """Return dtype and shape of all that is saved, by name, whether it has a value yet or not.
+
+        A saver compares a checkpoint with it before it loads anything.
+        """
+        return saved_spec(self._graph)
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set variables by op name, all or none.
+
+        Args:
+            values: names to arrays, which are copied.
+
+        Raises:
+            InvalidArgumentError: a name is not that of a variable, or a shape or dtype differs; the
+                error lists all of them.
+            RuntimeError: the session is closed.
+            CancelledError: it was closed meanwhile; nothing has changed.
+        """
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        await self._runner.load(lambda: checked_values(self._graph, values))
+
+    def check_fetches(self, fetches: Any) -> None:
+        """Raise what :meth:`run` would for fetches that do not fit the graph."""
+        FetchMap(self._graph, fetches)
+
+    def pending_operations(self) -> list[str]:
+        """Return the names of what runs under way wait for: dequeues, async functions."""
+        return self._runner.pending_operations()
+
+    async def close(self) -> None:
+        """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
+
+        Returns when a worker that is computing has come to the end of its node. Closes even when it is
+        cancelled meanwhile.
+
+        Raises:
+            RuntimeError: a function of one of its runs called this; that run is not over before it. Or
+                another running event loop uses it.
+        """
+        self._runner.check_outside()
+        self._closed = True
+        await self._runner.close(CancelledError("Session has been closed."))
+        self._calls.clear()
+        self._plans.clear()
+
+    async def __aenter__(self) -> Self:
+        self._default = self._graph.as_default()
+        self._default.__enter__()
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        if self._default is not None:
+            self._default.__exit__(*exc_info)
+        await self.close()
+
+    def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
+        """Find or make the plan of fetches that were not seen before."""
+        if not isinstance(feeds, Mapping):
+            raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
+        fetched = FetchMap(self._graph, fetches)
+        fed = [feed_tensor(self._graph, key) for key in flat_keys(feeds)]
+        if len(set(fed)) != len(fed):
+            raise InvalidArgumentError(f"A tensor is fed twice, under two keys: {list(feeds)!r}.")
+        key = (*fetched.elements, None, *fed)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = compile_plan(self._store, fetched.elements, fed)
+        if len(self._calls) >= _CACHE_LIMIT:
+            self._calls.clear()
+        call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))
+        self._calls[(fetch_key(fetches), *feeds)] = call
+        return call

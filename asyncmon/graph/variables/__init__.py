@@ -1,0 +1,1 @@
+"""Variables: their nodes, scopes, initial values; the global step."""

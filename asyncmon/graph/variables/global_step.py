@@ -1,0 +1,104 @@
+"""The global step: how many training steps were done. TF1: ``tf.train.get_global_step`` and kin."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.core.dtypes import int64
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.ops.basic import constant
+from asyncmon.graph.variables.variable import Variable
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.graph import Graph
+
+__all__ = [
+    "assert_global_step",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
+]
+
+_log = logging.getLogger("asyncmon.graph")
+
+
+def get_global_step(graph: Graph | None = None) -> Any:
+    """Return the graph's global step, a variable or tensor, or None. TF1: same name.
+
+    It is the one member of ``GraphKeys.GLOBAL_STEP``, or else the tensor named ``global_step:0``.
+
+    Raises:
+        TypeError: it is not an integer scalar.
+    """
+    graph = get_default_graph() if graph is None else graph
+    steps = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    if len(steps) > 1:
+        _log.error("Multiple tensors in global_step collection.")
+        return None
+    if steps:
+        found = steps[0]
+    else:
+        try:
+            found = graph.get_tensor_by_name("global_step:0")
+        except KeyError:
+            return None
+        for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
+            if variable.name == found.name:
+                found = variable
+    assert_global_step(found)
+    return found
+
+
+def create_global_step(graph: Graph | None = None) -> Variable:
+    """Make the global step of a graph: int64, 0, saved, not trained. TF1: same name.
+
+    Raises:
+        ValueError: there is one.
+    """
+    graph = get_default_graph() if graph is None else graph
+    if get_global_step(graph) is not None:
+        raise ValueError('"global_step" already exists.')
+    with graph.root.as_default(), graph.root.name_scope(None):
+        return Variable(
+            lambda: constant(0, int64),
+            trainable=False,
+            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
+            name="global_step",
+        )
+
+
+def get_or_create_global_step(graph: Graph | None = None) -> Any:
+    """Return the graph's global step, made where there is none. TF1: same name."""
+    graph = get_default_graph() if graph is None else graph
+    found = get_global_step(graph)
+    return create_global_step(graph) if found is None else found
+
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """Check that something can be a global step. TF1: same name.
+
+    Raises:
+        TypeError: it is not a variable or tensor, not of an integer type, or not a scalar.
+    """
+    if not isinstance(global_step_tensor, Variable | Tensor):
+        raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor!r}.')
+    if not global_step_tensor.dtype.is_integer:
+        raise TypeError(
+            f'Existing "global_step" does not have integer type: {global_step_tensor.dtype.name}'
+        )
+    if global_step_tensor.get_shape().ndims not in (0, None):
+        raise TypeError(f'Existing "global_step" is not scalar: {global_step_tensor.get_shape()}')
+
+
+async def global_step(sess: Any, global_step_tensor: Any) -> int:
+    """Return the present value of the global step as an int. TF1: ``tf.train.global_step``.
+
+    Args:
+        sess: a session.
+        global_step_tensor: the variable or tensor, or its name.
+    """
+    return int(await sess.run(global_step_tensor))

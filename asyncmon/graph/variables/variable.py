@@ -1,0 +1,326 @@
+"""Variables: the state of a program. TF1: ``tf.Variable`` and the functions about collections of them.
+
+A variable is a node; its value belongs to a session. Reading it in a run gives the value before the
+run's writes, unless the read is ordered after one by a data or control dependency.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.core.build import control_dependencies as _control_dependencies
+from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collection, get_default_graph
+from asyncmon.graph.core.build import name_scope as _name_scope
+from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Operators
+from asyncmon.graph.ops import variable_ops as state_ops
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.variables.constraints import constrain, constraint_of
+from asyncmon.graph.variables.initial_values import guarded_initial_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.tensor_shape import TensorShape
+
+__all__ = [
+    "Variable",
+    "global_variables",
+    "global_variables_initializer",
+    "local_variables",
+    "local_variables_initializer",
+    "model_variables",
+    "moving_average_variables",
+    "report_uninitialized_variables",
+    "trainable_variables",
+    "variables_initializer",
+]
+
+
+class Variable(Operators):
+    """A value that lives in a session from step to step. TF1: ``tf.Variable``.
+
+    Usable wherever a tensor is. It must be initialised in a session before it is read there:
+    ``await session.run(global_variables_initializer())``.
+
+    Args:
+        initial_value: a tensor, a value, or a function without arguments that returns one.
+        trainable: whether optimizers find it: it joins ``GraphKeys.TRAINABLE_VARIABLES``. None is True.
+        collections: those it joins; ``[GraphKeys.GLOBAL_VARIABLES]`` by default. What is in that one is
+            saved in checkpoints.
+        validate_shape: false lets it take values of any shape.
+        caching_device: accepted for the original's sake; there is one device.
+        name: made unique; "Variable" by default.
+        variable_def: must be None: there are no protocol buffers to make a variable from.
+        dtype: of the value; by default that of ``initial_value``.
+        expected_shape: checked against that of ``initial_value``.
+        import_scope: must be None, as ``variable_def``.
+        constraint: ``constraint(value) -> value``, which optimizers apply after each update.
+        use_resource: accepted for the original's sake; there is one kind of variable.
+
+    Raises:
+        ValueError: no initial value, or one whose shape is not known although it must be.
+
+    Example::
+
+        step = Variable(0, name="step", trainable=False)
+        count = step.assign_add(1)
+        async with Session() as sess:
+            await sess.run(global_variables_initializer())
+            assert await sess.run(count) == 1
+    """
+
+    __slots__ = ("_initial_value", "_initializer", "_op", "graph", "save_name", "trainable")
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Iterable[Any] | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: Any = None,
+        constraint: Callable[[Any], Any] | None = None,
+        use_resource: bool | None = None,
+    ) -> None:
+        if variable_def is not None or import_scope is not None:
+            raise ValueError(
+                "variable_def and import_scope must be None: give an initial_value, or find a variable "
+                "of the graph with get_variable()."
+            )
+        if initial_value is None:
+            raise ValueError("initial_value must be specified.")
+        if constraint is not None and not callable(constraint):
+            raise ValueError("The `constraint` argument must be a callable.")
+        trainable = trainable is None or trainable
+        wanted = None if dtype is None else as_dtype(dtype)
+        keys = list(collections) if collections is not None else [GraphKeys.GLOBAL_VARIABLES]
+        if trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
+            keys.append(GraphKeys.TRAINABLE_VARIABLES)
+        self.graph: Graph = get_default_graph().root
+        self.trainable = trainable
+        with entered(_at_top(self.graph)), _name_scope(name, "Variable") as scope:
+            with _name_scope("Initializer"):
+                value = initial_value() if callable(initial_value) else initial_value
+                initial = convert_to_tensor(value, wanted, "initial_value")
+            shape = initial.get_shape()
+            if expected_shape is not None and not shape.is_compatible_with(expected_shape):
+                raise ValueError(f"The initial value has shape {shape}, expected {expected_shape}.")
+            if validate_shape and not shape.is_fully_defined():
+                raise ValueError(
+                    f"initial_value must have a shape specified: {initial!r}. "
+                    "Give it one, or pass validate_shape=False."
+                )
+            attrs = {
+                "variable": scope.removesuffix("/"),
+                "dtype": initial.dtype,
+                "shape": shape.dims if validate_shape else None,
+            }
+            self._op: Tensor = create_op("VariableV2", (), attrs, scope)
+            assert self._op.op.name == attrs["variable"]
+            self._initial_value = guarded_initial_value(initial)
+            self._initializer = state_ops.assign(
+                self, self._initial_value, validate_shape, name="Assign"
+            ).op
+        self.save_name = self._op.op.name
+        self.graph.add_to_collections(keys, self)
+        constrain(self, constraint)
+
+    # What it is.
+
+    @property
+    def name(self) -> str:
+        """The name of its tensor, ``"v:0"``."""
+        return self._op.name
+
+    @property
+    def op(self) -> Operation:
+        """The operation that stands for it; its name is the name in snapshots and checkpoints."""
+        return self._op.op
+
+    @property
+    def dtype(self) -> DType:
+        """The type of its elements."""
+        return self._op.spec.dtype
+
+    @property
+    def shape(self) -> TensorShape:
+        """Its static shape."""
+        return self._op.shape
+
+    @property
+    def device(self) -> str:
+        """The device it was built under; kept, not used."""
+        return self._op.device
+
+    @property
+    def initializer(self) -> Operation:
+        """The operation that gives it its initial value."""
+        return self._initializer
+
+    @property
+    def initial_value(self) -> Tensor:
+        """What the initializer gives it."""
+        return self._initial_value
+
+    @property
+    def constraint(self) -> Callable[[Any], Any] | None:
+        """What optimizers apply to it after each update, or None."""
+        return constraint_of(self)
+
+    def get_shape(self) -> TensorShape:
+        """Return :attr:`shape`. TF1: same name."""
+        return self.shape
+
+    # Reading.
+
+    def value(self) -> Tensor:
+        """Return its value: after the control dependencies in force here, if there are any."""
+        context = building.get()
+        if context is not None and context.control and context.graph.root is self.graph:
+            return self.read_value()
+        return self._op
+
+    def read_value(self) -> Tensor:
+        """Return its value as of here: after the control dependencies in force, in this branch."""
+        name = f"{self.op.name.rpartition('/')[2]}/read"
+        return create_op("ReadVariable", (self,), None, name)
+
+    def initialized_value(self) -> Tensor:
+        """Return its value, or its initial value where it has none yet. TF1: same name.
+
+        What another variable's initial value should depend on.
+        """
+        return create_op("InitializedValue", (self, self._initial_value))
+
+    def _as_tensor(self) -> Tensor:
+        return self.value()
+
+    def _as_graph_element(self) -> Tensor:
+        return self._op
+
+    # Writing.
+
+    def assign(
+        self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that sets it and is the new value. TF1: same name.
+
+        Args:
+            value: of its dtype and shape.
+            use_locking: accepted for the original's sake; a run's writes are one transaction.
+            name: the node's name.
+            read_value: false returns the operation.
+        """
+        return _written(state_ops.assign(self, value, name=name), read_value)
+
+    def assign_add(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that adds to it and is the new value. Arguments as :meth:`assign`."""
+        return _written(state_ops.assign_add(self, delta, name=name), read_value)
+
+    def assign_sub(
+        self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
+    ) -> Any:
+        """Return a tensor that subtracts from it and is the new value. Arguments as :meth:`assign`."""
+        return _written(state_ops.assign_sub(self, delta, name=name), read_value)
+
+    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that adds the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_add(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that subtracts the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_sub(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Return a tensor that sets the rows of an ``IndexedSlices``. TF1: same name."""
+        return state_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def set_shape(self, shape: Any) -> None:
+        """Add to what is known of its shape. TF1: same name."""
+        self._op.set_shape(shape)
+
+    def __repr__(self) -> str:
+        return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
+
+
+def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:
+    return assigned if read_value else assigned.op
+
+
+def _at_top(graph: Graph) -> BuildContext:
+    """Where a variable is built: outside branches and loops, under no control dependency."""
+    context = building.get()
+    if context is None or context.graph is not graph:
+        variable_scope = None if context is None else context.variable_scope
+        return BuildContext(graph, variable_scope=variable_scope)
+    return context.but(control=())
+
+
+def global_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables that are saved and restored. TF1: same name."""
+    return get_collection(GraphKeys.GLOBAL_VARIABLES, scope)
+
+
+def local_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables of this process alone, which are not saved. TF1: same name."""
+    return get_collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables that optimizers change. TF1: same name."""
+    return get_collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables of ``GraphKeys.MODEL_VARIABLES``. TF1: same name."""
+    return get_collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Variable]:
+    """Return the variables that have a moving average. TF1: same name."""
+    return get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+def variables_initializer(var_list: Iterable[Variable], name: str = "init") -> Operation:
+    """Return an operation that initialises these variables. TF1: same name."""
+    return group(*(variable.initializer for variable in var_list), name=name)
+
+
+def global_variables_initializer() -> Operation:
+    """Return an operation that initialises all global variables. TF1: same name."""
+    return variables_initializer(global_variables())
+
+
+def local_variables_initializer() -> Operation:
+    """Return an operation that initialises all local variables. TF1: same name."""
+    return variables_initializer(local_variables())
+
+
+def report_uninitialized_variables(
+    var_list: Iterable[Variable] | None = None, name: str = "report_uninitialized_variables"
+) -> Tensor:
+    """Return a vector with the names of the variables that have no value. TF1: same name.
+
+    Args:
+        var_list: the global and local variables by default.
+        name: the node's name.
+    """
+    variables = list(global_variables() + local_variables() if var_list is None else var_list)
+    with _name_scope(name), _control_dependencies(None):
+        checks = [state_ops.is_variable_initialized(variable) for variable in variables]
+        names = tuple(variable.op.name for variable in variables)
+        return create_op("ReportUninitializedVariables", checks, {"names": names})

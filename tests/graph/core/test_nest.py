@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections import namedtuple
+
+from asyncmon.graph.core.nest import flatten, pack_like, same_structure
+
+Pair = namedtuple("Pair", ["a", "b"])
+
+
+def test_there_and_back() -> None:
+    structure = Pair([1, (2,)], {"z": 3, "a": 4})
+    assert flatten(structure) == [1, 2, 4, 3]
+    assert pack_like(structure, "abcd") == Pair(["a", ("b",)], {"z": "d", "a": "c"})
+    assert list(pack_like(structure, "abcd").b) == ["z", "a"]
+    assert flatten(5) == [5]
+
+
+def test_structures_compare() -> None:
+    assert same_structure([1, (2,)], (3, [4]))
+    assert not same_structure([1], [1, 2])
+    assert not same_structure({"a": 1}, {"b": 1})
+    assert not same_structure(1, [1])
+    assert same_structure({"a": [1]}, {"a": [2]})

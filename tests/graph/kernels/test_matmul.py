@@ -1,0 +1,103 @@
+"""Products cut into small ones are those of whole matrices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncmon.graph.kernels import matmul as products
+from asyncmon.graph.kernels.matmul import product, tall_product, thin_product
+from asyncmon.graph.kernels.parallel import cut_up, lent
+from asyncmon.graph.kernels.team import Crew
+
+RNG = np.random.default_rng(0)
+
+
+@given(
+    st.integers(0, 300),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_tall_and_thin(rows: int, inner: int, columns: int, dtype: Any) -> None:
+    a, b = RNG.normal(size=(rows, inner)).astype(dtype), RNG.normal(size=(inner, columns)).astype(dtype)
+    out = np.full((rows, columns), 7, dtype)
+    tall_product(a, b, out)
+    np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+    other = RNG.normal(size=(rows, columns)).astype(dtype)
+    found = thin_product(a, other)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, a.T @ other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("inner", "columns"), [(700, 900), (64, 64), (3, 500)])
+def test_large_ones(inner: int, columns: int) -> None:
+    a, b = RNG.normal(size=(1003, inner)), RNG.normal(size=(inner, columns))
+    out = np.empty((1003, columns))
+    tall_product(a, b, out)
+    np.testing.assert_allclose(out, a @ b)
+    other = RNG.normal(size=(1003, columns))
+    np.testing.assert_allclose(thin_product(a, other), a.T @ other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.complex64])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((130, 40), (40, 70)),
+        ((30, 40), (40, 170)),
+        ((5, 30, 20), (5, 20, 30)),
+        ((6, 3, 20, 8), (8, 40)),
+    ],
+)
+def test_cut_up_or_not_and_with_whose_help(
+    a: Any, b: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_WORTH_IT", 1000)
+    monkeypatch.setattr(products, "CORES", 4)
+    x, y = (RNG.normal(size=shape, scale=9).astype(dtype) for shape in (a, b))
+    crew = Crew(3, "products")
+    whole = product(x, y)
+    with cut_up():
+        pieces = product(x, y)
+        into = np.full(pieces.shape, 7, dtype)
+        with lent(crew):
+            assert product(x, y, into) is into
+    crew.close()
+    assert pieces.dtype == whole.dtype == dtype
+    np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(pieces, into)  # to the bit, whoever helped
+
+
+def test_transposed_operands_are_cut_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_WORTH_IT", 1000)
+    x, y = RNG.normal(size=(50, 90)), RNG.normal(size=(60, 50))
+    with cut_up():
+        np.testing.assert_allclose(product(x.T, y.T), x.T @ y.T)
+
+
+def test_small_ones_are_left_whole() -> None:
+    x = RNG.normal(size=(50, 50))
+    with cut_up():
+        np.testing.assert_array_equal(product(x, x), np.dot(x, x))
+
+
+@given(st.integers(1, 5000), st.integers(1, 64), st.integers(1, 5000), st.integers(1, 5000))
+def test_pieces_are_the_whole_and_the_first_one_is_not_the_smallest(
+    size: int, pieces: int, other: int, inner: int
+) -> None:
+    total = max(size * other * inner, products._WORTH_IT)
+    cuts = products._slices(size, pieces, total)
+    assert cuts[0].start == 0
+    assert cuts[-1].stop == size
+    assert all(left.stop == right.start for left, right in pairwise(cuts))
+    assert len(cuts) <= pieces
+    lengths = [cut.stop - cut.start for cut in cuts]
+    assert min(lengths) > 0
+    if len(cuts) == pieces:
+        assert lengths[0] >= max(lengths) - products._ROUND * pieces

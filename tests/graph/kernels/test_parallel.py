@@ -1,0 +1,118 @@
+"""Work shared among threads."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from asyncmon import graph as tf
+from asyncmon.graph.kernels import parallel as sharing
+from asyncmon.graph.kernels.parallel import cut_up, helped, is_cut_up, lent, share
+from asyncmon.graph.kernels.team import Crew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    crew = Crew(1, "help")
+    yield crew
+    crew.close()
+
+
+def test_every_call_is_made_once_with_and_without_helpers(crew: Crew) -> None:
+    for helpers in (None, crew):
+        done: list[int] = []
+        with lent(helpers):
+            share(partial(done.append, i) for i in range(100))
+        assert sorted(done) == list(range(100))
+    share([])
+
+
+def test_helpers_take_part_and_it_is_known_for_how_long(crew: Crew) -> None:
+    both = threading.Barrier(2, timeout=10)  # passed only when two threads are at work
+
+    def work() -> None:
+        both.wait()
+        sum(range(10_000))
+
+    with lent(crew):
+        share([work, work])
+        assert helped() > 0
+    assert helped() == 0
+
+
+def test_helpers_are_lent_to_one_thread_and_taken_back(crew: Crew) -> None:
+    found: list[Any] = []
+    with lent(crew):
+        with lent(None):
+            assert sharing._local.crew is None
+        assert sharing._local.crew is crew
+        thread = threading.Thread(target=lambda: found.append(getattr(sharing._local, "crew", None)))
+        thread.start()
+        thread.join()
+    assert found == [None]
+    assert sharing._local.crew is None
+
+
+def test_errors_come_out_and_end_the_rest() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    for helpers in (None, Crew(0, "nobody")):
+        done: list[int] = []
+        with lent(helpers), pytest.raises(ValueError, match="no"):
+            share([fail, partial(done.append, 1)])
+        assert done == []
+
+
+def test_products_are_cut_up_inside_with_only() -> None:
+    assert not is_cut_up()
+    with cut_up():
+        with cut_up():
+            assert is_cut_up()
+        assert is_cut_up()
+    assert not is_cut_up()
+
+
+@pytest.mark.asyncio
+async def test_kernels_of_a_session_share_its_threads() -> None:
+    x = np.random.default_rng(0).normal(size=(24, 12, 12, 8))
+    w = np.random.default_rng(1).normal(size=(3, 3, 8, 8))
+    images, filters = tf.placeholder(tf.float64, x.shape), tf.Variable(w)
+    y = tf.nn.conv2d(images, filters, 1, "SAME")
+    grads = tf.gradients(tf.reduce_sum(y * y), [images, filters])
+    found: list[Any] = []
+    for config in (tf.SessionConfig(inline_ms=0), tf.SessionConfig(inline_ms=1e9)):
+        async with tf.Session(config=config) as sess:
+            await sess.run(tf.global_variables_initializer())
+            found.append(await sess.run([y, *grads], {images: x}))
+    for shared, alone in zip(*found, strict=True):
+        np.testing.assert_array_equal(shared, alone)
+
+
+@pytest.mark.asyncio
+async def test_a_heavy_step_gives_the_same_bits_wherever_it_runs() -> None:
+    rng = np.random.default_rng(0)
+    x = tf.placeholder(tf.float32, [None, 300])
+    hidden = tf.nn.relu(x @ tf.Variable(rng.normal(size=(300, 800)).astype(np.float32)))
+    loss = tf.reduce_sum(hidden @ tf.Variable(rng.normal(size=(800, 300)).astype(np.float32)))
+    grads = tf.gradients(loss, tf.trainable_variables())
+    feeds = {x: rng.normal(size=(200, 300)).astype(np.float32)}
+    found: list[Any] = []
+    for config in (
+        tf.SessionConfig(inline_ms=0),
+        tf.SessionConfig(inline_ms=1e9),
+        tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=1),
+    ):
+        async with tf.Session(config=config) as sess:
+            await sess.run(tf.global_variables_initializer())
+            found += [await sess.run([loss, *grads], feeds) for _ in range(3)]
+    for results in found[1:]:
+        for got, want in zip(results, found[0], strict=True):
+            np.testing.assert_array_equal(got, want)

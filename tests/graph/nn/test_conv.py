@@ -1,0 +1,236 @@
+"""Convolution against the sum it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from asyncmon import errors
+from asyncmon import graph as tf
+from asyncmon.graph.kernels import conv as conv_kernels
+from asyncmon.graph.kernels.windows import paddings, spatial, window_padding
+
+RNG = np.random.default_rng(4)
+nn = tf.nn
+
+
+def reference(x: Any, w: Any, strides: Any, padding: Any, dilations: Any) -> Any:
+    """Every window by itself, in double precision."""
+    (down, right), (dh, dw) = strides, dilations
+    reach = (w.shape[0] - 1) * dh + 1, (w.shape[1] - 1) * dw + 1
+    (rows, columns), around = paddings(x.shape, reach, strides, padding)
+    padded = np.pad(x, ((0, 0), *around, (0, 0)))
+    result = np.zeros((len(x), rows, columns, w.shape[3]))
+    for i in range(rows):
+        for j in range(columns):
+            window = padded[
+                :, i * down : i * down + reach[0] : dh, j * right : j * right + reach[1] : dw
+            ]
+            result[:, i, j] = np.tensordot(window, w, 3)
+    return result
+
+
+CASES: list[Any] = [
+    (1, "SAME", 1, (3, 3)),
+    (1, "VALID", 1, (3, 2)),
+    ([2, 2], "SAME", 1, (3, 3)),
+    ([1, 2, 1, 1], "VALID", 1, (2, 3)),
+    ([3, 2], "SAME", 1, (2, 2)),
+    (1, "SAME", 2, (3, 2)),
+    (1, "VALID", [1, 2], (3, 3)),
+    (1, [[0, 0], [1, 2], [0, 1], [0, 0]], 1, (3, 3)),
+    (1, "SAME", 1, (1, 1)),
+    (2, "SAME", 1, (1, 1)),
+    (1, "SAME", 7, (3, 3)),
+    (1, [[0, 0], [3, 3], [4, 4], [0, 0]], 1, (2, 2)),
+]
+
+
+@pytest.mark.parametrize(("strides", "padding", "dilations", "size"), CASES, ids=str)
+def test_values_and_both_derivatives(
+    ops: Any, strides: Any, padding: Any, dilations: Any, size: Any
+) -> None:
+    x, w = RNG.normal(size=(2, 6, 5, 2)), RNG.normal(size=(*size, 2, 3))
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, strides, padding, dilations=dilations)
+
+    layout = "NHWC"
+    expected = reference(
+        x,
+        w,
+        spatial(strides, "", layout),
+        window_padding(padding, layout),
+        spatial(dilations, "", layout),
+    )
+    ops.agree(run, expected, x, w, rtol=1e-12)
+    ops.agree(run, expected, x.astype("f"), w.astype("f"), rtol=1e-4)
+    ops.agree(run, expected, x.astype("e"), w.astype("e"), rtol=3e-2, known=("all",))
+    ops.differentiate(run, x, w, order=2, max_elements=4)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    size=st.tuples(st.integers(3, 7), st.integers(3, 7)),
+    window=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    padding=st.sampled_from(["SAME", "VALID"]),
+    dilations=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    depths=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+)
+def test_any_geometry(
+    ops: Any, size: Any, window: Any, strides: Any, padding: str, dilations: Any, depths: Any
+) -> None:
+    if padding == "VALID":
+        window = tuple(
+            min(k, (n - 1) // d + 1) for k, n, d in zip(window, size, dilations, strict=True)
+        )
+    x, w = RNG.normal(size=(2, *size, depths[0])), RNG.normal(size=(*window, *depths))
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, strides, padding, dilations=dilations)
+
+    ops.agree(run, reference(x, w, strides, padding, dilations), x, w, known=("all",), rtol=1e-10)
+    ops.differentiate(run, x, w, order=1, max_elements=3, known=False)
+
+
+def test_channels_may_come_second(ops: Any) -> None:
+    x, w = RNG.normal(size=(2, 2, 6, 5)), RNG.normal(size=(3, 3, 2, 3))
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, [1, 1, 2, 2], "SAME", data_format="NCHW")
+
+    expected = reference(x.transpose(0, 2, 3, 1), w, (2, 2), "SAME", (1, 1)).transpose(0, 3, 1, 2)
+    ops.agree(run, expected, x, w)
+
+
+def test_batches_that_take_several_blocks(ops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv_kernels, "_BLOCK", 200)
+    x, w = RNG.normal(size=(5, 6, 5, 2)), RNG.normal(size=(3, 3, 2, 3))
+
+    def run(a: Any, b: Any) -> Any:
+        return nn.conv2d(a, b, 1, "SAME")
+
+    ops.agree(run, reference(x, w, (1, 1), "SAME", (1, 1)), x, w, known=("all",), rtol=1e-10)
+    ops.differentiate(run, x, w, order=1, max_elements=3, known=False)
+
+
+def test_an_empty_batch(ops: Any) -> None:
+    found = ops.compute(lambda a: nn.conv2d(a, np.ones((3, 3, 2, 3)), 1, "SAME"), np.ones((0, 4, 4, 2)))
+    assert found.shape == (0, 4, 4, 3)
+
+
+def test_the_gradients_by_themselves(ops: Any) -> None:
+    x, w = RNG.normal(size=(2, 5, 5, 2)), RNG.normal(size=(3, 3, 2, 3))
+    g = RNG.normal(size=(2, 5, 5, 3))
+
+    def loss(a: Any, b: Any) -> Any:
+        return tf.reduce_sum(nn.conv2d(a, b, 1, "SAME") * g)
+
+    by_x, by_w = ops.gradients(loss, x, w)
+
+    def run_x(b: Any, d: Any) -> Any:
+        return nn.conv2d_backprop_input(x.shape, b, d, 1, "SAME")
+
+    ops.agree(run_x, by_x, w, g)
+
+    def run_w(a: Any, d: Any) -> Any:
+        return nn.conv2d_backprop_filter(a, w.shape, d, 1, "SAME")
+
+    ops.agree(run_w, by_w, x, g)
+    with pytest.raises(ValueError, match="data_format='NHWC' only"):
+        nn.conv2d_backprop_input(x.shape, w, g, 1, "SAME", data_format="NCHW")
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = tf.ones([1, 5, 6, 2])
+    for weights, padding, text in (
+        (tf.ones([3, 3, 3, 2]), "SAME", r"Depth of input \(2\) is not the depth of the filter \(3\)"),
+        (tf.ones([3, 3]), "SAME", "Shape must be rank 4 but is rank 2"),
+        (tf.ones([9, 9, 2, 2]), "VALID", "Negative dimension size"),
+        (tf.ones([3, 3, 2, 2]), "FULL", "padding must be"),
+        (tf.ones([3, 3, 2, 2]), None, "needs strides and padding"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            nn.conv2d(x, weights, 1, padding)
+    with pytest.raises(TypeError, match="Input 'filter' of 'Conv2D' Op has type float64"):
+        nn.conv2d(x, tf.ones([3, 3, 2, 2], tf.float64), 1, "SAME")
+
+
+X, W = np.ones((1, 4, 4, 2)), np.ones((2, 2, 2, 3))  # whose output is of shape (1, 4, 4, 3)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize(
+    ("images", "filters", "text"),
+    [
+        (X, np.ones((2, 2, 3, 1)), r"Depth of input \(2\) is not the depth of the filter \(3\)"),
+        (X, np.ones((2, 2, 64, 64)), r"Depth of input \(2\)"),
+        (X, np.ones((1, 1, 1, 3)), r"Depth of input \(2\)"),
+        (X[..., :1], W, r"Depth of input \(1\)"),
+        (X[0], W, r"Images must have 4 dimensions, got shape \[4, 4, 2\]"),
+        (X, W[0], r"Filters must have 4 dimensions, got shape \[2, 2, 3\]"),
+        (X, np.ones((5, 9, 3, 1)), r"Depth of input \(2\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_in_the_run(
+    ops: Any, images: Any, filters: Any, padding: str, text: str
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=text):
+        ops.compute(lambda a, b: nn.conv2d(a, b, 1, padding), images, filters, known="nothing")
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 4, 4, 2), (1, 4, 4, 1), (1, 3, 4, 3), (1, 1, 1, 3), (2, 4, 4, 3), (4, 4, 3)]
+)
+@pytest.mark.parametrize("strides", [1, 2])
+def test_gradients_of_another_shape_are_refused_in_the_run(ops: Any, shape: Any, strides: int) -> None:
+    grad = np.ones(shape)
+
+    def by_input(w: Any, g: Any) -> Any:
+        return nn.conv2d_backprop_input(X.shape, w, g, strides, "SAME")
+
+    def by_filter(x: Any, g: Any) -> Any:
+        return nn.conv2d_backprop_filter(x, W.shape, g, strides, "SAME")
+
+    for function, other in ((by_input, W), (by_filter, X)):
+        with pytest.raises(errors.InvalidArgumentError, match="The gradient has shape"):
+            ops.compute(function, other, grad, known="nothing")
+
+
+def test_sizes_of_another_depth_are_refused_in_the_run(ops: Any) -> None:
+    grad = np.ones((1, 4, 4, 3))
+
+    def by_input(sizes: Any) -> Any:
+        return nn.conv2d_backprop_input(sizes, W, grad, 1, "SAME")
+
+    def by_filter(sizes: Any) -> Any:
+        return nn.conv2d_backprop_filter(X, sizes, grad, 1, "SAME")
+
+    for function, sizes in ((by_input, [1, 4, 4, 1]), (by_filter, [2, 2, 64, 3])):
+        with pytest.raises(errors.InvalidArgumentError, match="Depth of input"):
+            ops.compute(function, np.array(sizes, np.int32), known="rank")
+        with pytest.raises(errors.InvalidArgumentError, match="must have 4 dimensions"):
+            ops.compute(function, np.array(sizes[:3], np.int32), known="rank")
+
+
+def test_results_do_not_share_the_workspace(ops: Any) -> None:
+    x, w = RNG.normal(size=(2, 4, 4, 2)), RNG.normal(size=(3, 3, 2, 2))
+    a, b = tf.constant(x), tf.constant(w)
+    y = nn.conv2d(a, b, 1, "SAME")
+    first, second = ops.evaluate([y, nn.conv2d(a * 2, b, 1, "SAME")])
+    np.testing.assert_allclose(second, 2 * first)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 4, 2), (2, 0, 4, 2), (2, 4, 0, 2)])
+def test_gradients_of_no_windows(ops: Any, shape: Any) -> None:
+    def run(x: Any, w: Any) -> Any:
+        return nn.conv2d(x, w, 1, "SAME")
+
+    by_x, by_w = ops.gradients(run, np.zeros(shape), np.ones((2, 2, 2, 3)))
+    assert by_x.shape == shape
+    np.testing.assert_array_equal(by_w, np.zeros((2, 2, 2, 3)))
