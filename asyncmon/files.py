@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 import aiofiles
-import anyio
 import anyio.to_thread
+
+from asyncmon.cancellation import outlast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,13 +52,8 @@ async def in_thread(fn: Callable[[*Ts], T], *args: *Ts, lost: Callable[[T], obje
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):
-            while not work.done():
-                try:
-                    await asyncio.wait([work])
-                except asyncio.CancelledError:
-                    continue  # raised below, once the thread is done
-        # Looked at also for asyncio, which would complain of an error that nobody saw.
+        await outlast(work)
+        # The exception is retrieved in any case: asyncio logs errors that are not.
         if not work.cancelled() and work.exception() is None and lost is not None:
             lost(work.result())
         del work  # else the traceback would keep its result alive, and what that holds open

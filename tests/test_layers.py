@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "asyncmon"
 
 LAYER = {
-    **dict.fromkeys(["errors", "notes", "clock", "snapshot", "files", "fair_lock", "run_options"], 0),
+    **dict.fromkeys(["errors", "error_text", "clock", "loop_budget", "cancellation", "snapshot"], 0),
+    **dict.fromkeys(["files", "fair_lock", "run_options"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
@@ -43,8 +44,13 @@ WING = {
 }
 """The wings of the graph engine, from the ground up."""
 
-BESIDE = {("summary", "graph"), ("__main__", "cli")}
-"""The only steps that are not down: summary ops are graph ops."""
+BESIDE = {
+    ("summary", "graph"),
+    ("__main__", "cli"),
+    ("cancellation", "error_text"),
+    ("files", "cancellation"),
+}
+"""The only steps that are not down: summary ops are graph ops, and L0 has helpers of its own."""
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py")) + sorted((ROOT / "examples").glob("*.py"))

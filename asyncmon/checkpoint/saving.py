@@ -7,8 +7,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.errors import CancelledError
-from asyncmon.notes import add_note, phrase, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

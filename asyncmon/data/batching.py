@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..clock import LoopBudget
 from ..files import in_thread
+from ..loop_budget import LoopBudget
 from .indexed import Rows, joined
 from .stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from ..clock import LoopBudget
+from ..loop_budget import LoopBudget
 from .stage import Mark, Stage, State, open_node, skipped, to_the_end
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Iteration:
             if self._position is not self._dataset._position or self._at == len(self._chunk):
                 await self._advance()
             elif self._budget is not None and self._budget.spent():
-                await self._budget.turn()
+                await self._budget.pause()
         finally:
             self._busy = False
         element = self._chunk[self._at]
@@ -107,7 +107,7 @@ class Iteration:
         assert stage is not None
         assert position is not None
         if self._budget is not None and self._budget.spent():
-            await self._budget.turn()
+            await self._budget.pause()
         mark = stage.mark()
         try:
             chunk = await stage.pull(stage.read_ahead)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ..clock import LoopBudget
+from ..loop_budget import LoopBudget
 from .indexed import joined
 from .sources import SourceStage
 from .stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, Waiter, end_tasks, open_node
@@ -92,7 +92,7 @@ class _PrefetchStage(Stage):
                 if len(self._backlog) >= self._least:
                     self._arrival.wake()
                 if budget.spent():
-                    await budget.turn()
+                    await budget.pause()
         except asyncio.CancelledError:
             self._error = RuntimeError("The task that prefetches was cancelled.")
             raise

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..clock import LoopBudget
 from ..files import in_thread
+from ..loop_budget import LoopBudget
 from .stage import CHUNK, Chunk, Epoch, Mark, Node, Stage, State, open_node, skipped, too_short
 
 __all__ = ["Shuffle"]
@@ -129,7 +129,7 @@ class _ShuffleStage(Stage):
             self._slots += chunk
             self._numbers.extend(range(first, self._came))
             if budget.spent():
-                await budget.turn()
+                await budget.pause()
 
     async def _read_slots(self) -> None:
         slot_of = {number: slot for slot, number in enumerate(self._numbers)}

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import islice
 from typing import Any, TypeAlias
 
-from ..clock import LoopBudget
 from ..errors import OutOfRangeError
+from ..loop_budget import LoopBudget
 from .stage import (
     CLOSE_SECONDS,
     Chunk,
@@ -265,7 +265,7 @@ class _AsyncStage(SourceStage):
                     while self._wanted <= 0:
                         await self._demand.wait()
                 if budget.spent():
-                    await budget.turn()
+                    await budget.pause()
             if to_skip:
                 self._error = too_short(f"{to_skip} elements were missing")
         except OutOfRangeError:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from asyncmon.fair_lock import FairLock
+from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs.borrowed import Borrowed
 from asyncmon.programs.state_tree import (
     Tree,
@@ -133,7 +133,7 @@ class FunctionSession:
             read_only = steps is not None and all(step.read_only for step in steps)
         budget = LoopBudget.of_running_loop()
         if budget.spent():
-            await budget.turn()
+            await budget.pause()
         if steps is not None and read_only:
             return await self._compute(fetches, steps, feeds)
         turn = self._turn

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import without_unrequested
+from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import PREEMPTION
-from asyncmon.notes import add_note, phrase
-from asyncmon.runtime.strays import without_strays
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -124,6 +124,6 @@ async def close_raw(raw: Any) -> None:
     """Close a raw session, in bounded time; an error is logged."""
     try:
         async with asyncio.timeout(CLOSE_SECS):
-            await without_strays("close() of the raw session", raw.close)
+            await without_unrequested("close() of the raw session", raw.close)
     except Exception:
         logger.exception("The raw session could not be closed in order; it is abandoned.")

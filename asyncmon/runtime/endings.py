@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
+from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import END_OF_DATA
-from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.reports import is_pep_479
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asyncmon.notes import phrase, text_of
+from asyncmon.error_text import phrase, text_of
 from asyncmon.runtime.endings import Ending, add_failure, is_clean, is_end_of_data, settle
 from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.recoverable import step_of

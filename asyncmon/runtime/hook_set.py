@@ -8,11 +8,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
-from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.stopping import stop_tasks
-from asyncmon.runtime.strays import is_stray, without_strays
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -84,7 +83,7 @@ class HookSet:
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
         if moment == "end":
-            method = functools.partial(without_strays, f"{hook_name(hook)}.end", method)
+            method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
         if _policy(hook) != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
         return method
@@ -97,7 +96,7 @@ class HookSet:
         try:
             return await method(*args)
         except asyncio.CancelledError as error:
-            if not is_stray():
+            if not is_unrequested():
                 raise
             await self._tolerate(hook, moment, error)
         except Exception as error:
@@ -191,7 +190,7 @@ class HookSet:
             return None
         secs = _deadline(hook) or CLEANUP_SECS
         try:
-            await without_strays(
+            await without_unrequested(
                 f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", hook.cleanup, error
             )
         except Exception as failure:

@@ -9,8 +9,9 @@ from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from asyncmon.clock import LoopBudget
+from asyncmon.cancellation import shielded
 from asyncmon.errors import PREEMPTION
+from asyncmon.loop_budget import LoopBudget
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.endings import is_clean, is_exit
@@ -22,7 +23,6 @@ from asyncmon.runtime.passengers import Passengers
 from asyncmon.runtime.phase import Phase
 from asyncmon.runtime.recoverable import Recoverable
 from asyncmon.runtime.recovery import Recovery
-from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.stops import Stops
 from asyncmon.runtime.turn import Turn
@@ -239,7 +239,7 @@ class SessionLife:
         try:
             ending = await shielded(
                 self._end, body, asyncio.current_task(),
-                name="asyncmon closing", patience=max(self._grace, 1.0),
+                name="asyncmon closing", cancel_after=max(self._grace, 1.0),
             )  # fmt: skip
         except asyncio.CancelledError:
             error = None if self._ending is None else self._ending.error

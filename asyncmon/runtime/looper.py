@@ -6,7 +6,7 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any, final
 
-from asyncmon.notes import add_note, phrase
+from asyncmon.error_text import add_note, phrase
 from asyncmon.runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:

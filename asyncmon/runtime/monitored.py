@@ -65,7 +65,7 @@ class MonitoredBase(SessionLife):
         if task is None or get_ident() != self._thread:
             raise RuntimeError(OTHER_LOOP)
         if self._budget.spent():
-            await self._budget.turn()
+            await self._budget.pause()
         if not hooks:
             return await self._session.run_bare(self._turn, (fetches, feed_dict, options, run_metadata))
         turn = self._turn
@@ -95,7 +95,7 @@ class MonitoredBase(SessionLife):
             self._refuse()
         self._check_loop()
         if self._budget.spent():
-            await self._budget.turn()
+            await self._budget.pause()
         async with self._turn.held(reentrant=False):
             if self._phase is not Phase.OPEN:
                 self._refuse()

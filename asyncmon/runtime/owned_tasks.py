@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import is_unrequested
 from asyncmon.runtime.restarts import supervised
 from asyncmon.runtime.stopping import stop_tasks
-from asyncmon.runtime.strays import is_stray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,7 +71,7 @@ class OwnedTasks:
         try:
             return await supervised(self._stop, fn, args, name, restart)
         except asyncio.CancelledError as error:
-            if is_stray():
+            if is_unrequested():
                 _warn(name, error)
             raise
         except GeneratorExit:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.error_text import text_of
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.notes import text_of
 
 if TYPE_CHECKING:
     from asyncmon.runtime.protocol import Session

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import shielded
+from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import CancelledError, UnavailableError
-from asyncmon.notes import add_note, text_of
 from asyncmon.runtime.interrupts import Interrupts
-from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.stop_event import StopEvent
 
 if TYPE_CHECKING:

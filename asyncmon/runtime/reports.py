@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.notes import add_note, phrase, text_of
+from asyncmon.error_text import add_note, phrase, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

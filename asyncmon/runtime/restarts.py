@@ -6,8 +6,8 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import CancelledError, OutOfRangeError
-from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.phase import SessionClosing
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.notes import add_note
+from asyncmon.error_text import add_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

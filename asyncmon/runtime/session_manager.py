@@ -8,12 +8,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
+from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.readiness import what_lacks
-from asyncmon.runtime.shield import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -7,9 +7,10 @@ import logging
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import shielded
+from asyncmon.error_text import add_note, phrase
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.notes import add_note, phrase
 from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.interrupts import Interrupts
 from asyncmon.runtime.looper import LooperTask
@@ -20,7 +21,6 @@ from asyncmon.runtime.services import (
     SummaryService,
     save,
 )
-from asyncmon.runtime.shield import shielded
 from asyncmon.runtime.supervisor_pieces import SupervisorPieces
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ class Supervisor(SupervisorPieces):
             self._coord.register_task(task)
         stragglers = await shielded(
             self._shut_down, asyncio.current_task(), close_summary_writer, to_save,
-            name="supervisor stopping", patience=max(self._stop_grace_secs, 1.0),
+            name="supervisor stopping", cancel_after=max(self._stop_grace_secs, 1.0),
         )  # fmt: skip
         self._coord.raise_requested_exception()
         if stragglers and not ignore_live_tasks:

@@ -7,8 +7,8 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.error_text import text_of
 from asyncmon.errors import AbortedError
-from asyncmon.notes import text_of
 from asyncmon.runtime.recovery import Recovery
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from asyncmon import clock, files
-from asyncmon.notes import add_note
+from asyncmon.error_text import add_note
 from asyncmon.summary.entries import scalar_fields
 
 if TYPE_CHECKING:

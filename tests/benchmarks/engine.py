@@ -25,7 +25,7 @@ import psutil
 from harness import CORES, Peer, Row, quiet_environment, seconds, show, take_turns, typical
 
 from asyncmon import graph as am
-from asyncmon.clock import LoopBudget
+from asyncmon.loop_budget import LoopBudget
 
 HERE = Path(__file__).parent
 PEER = Peer(HERE / "tf1_peer.py")

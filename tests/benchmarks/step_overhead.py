@@ -26,7 +26,7 @@ import numpy as np
 from harness import Peer, Row, quiet_environment, show, take_turns
 
 import asyncmon as am
-from asyncmon.clock import LoopBudget
+from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs import FunctionProgram
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 
-from asyncmon.clock import LoopBudget
 from asyncmon.data import Dataset, from_arrays, from_iterable, shuffling
+from asyncmon.loop_budget import LoopBudget
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

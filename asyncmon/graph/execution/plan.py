@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.execution.pace import Pace
 from asyncmon.graph.execution.state import uninitialized
-from asyncmon.notes import add_note, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from asyncmon.clock import LoopBudget
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.fair_lock import FairLock
 from asyncmon.graph.execution.commit import commit
@@ -26,6 +25,7 @@ from asyncmon.graph.execution.waiting import outlast
 from asyncmon.graph.execution.worker import Worker, suits
 from asyncmon.graph.kernels.parallel import CORES, cut_up, helped, lent
 from asyncmon.graph.kernels.team import Crew
+from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import check_options
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ class Runner:
         if run.deadline is None and plan.pace.is_short(self.limit, run.fed):
             budget = LoopBudget.of_running_loop()
             if budget.spent():
-                turn = asyncio.ensure_future(budget.turn())
+                turn = asyncio.ensure_future(budget.pause())
                 try:
                     await run.wait(turn)
                 finally:

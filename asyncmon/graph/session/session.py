@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from asyncmon.clock import LoopBudget
 from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.graph import Graph
@@ -26,6 +25,7 @@ from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.graph.variables.variable import Variable
+from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
 
 if TYPE_CHECKING:
@@ -163,14 +163,14 @@ class Session:
         size = plan.size(fed) if feeds else 0
         if options is None and run_metadata is None and runner.is_inline(plan, size):
             if budget.spent():
-                await budget.turn()
+                await budget.pause()
             if runner.is_free(plan) and not self._closed:
                 results = run_inline(plan, self._store, fed, runner.limit, size)
                 if results is not None:
                     return call.rebuild(results)
         elif options is None and run_metadata is None and runner.is_prompt(plan, size):
             if budget.spent():
-                await budget.turn()
+                await budget.pause()
             if runner.is_free(plan) and not self._closed:
                 results = runner.run_promptly(plan, fed, size)
                 if results is not None:

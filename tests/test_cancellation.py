@@ -1,4 +1,4 @@
-"""What has to be done is done, whoever cancels the caller."""
+"""A shielded call runs to completion even if the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asyncmon.runtime.shield import shielded
+from asyncmon.cancellation import shielded
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
@@ -42,11 +42,11 @@ async def test_a_cancellation_is_raised_when_the_work_is_done() -> None:
     assert asyncio.get_running_loop().time() == 5
 
 
-async def test_its_patience_has_an_end() -> None:
+async def test_it_is_cancelled_some_time_after_its_caller() -> None:
     done: list[str] = []
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
-            await shielded(work, 500, done, name="work", patience=10)
+            await shielded(work, 500, done, name="work", cancel_after=10)
     assert done == ["cancelled"]
     assert asyncio.get_running_loop().time() == 11
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from asyncmon.clock import LoopBudget
+from asyncmon.loop_budget import LoopBudget
 
 pytestmark = pytest.mark.asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.asyncio
 async def work(budget: LoopBudget, done: list[int], number: int, until: asyncio.Event) -> None:
     while not until.is_set():
         if budget.spent():
-            await budget.turn()
+            await budget.pause()
         done.append(number)
 
 
@@ -77,13 +77,13 @@ async def test_whoever_comes_back_has_time_for_something() -> None:
     budget._seconds = -1.0  # as if everything else took long
     assert not budget.spent()
     assert budget.spent()
-    await budget.turn()
+    await budget.pause()
     assert not budget.spent()
 
 
 async def test_many_have_less_time_each() -> None:
     budget = LoopBudget(asyncio.get_running_loop(), 1.0)
-    waiting = [asyncio.create_task(budget.turn()) for _ in range(9)]
+    waiting = [asyncio.create_task(budget.pause()) for _ in range(9)]
     await asyncio.sleep(0)
     assert budget._seconds == pytest.approx(0.2)
     await asyncio.gather(*waiting)

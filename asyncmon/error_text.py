@@ -1,24 +1,22 @@
-"""What is said of an exception, also of one that does not let it be said.
+"""Texts about exceptions that never raise.
 
-Exceptions are other people's classes: ``str()`` of one may fail, and one that is a frozen dataclass
-takes no notes. Neither may keep a session from closing, or hide which error it was.
+Exceptions are classes of other packages: ``str()`` of one may fail, and a frozen dataclass accepts no
+notes. Neither may keep a session from closing, or hide which error it was.
 """
 
 from __future__ import annotations
 
 import logging
 
-__all__ = ["add_note", "phrase", "text_of"]
-
 logger = logging.getLogger(__name__)
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Attach a note to an exception; where it takes none, write it to the log. Never raises."""
+    """Attach a note to an exception, or log it where that fails. Never raises."""
     try:
         error.add_note(note)
     except Exception:
-        logger.warning("%s takes no notes. To it belongs: %s", phrase(error), note)
+        logger.warning("Cannot attach a note to %s: %s", phrase(error), note)
 
 
 def text_of(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from asyncmon.notes import add_note, phrase, text_of
+from asyncmon.error_text import add_note, phrase, text_of
 
 if TYPE_CHECKING:
     import pytest
@@ -30,7 +30,7 @@ def test_a_note_is_attached() -> None:
 def test_an_exception_that_takes_no_notes_has_them_logged(caplog: pytest.LogCaptureFixture) -> None:
     error = Frozen(503)
     add_note(error, "and more")
-    assert caplog.messages == ["Frozen: 503 takes no notes. To it belongs: and more"]
+    assert caplog.messages == ["Cannot attach a note to Frozen: 503: and more"]
 
 
 def test_the_phrase_about_an_exception() -> None:
