@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.ops.shape_ops import broadcast_like, like
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -35,7 +35,7 @@ def _spec(value: Spec, shape: Spec) -> Spec:
 
 def _gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     value, _ = op.inputs
-    return [create_op("BroadcastTo", (grad, create_op("Shape", (value,), {})), {}), None]
+    return [broadcast_like(grad, value), None]
 
 
 register(OpDef("SumToShape", sum_to_shape, _spec, _gradient, aliases=True))
@@ -49,9 +49,7 @@ def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
     shape = operand.spec.shape
     if operand is other or not _is_broadcast(shape, other.spec.shape):
         return grad
-    result = create_op("SumToShape", (grad, create_op("Shape", (operand,), {})), {})
-    result.set_shape(shape)
-    return result
+    return like("SumToShape", (grad,), operand)
 
 
 def _is_broadcast(shape: Shape, other: Shape) -> bool:

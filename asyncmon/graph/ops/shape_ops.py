@@ -15,6 +15,8 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Shape, Spec, register
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
@@ -42,6 +44,18 @@ def shape_tensor(value: Any) -> Tensor:
     if not tensor.dtype.is_integer:
         raise TypeError(f"A shape must be of integers, got {value!r} of dtype {tensor.dtype.name}.")
     return tensor
+
+
+def like(
+    op_type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None
+) -> Tensor:
+    """Add an op whose last input is the shape of ``x``, and return its output, which has that shape."""
+    return create_op(op_type, (*inputs, create_op("Shape", (x,))), attrs)
+
+
+def broadcast_like(value: Any, x: Tensor) -> Tensor:
+    """Return a tensor repeated to the shape of ``x``."""
+    return like("BroadcastTo", (value,), x)
 
 
 # --- asking for the shape -------------------------------------------------------------------------
@@ -158,10 +172,7 @@ def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
 
 
 def _reshape_gradient(op: Operation, grad: Tensor) -> Gradients:
-    x = op.inputs[0]
-    result = create_op("Reshape", (grad, create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None]
+    return [like("Reshape", (grad,), op.inputs[0]), None]
 
 
 register(OpDef("Reshape", _reshape, _reshape_spec, _reshape_gradient, aliases=True))
@@ -326,10 +337,7 @@ def _broadcast_to_spec(x: Spec, target: Spec) -> Spec:
 
 
 def _broadcast_to_gradient(op: Operation, grad: Tensor) -> Gradients:
-    x = op.inputs[0]
-    result = create_op("SumToShape", (grad, create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None]
+    return [like("SumToShape", (grad,), op.inputs[0]), None]
 
 
 register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_spec, _broadcast_to_gradient, aliases=True))
