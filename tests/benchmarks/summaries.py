@@ -24,7 +24,7 @@ from harness import Row, show, take_turns
 import asyncmon as am
 from asyncmon import graph as tf
 from asyncmon.files import FileCalls
-from asyncmon.graph.kernels.blas import kept_to_one_thread
+from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.summary import FileWriter
 from asyncmon.summary.buckets import encode_histogram
 
@@ -273,7 +273,7 @@ async def hooked() -> list[Row]:
     Processor time is what is compared, the writer's thread included: whatever else the machine does
     counts less.
     """
-    with kept_to_one_thread():
+    with single_threaded_blas():
         found = [await training(60) for _ in range(3)]
     step = statistics.median(step for step, _ in found)
     seldom, often = (statistics.median(added[every] for _, added in found) for every in PERIODS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.graph.kernels.parallel import CORES, share
+from asyncmon.graph.kernels.parallel import CORES, parallel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ def apply_all(calls: Sequence[Call], run: Run | None) -> None:
         else:
             call.make()
     if total > _SHARED:
-        share(blocks)
+        parallel_for(blocks)
     else:
         for block in blocks:
             block()
@@ -105,7 +105,7 @@ def _traced(call: Call, run: Run, *, uneven: bool) -> None:
         blocks = [block.computed() for block in blocks]
         run.note(call.product.op, before, [block.inputs[call.product.at] for block in blocks])
     before = perf_counter()
-    share(block.make for block in blocks)
+    parallel_for(block.make for block in blocks)
     run.note(first.op, before, call.arrays)
     for update in call.updates[1:]:  # done along with the first
         run.note(update.op, perf_counter(), ())

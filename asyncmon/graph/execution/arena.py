@@ -46,7 +46,7 @@ class Layout:
 
     Attributes:
         nbytes: of memory that it takes.
-        heavy: whether products are cut up, see :func:`asyncmon.graph.kernels.parallel.cut_up`.
+        heavy: whether products are split, see :func:`~asyncmon.graph.kernels.parallel.split_products`.
         late: whether products that can be put off until the update are, and lie nowhere.
     """
 

@@ -21,7 +21,7 @@ from asyncmon.graph.core.op import Spec
 from asyncmon.graph.execution.arena import Layout, Space, is_known, numpy_dtype, size_of
 from asyncmon.graph.execution.liveness import inputs_of, outputs_of
 from asyncmon.graph.execution.plan import Kind
-from asyncmon.graph.kernels.blas import can_be_kept
+from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.parallel import CORES
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ class Buffers:
     def _lay_out(self, key: tuple[Any, ...]) -> Layout:
         given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
         specs = _specs(self._ops, given)
-        heavy = CORES > 1 and can_be_kept() and _multiplications(self._ops, specs) >= _HEAVY
+        heavy = (
+            CORES > 1 and blas_threads.is_controllable and _multiplications(self._ops, specs) >= _HEAVY
+        )
         late = self._can_wait(specs)
         values = self._late_values if late else self._values
         layout = _laid_out(values, specs, self._packs, heavy=heavy, late=late)

@@ -15,7 +15,7 @@ from asyncmon.graph.execution.commit import commit
 from asyncmon.graph.execution.pace import TooLong
 from asyncmon.graph.execution.plan import execute_bare
 from asyncmon.graph.execution.run_state import Run
-from asyncmon.graph.kernels.parallel import cut_up
+from asyncmon.graph.kernels.parallel import split_products
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +91,7 @@ def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None
     try:
         code, heavy = plan.prepared(arena, registers)
         if heavy:
-            with cut_up():
+            with split_products():
                 return _computed(plan, store, code, registers, run)
         return _computed(plan, store, code, registers, run)
     finally:

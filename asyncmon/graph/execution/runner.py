@@ -23,8 +23,8 @@ from asyncmon.graph.execution.prompt import PATIENCE, run_promptly
 from asyncmon.graph.execution.run_state import Run
 from asyncmon.graph.execution.waiting import outlast
 from asyncmon.graph.execution.worker import Worker, suits
-from asyncmon.graph.kernels.parallel import CORES, cut_up, helped, lent
-from asyncmon.graph.kernels.team import Crew
+from asyncmon.graph.kernels.parallel import CORES, split_products, team_seconds, using_team
+from asyncmon.graph.kernels.team import Team
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import check_options
 
@@ -58,7 +58,7 @@ class Runner:
         self._lock = FairLock()
         self._pool: ThreadPoolExecutor | None = None
         self._stepper: Worker | None = None
-        self._crew = Crew((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
         self._runs: set[Run] = set()
         self._holder: Run | None = None  # whose turn it is to change the state
         self._busy = 0  # workers that may be applying a commit
@@ -178,7 +178,7 @@ class Runner:
         if self._stepper is not None:
             self._stepper.close()
             self._stepper = None
-        self._crew.close()
+        self._team.close()
         self._store.spares.close()
         self._resources.clear()
         try:
@@ -299,7 +299,7 @@ class Runner:
             arena = store.take_arena()
             try:
                 code, heavy = plan.prepared(arena, registers)
-                with cut_up() if heavy else nullcontext():
+                with split_products() if heavy else nullcontext():
                     execute_checked(code, registers, run)
                     results = plan.results(registers)  # before an update changes what was read
                     if run.error is not None:
@@ -314,7 +314,7 @@ class Runner:
             finally:
                 store.give_arena(arena)
             run.committed = True
-            plan.pace.took(clock() - start + helped(), self.limit, run.fed)
+            plan.pace.took(clock() - start + team_seconds(), self.limit, run.fed)
             return results
 
         if run.deadline is None and plan.pace.is_short(self.limit, run.fed):
@@ -338,13 +338,13 @@ class Runner:
         # Of this thread alone: the loop's would not wait for others to let go of the interpreter.
         in_worker = work if plan.foreign else partial(work, thread_time)
 
-        def crewed() -> list[Any]:
-            with lent(self._crew):
+        def with_team() -> list[Any]:
+            with using_team(self._team):
                 return in_worker()
 
         self._busy += changes
         try:
-            return await self._in_worker(crewed, run.abort, step=changes)
+            return await self._in_worker(with_team, run.abort, step=changes)
         finally:
             self._busy -= changes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.kernels.blas_library import find
+from asyncmon.graph.kernels.blas import find
 
 if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array

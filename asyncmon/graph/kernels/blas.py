@@ -1,48 +1,64 @@
-"""Keeping BLAS to one thread where the engine itself spreads a run over the cores.
+"""BLAS on one thread, while the engine itself spreads a run over the cores.
 
 Threads of BLAS wait for each other by spinning: beside them nothing else gets a core, and where
-something does get one, all of them wait. So a heavy plan cuts its products up and shares the pieces
-out (:mod:`asyncmon.graph.kernels.parallel`),
-and BLAS is kept to one thread meanwhile. That is a setting of the
-whole process: what somebody else multiplies at the same moment is done by one thread, too.
+something does get one, all of them wait. So a run of many products splits them itself
+(:mod:`asyncmon.graph.kernels.parallel`), and BLAS has one thread meanwhile. That is a setting of the
+whole process: other products are computed by one thread at that moment, too.
 
-The wheels of numpy come with OpenBLAS. Where there is something else, BLAS is left alone.
+OpenBLAS, which numpy's wheels come with, has this setting; any other BLAS is left alone. (threadpoolctl
+sets it for one thread of a process only, and steps run in several.)
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.kernels.blas_library import find
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["can_be_kept", "keeper", "kept_to_one_thread"]
+
+def find(name: str) -> tuple[Any, type[ctypes.c_int] | type[ctypes.c_int64]] | None:
+    """Return a function of numpy's BLAS and the type of its integers; None if it has none.
+
+    In numpy's wheels names begin with ``scipy_``, and end with ``64_`` where integers have 64 bits.
+    """
+    library = _library()
+    for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int)):
+        for prefix in ("scipy_", ""):
+            function = getattr(library, f"{prefix}{name}{suffix}", None)
+            if function is not None:
+                return function, integer
+    return None
 
 
-def _functions() -> tuple[Any, Any] | None:
-    """Return the functions that get and set the number of threads."""
-    get, put = find("openblas_get_num_threads"), find("openblas_set_num_threads")
-    if get is None or put is None:
-        return None
-    put[0].argtypes, put[0].restype = [ctypes.c_int], None
-    return get[0], put[0]
+def _library() -> ctypes.CDLL | None:
+    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # numpy 1 has the second one, and numpy 2 warns of it
+            continue
+        try:
+            return ctypes.CDLL(module.__file__)  # names in what it is linked with are found, too
+        except (OSError, TypeError):
+            return None
+    return None
 
 
-class _Keeper:
-    """Counts those who want BLAS kept; the last one lets it have its threads back.
+class _Threads:
+    """Counts the runs that want BLAS single-threaded; the last one restores the setting.
 
     Attributes:
-        count: of those who want it at present, in whichever threads.
+        count: how many there are at present, in all threads.
     """
 
     def __init__(self) -> None:
-        self._functions = _functions()
+        get, put = find("openblas_get_num_threads"), find("openblas_set_num_threads")
+        self._functions = None if get is None or put is None else (get[0], put[0])
         self._mutex = threading.Lock()
         self.count = 0
         self._before = 1
@@ -50,7 +66,8 @@ class _Keeper:
             os.register_at_fork(after_in_child=self._forget)
 
     @property
-    def can(self) -> bool:
+    def is_controllable(self) -> bool:
+        """Whether counting does anything."""
         return self._functions is not None
 
     def begin(self) -> None:
@@ -68,27 +85,22 @@ class _Keeper:
                 self._functions[1](self._before)
 
     def _forget(self) -> None:
-        """Begin anew in a child process, where none of the threads is that wanted BLAS kept."""
+        """Restore the setting in a child process, which has none of the counted threads."""
         self._mutex = threading.Lock()
         if self.count and self._functions is not None:
             self._functions[1](self._before)
         self.count = 0
 
 
-keeper = _Keeper()
+blas_threads = _Threads()
 """Of this process."""
 
 
-def can_be_kept() -> bool:
-    """Return whether :func:`kept_to_one_thread` does anything."""
-    return keeper.can
-
-
 @contextmanager
-def kept_to_one_thread() -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
     """Have BLAS use one thread inside ``with``."""
-    keeper.begin()
+    blas_threads.begin()
     try:
         yield
     finally:
-        keeper.end()
+        blas_threads.end()

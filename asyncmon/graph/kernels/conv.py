@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.kernels.matmul import tall_product, thin_product
-from asyncmon.graph.kernels.parallel import share
+from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn
+from asyncmon.graph.kernels.parallel import parallel_for
 from asyncmon.graph.kernels.windows import Padding, Pair, check_rank, check_shape, paddings
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ def convolve(
     result = _target(out, geometry.output, x.dtype)
 
     def part(block: slice) -> None:
-        tall_product(geometry.windows(x[block]), matrix, result[block].reshape(-1, w.shape[3]))
+        matmul_tall(geometry.windows(x[block]), matrix, result[block].reshape(-1, w.shape[3]))
 
-    share(partial(part, block) for block in geometry.blocks(len(matrix)))
+    parallel_for(partial(part, block) for block in geometry.blocks(len(matrix)))
     return _given_back(result, out, images.dtype)
 
 
@@ -173,7 +173,7 @@ def filter_gradient(
         with lock:
             np.add(result, share_of_it.reshape(shape), out=result)
 
-    share(partial(part, block) for block in geometry.blocks(shape[2] + shape[3]))
+    parallel_for(partial(part, block) for block in geometry.blocks(shape[2] + shape[3]))
     return _given_back(result, out, images.dtype)
 
 
@@ -181,7 +181,7 @@ _DEEP = 8  # channels: with fewer, products of single elements of the filter are
 
 
 def _filter_by_windows(geometry: _Geometry, x: Array, g: Array) -> Array:
-    return thin_product(geometry.windows(x), np.ascontiguousarray(g).reshape(-1, g.shape[3]))
+    return matmul_tn(geometry.windows(x), np.ascontiguousarray(g).reshape(-1, g.shape[3]))
 
 
 def _filter_by_elements(geometry: _Geometry, x: Array, g: Array) -> Array:
@@ -198,7 +198,7 @@ def _filter_by_elements(geometry: _Geometry, x: Array, g: Array) -> Array:
     for row in range(result.shape[0]):
         for column in range(result.shape[1]):
             move = row * geometry.dilations[0] * width + column * geometry.dilations[1]
-            result[row, column] = thin_product(flat[move:], other[: len(flat) - move])
+            result[row, column] = matmul_tn(flat[move:], other[: len(flat) - move])
     return result
 
 
@@ -247,10 +247,10 @@ def _input_by_rows(geometry: _Geometry, w: Array, g: Array, result: Array) -> No
             first, last = max(0, shift), min(high, low + shift)
             if first >= last:
                 continue  # this row of the filter meets only padding
-            tall_product(matrix, turned[row], lines.reshape(-1, depth))
+            matmul_tall(matrix, turned[row], lines.reshape(-1, depth))
             target[:, first:last] += lines[:, first - shift : last - shift]
 
-    share(partial(part, block) for block in flat.blocks(columns * channels + depth))
+    parallel_for(partial(part, block) for block in flat.blocks(columns * channels + depth))
 
 
 def _input_by_elements(geometry: _Geometry, w: Array, g: Array, result: Array) -> None:
@@ -266,8 +266,8 @@ def _input_by_elements(geometry: _Geometry, w: Array, g: Array, result: Array) -
         product = _workspace("part", (count, *geometry.counts, depth), g.dtype)
         for row in range(rows):
             for column in range(columns):
-                tall_product(flat, turned[row, column], product.reshape(-1, depth))
+                matmul_tall(flat, turned[row, column], product.reshape(-1, depth))
                 padded[geometry.tap(row, column)] += product
         result[block] = padded[geometry.inside()]
 
-    share(partial(part, block) for block in geometry.blocks(2 * depth + channels))
+    parallel_for(partial(part, block) for block in geometry.blocks(2 * depth + channels))

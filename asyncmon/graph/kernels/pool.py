@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.kernels.parallel import share
+from asyncmon.graph.kernels.parallel import parallel_for
 from asyncmon.graph.kernels.windows import Padding, Pair, check_rank, check_shape, paddings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def _in_blocks(shape: tuple[int, ...], part: Callable[[slice], None]) -> None:
     """Call a function for slices of a batch of images of this shape."""
     count, height, width, depth = shape
     step = max(1, _BLOCK // max(1, height * width * depth))
-    share(partial(part, slice(i, i + step)) for i in range(0, count, step))
+    parallel_for(partial(part, slice(i, i + step)) for i in range(0, count, step))
 
 
 def _steps(start: int, count: int, stride: int) -> slice:

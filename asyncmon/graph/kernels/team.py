@@ -1,9 +1,10 @@
-"""Threads that help the one that computes a long step."""
+"""A thread team: threads that take part in what one thread computes."""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from queue import SimpleQueue
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -11,50 +12,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections import deque
-    from collections.abc import Callable
-
-__all__ = ["Crew"]
+    from collections.abc import Callable, Iterable
 
 
-class Crew:
-    """Threads that help others, started when they are needed.
-
-    They end at :meth:`close`, or when this object is gone.
+class Team:
+    """Daemon threads, started when they are needed. They end at :meth:`close`, or with this object.
 
     Args:
         size: how many.
-        name: what their names begin with.
+        name: the prefix of their names.
     """
 
     def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
-        self._shares: SimpleQueue[_Share | None] = SimpleQueue()
+        self._batches: SimpleQueue[_Batch | None] = SimpleQueue()
         self._mutex = threading.Lock()
         self._started = 0
-        self._finalizer = weakref.finalize(self, _dismiss, self._shares, size)
+        self._finalizer = weakref.finalize(self, _dismiss, self._batches, size)
         self._finalizer.atexit = False
 
-    def share(self, calls: deque[Callable[[], object]]) -> float:
-        """Make all calls, here and in whichever threads are free, each taking the next one.
+    def run_all(self, calls: Iterable[Callable[[], object]]) -> float:
+        """Make all calls, each once, in this thread and in idle threads of the team.
 
-        Those who are busy elsewhere are not waited for.
+        Threads that are busy elsewhere are not waited for.
 
         Returns:
-            The seconds that others computed.
+            The seconds that threads of the team computed.
 
         Raises:
-            BaseException: a call's, the first one seen; what is left is not called then.
+            BaseException: the first error of a call; the calls that are left are not made.
         """
-        helpers = min(self._size, len(calls) - 1)
-        share = _Share(calls)
+        batch = _Batch(calls)
+        helpers = min(self._size, len(batch.calls) - 1)
         if helpers > self._started:
             self._start(helpers)
         for _ in range(min(helpers, self._started)):
-            self._shares.put(share)
-        share.lead()
-        return share.seconds
+            self._batches.put(batch)
+        batch.run_here()
+        return batch.seconds
 
     def close(self) -> None:
         """Let the threads end. A second call does nothing."""
@@ -64,55 +60,50 @@ class Crew:
         with self._mutex:
             while self._started < count:
                 name = f"{self._name}_{self._started}"
-                thread = threading.Thread(target=_help, args=(self._shares,), name=name, daemon=True)
+                thread = threading.Thread(target=_help, args=(self._batches,), name=name, daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # there are no more to be had: so there is less help
+                except RuntimeError:  # the system has no more threads
                     return
                 self._started += 1
 
 
-class _Share:
-    """Calls to make, and who is making them."""
+class _Batch:
+    """Calls to make, and how many threads of the team are making them."""
 
-    __slots__ = ("_calls", "_error", "_gone", "_helping", "_is_over", "_mutex", "seconds")
-
-    def __init__(self, calls: deque[Callable[[], object]]) -> None:
-        self._calls = calls
-        self._mutex = threading.Lock()
-        self._helping = 0
-        self._is_over = False
-        self._gone: threading.Lock | None = None  # held until the last one who helps is gone
-        self._error: BaseException | None = None
+    def __init__(self, calls: Iterable[Callable[[], object]]) -> None:
+        self.calls = deque(calls)
         self.seconds = 0.0
+        self._changed = threading.Condition(threading.Lock())
+        self._helping = 0
+        self._closed = False
+        self._error: BaseException | None = None
 
-    def lead(self) -> None:
+    def run_here(self) -> None:
+        """Make calls until none is left, then wait for the threads that are still making one."""
         self._work()
-        with self._mutex:
-            self._is_over = True  # who comes now comes too late
-            if self._helping:
-                self._gone = threading.Lock()
-                self._gone.acquire()
-        if self._gone is not None:
-            self._gone.acquire()
+        with self._changed:
+            self._closed = True
+            while self._helping:
+                self._changed.wait()
         if self._error is not None:
             raise self._error
 
-    def help(self) -> None:
-        with self._mutex:
-            if self._is_over:
+    def join(self) -> None:
+        """Make calls in a thread of the team, unless the batch is done."""
+        with self._changed:
+            if self._closed:
                 return
             self._helping += 1
         start = thread_time()
         self._work()
-        with self._mutex:
+        with self._changed:
             self.seconds += thread_time() - start
             self._helping -= 1
-            if not self._helping and self._gone is not None:
-                self._gone.release()
+            self._changed.notify()
 
     def _work(self) -> None:
-        calls = self._calls
+        calls = self.calls
         try:
             while True:
                 try:
@@ -120,18 +111,18 @@ class _Share:
                 except IndexError:
                     return
                 call()
-        except BaseException as error:  # raised by the one who leads
+        except BaseException as error:  # raised by run_here
             self._error = self._error or error
             calls.clear()
 
 
 @np.errstate(all="ignore")
-def _help(shares: SimpleQueue[_Share | None]) -> None:
-    while (share := shares.get()) is not None:
-        share.help()
-        del share  # and the arrays with it
+def _help(batches: SimpleQueue[_Batch | None]) -> None:
+    while (batch := batches.get()) is not None:
+        batch.join()
+        del batch  # and the arrays with it
 
 
-def _dismiss(shares: SimpleQueue[_Share | None], count: int) -> None:
+def _dismiss(batches: SimpleQueue[_Batch | None], count: int) -> None:
     for _ in range(count):
-        shares.put(None)
+        batches.put(None)

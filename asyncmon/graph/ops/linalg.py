@@ -10,7 +10,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.kernels.blas import keeper
+from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.matmul import product
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
 def _flipped(flip_a: bool, flip_b: bool) -> Callable[..., Any]:
     def product_of_flipped(a: Array, b: Array, out: Array | None = None) -> Array:
         a, b = a.T if flip_a else a, b.T if flip_b else b
-        return product(a, b, out) if keeper.count else np.dot(a, b, out)
+        return product(a, b, out) if blas_threads.count else np.dot(a, b, out)
 
     return product_of_flipped
 

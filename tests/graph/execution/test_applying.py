@@ -12,8 +12,8 @@ from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, Spec, register, table
 from asyncmon.graph.execution import applying
 from asyncmon.graph.execution.late_products import Product
-from asyncmon.graph.kernels.parallel import lent
-from asyncmon.graph.kernels.team import Crew
+from asyncmon.graph.kernels.parallel import using_team
+from asyncmon.graph.kernels.team import Team
 
 SIZE = 1000
 THREADED = tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=4)
@@ -91,14 +91,14 @@ def test_every_element_is_written_once_whoever_helps() -> None:
 
     arrays = [np.zeros(n) for n in (SIZE, 63, 64, 65, 31, 1)]
     calls: Any = [applying.Call((Update(add),), [array], [2.0]) for array in arrays]
-    crew = Crew(3, "help")
-    for helpers in (None, crew):
-        with lent(helpers):
+    team = Team(3, "help")
+    for helpers in (None, team):
+        with using_team(helpers):
             for _ in range(25):
                 applying.apply_all(calls, None)
     for array in arrays:
         np.testing.assert_array_equal(array, np.full(array.shape, 100.0))
-    crew.close()
+    team.close()
 
 
 @pytest.mark.asyncio

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.graph.kernels import axpby as module
 from asyncmon.graph.kernels.axpby import axpby, axpy, xpby
-from asyncmon.graph.kernels.blas_library import find
+from asyncmon.graph.kernels.blas import find
 
 LARGE = 1 << 15
 DTYPES = [np.float16, np.float32, np.float64]

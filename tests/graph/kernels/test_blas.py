@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from asyncmon.graph.kernels import blas
-from asyncmon.graph.kernels.blas import can_be_kept, kept_to_one_thread
+from asyncmon.graph.kernels.blas import blas_threads, single_threaded_blas
 
-needs_openblas = pytest.mark.skipif(not can_be_kept(), reason="numpy is not built with OpenBLAS")
+needs_openblas = pytest.mark.skipif(
+    not blas_threads.is_controllable, reason="numpy is not built with OpenBLAS"
+)
 
 
 def threads() -> int:
-    functions = blas.keeper._functions
+    functions = blas.blas_threads._functions
     assert functions is not None
     return int(functions[0]())
 
@@ -25,9 +27,9 @@ def threads() -> int:
 @needs_openblas
 def test_one_thread_inside_and_as_many_as_before_outside() -> None:
     before = threads()
-    with kept_to_one_thread():
+    with single_threaded_blas():
         assert threads() == 1
-        with kept_to_one_thread():
+        with single_threaded_blas():
             assert threads() == 1
         assert threads() == 1
     assert threads() == before
@@ -36,7 +38,7 @@ def test_one_thread_inside_and_as_many_as_before_outside() -> None:
 @needs_openblas
 def test_the_last_one_lets_go() -> None:
     before = threads()
-    first, second = kept_to_one_thread(), kept_to_one_thread()
+    first, second = single_threaded_blas(), single_threaded_blas()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -48,21 +50,21 @@ def test_the_last_one_lets_go() -> None:
 @needs_openblas
 def test_an_error_lets_go() -> None:
     before = threads()
-    with pytest.raises(ValueError, match="no"), kept_to_one_thread():
+    with pytest.raises(ValueError, match="no"), single_threaded_blas():
         raise ValueError("no")
     assert threads() == before
 
 
 def test_without_openblas_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blas.keeper, "_functions", None)
-    assert not can_be_kept()
-    with kept_to_one_thread():
+    monkeypatch.setattr(blas.blas_threads, "_functions", None)
+    assert not blas_threads.is_controllable
+    with single_threaded_blas():
         np.dot(np.ones((3, 3)), np.ones((3, 3)))
 
 
 def test_a_library_without_the_names_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _path: object())
-    assert blas._functions() is None
+    assert not blas._Threads().is_controllable
 
 
 FORKS = """
@@ -70,18 +72,18 @@ import os, threading
 from asyncmon.graph.kernels import blas
 keep, let_go = threading.Event(), threading.Event()
 def hold():
-    with blas.kept_to_one_thread(), blas.keeper._mutex:
+    with blas.single_threaded_blas(), blas.blas_threads._mutex:
         keep.set()
         let_go.wait()
-blas.keeper._functions[1](3)
+blas.blas_threads._functions[1](3)
 thread = threading.Thread(target=hold)
 thread.start()
 keep.wait()
 child = os.fork()
 if not child:
-    with blas.kept_to_one_thread():
-        inside = blas.keeper._functions[0]()
-    os._exit(10 * inside + blas.keeper._functions[0]())
+    with blas.single_threaded_blas():
+        inside = blas.blas_threads._functions[0]()
+    os._exit(10 * inside + blas.blas_threads._functions[0]())
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 let_go.set()
 thread.join()

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.graph.kernels import matmul as products
-from asyncmon.graph.kernels.matmul import product, tall_product, thin_product
-from asyncmon.graph.kernels.parallel import cut_up, lent
-from asyncmon.graph.kernels.team import Crew
+from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn, product
+from asyncmon.graph.kernels.parallel import split_products, using_team
+from asyncmon.graph.kernels.team import Team
 
 RNG = np.random.default_rng(0)
 
@@ -27,10 +27,10 @@ RNG = np.random.default_rng(0)
 def test_tall_and_thin(rows: int, inner: int, columns: int, dtype: Any) -> None:
     a, b = RNG.normal(size=(rows, inner)).astype(dtype), RNG.normal(size=(inner, columns)).astype(dtype)
     out = np.full((rows, columns), 7, dtype)
-    tall_product(a, b, out)
+    matmul_tall(a, b, out)
     np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
     other = RNG.normal(size=(rows, columns)).astype(dtype)
-    found = thin_product(a, other)
+    found = matmul_tn(a, other)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, a.T @ other, rtol=1e-4, atol=1e-4)
 
@@ -39,10 +39,10 @@ def test_tall_and_thin(rows: int, inner: int, columns: int, dtype: Any) -> None:
 def test_large_ones(inner: int, columns: int) -> None:
     a, b = RNG.normal(size=(1003, inner)), RNG.normal(size=(inner, columns))
     out = np.empty((1003, columns))
-    tall_product(a, b, out)
+    matmul_tall(a, b, out)
     np.testing.assert_allclose(out, a @ b)
     other = RNG.normal(size=(1003, columns))
-    np.testing.assert_allclose(thin_product(a, other), a.T @ other)
+    np.testing.assert_allclose(matmul_tn(a, other), a.T @ other)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.complex64])
@@ -61,14 +61,14 @@ def test_cut_up_or_not_and_with_whose_help(
     monkeypatch.setattr(products, "_WORTH_IT", 1000)
     monkeypatch.setattr(products, "CORES", 4)
     x, y = (RNG.normal(size=shape, scale=9).astype(dtype) for shape in (a, b))
-    crew = Crew(3, "products")
+    team = Team(3, "products")
     whole = product(x, y)
-    with cut_up():
+    with split_products():
         pieces = product(x, y)
         into = np.full(pieces.shape, 7, dtype)
-        with lent(crew):
+        with using_team(team):
             assert product(x, y, into) is into
-    crew.close()
+    team.close()
     assert pieces.dtype == whole.dtype == dtype
     np.testing.assert_allclose(pieces, whole, rtol=1e-4, atol=1e-3)
     np.testing.assert_array_equal(pieces, into)  # to the bit, whoever helped
@@ -77,13 +77,13 @@ def test_cut_up_or_not_and_with_whose_help(
 def test_transposed_operands_are_cut_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_WORTH_IT", 1000)
     x, y = RNG.normal(size=(50, 90)), RNG.normal(size=(60, 50))
-    with cut_up():
+    with split_products():
         np.testing.assert_allclose(product(x.T, y.T), x.T @ y.T)
 
 
 def test_small_ones_are_left_whole() -> None:
     x = RNG.normal(size=(50, 50))
-    with cut_up():
+    with split_products():
         np.testing.assert_array_equal(product(x, x), np.dot(x, x))
 
 

@@ -10,74 +10,80 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.kernels import parallel as sharing
-from asyncmon.graph.kernels.parallel import cut_up, helped, is_cut_up, lent, share
-from asyncmon.graph.kernels.team import Crew
+from asyncmon.graph.kernels import parallel
+from asyncmon.graph.kernels.parallel import (
+    is_splitting,
+    parallel_for,
+    split_products,
+    team_seconds,
+    using_team,
+)
+from asyncmon.graph.kernels.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    crew = Crew(1, "help")
-    yield crew
-    crew.close()
+def team() -> Iterator[Team]:
+    team = Team(1, "help")
+    yield team
+    team.close()
 
 
-def test_every_call_is_made_once_with_and_without_helpers(crew: Crew) -> None:
-    for helpers in (None, crew):
+def test_every_call_is_made_once_with_and_without_helpers(team: Team) -> None:
+    for helpers in (None, team):
         done: list[int] = []
-        with lent(helpers):
-            share(partial(done.append, i) for i in range(100))
+        with using_team(helpers):
+            parallel_for(partial(done.append, i) for i in range(100))
         assert sorted(done) == list(range(100))
-    share([])
+    parallel_for([])
 
 
-def test_helpers_take_part_and_it_is_known_for_how_long(crew: Crew) -> None:
+def test_helpers_take_part_and_it_is_known_for_how_long(team: Team) -> None:
     both = threading.Barrier(2, timeout=10)  # passed only when two threads are at work
 
     def work() -> None:
         both.wait()
         sum(range(10_000))
 
-    with lent(crew):
-        share([work, work])
-        assert helped() > 0
-    assert helped() == 0
+    with using_team(team):
+        parallel_for([work, work])
+        assert team_seconds() > 0
+    assert team_seconds() == 0
 
 
-def test_helpers_are_lent_to_one_thread_and_taken_back(crew: Crew) -> None:
+def test_helpers_are_lent_to_one_thread_and_taken_back(team: Team) -> None:
     found: list[Any] = []
-    with lent(crew):
-        with lent(None):
-            assert sharing._local.crew is None
-        assert sharing._local.crew is crew
-        thread = threading.Thread(target=lambda: found.append(getattr(sharing._local, "crew", None)))
+    with using_team(team):
+        with using_team(None):
+            assert parallel._local.team is None
+        assert parallel._local.team is team
+        thread = threading.Thread(target=lambda: found.append(getattr(parallel._local, "team", None)))
         thread.start()
         thread.join()
     assert found == [None]
-    assert sharing._local.crew is None
+    assert parallel._local.team is None
 
 
 def test_errors_come_out_and_end_the_rest() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    for helpers in (None, Crew(0, "nobody")):
+    for helpers in (None, Team(0, "nobody")):
         done: list[int] = []
-        with lent(helpers), pytest.raises(ValueError, match="no"):
-            share([fail, partial(done.append, 1)])
+        with using_team(helpers), pytest.raises(ValueError, match="no"):
+            parallel_for([fail, partial(done.append, 1)])
         assert done == []
 
 
 def test_products_are_cut_up_inside_with_only() -> None:
-    assert not is_cut_up()
-    with cut_up():
-        with cut_up():
-            assert is_cut_up()
-        assert is_cut_up()
-    assert not is_cut_up()
+    assert not is_splitting()
+    with split_products():
+        with split_products():
+            assert is_splitting()
+        assert is_splitting()
+    assert not is_splitting()
 
 
 @pytest.mark.asyncio
