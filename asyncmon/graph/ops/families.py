@@ -1,0 +1,396 @@
+"""Families of ops: one row in a table registers an op and makes its public function.
+
+A family is what elementwise ops, reductions or optimizer updates have in common: the shape rule, the
+shared part of the gradient, the signature. A row is what an op has of its own: the public name, the op
+type, a kernel, the dtypes, a gradient and a sentence of documentation::
+
+    exp = unary("exp", "Exp", np.exp, SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``.")
+
+A gradient gets the gradient of the output first, then inputs and output; None where none flows. A
+kernel of an elementwise op takes ``out=``, which may be one of its inputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.arguments import renamed_argument, static_axes
+from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.broadcast import unbroadcast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.node import Operation, Tensor
+
+    Kernel = Callable[..., Any]
+    Dtypes = Sequence[DType]
+    Flowing = list[Tensor | None]
+
+_Function = TypeVar("_Function")
+
+
+class UnaryFunction(Protocol):
+    """A public function of one tensor."""
+
+    def __call__(self, x: Any, name: str | None = None) -> Tensor:
+        """Add the op to the graph of ``x``."""
+
+
+class ActivationFunction(Protocol):
+    """A public function of one tensor, which ``tf.nn`` calls ``features``."""
+
+    def __call__(self, features: Any, name: str | None = None) -> Tensor:
+        """Add the op to the graph of ``features``."""
+
+
+class BinaryFunction(Protocol):
+    """A public function of two tensors that broadcast."""
+
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor:
+        """Add the op to the graph of ``x`` and ``y``."""
+
+
+class ReductionFunction(Protocol):
+    """A public function of one tensor that reduces axes."""
+
+    def __call__(
+        self,
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: bool | None = None,
+        name: str | None = None,
+        reduction_indices: Any = None,
+        keep_dims: bool | None = None,
+    ) -> Tensor:
+        """Add the op to the graph of ``input_tensor``."""
+
+
+# --- elementwise ----------------------------------------------------------------------------------
+
+
+def unary(
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+    doc: str,
+    *,
+    rule: rules.Rule | None = None,
+) -> UnaryFunction:
+    """Register an elementwise op of one input and return its public function.
+
+    Args:
+        name: the public name.
+        op_type: the op type, and the default name of nodes.
+        kernel: ``kernel(x, out=None)``.
+        allowed: the dtypes of ``x``.
+        gradient: ``gradient(grad, x, y)``, ``y`` being the output.
+        doc: the first sentence of the documentation.
+        rule: the shape rule; by default the output is like ``x``.
+    """
+    _register_unary(op_type, kernel, rule or rules.unary(allowed), gradient)
+
+    def function(x: Any, name: str | None = None) -> Tensor:
+        return create_op(op_type, (x,), None, name)
+
+    return _published(function, name, doc, x=_dtypes(allowed))
+
+
+def activation(
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+    doc: str,
+) -> ActivationFunction:
+    """Register an op of ``tf.nn``: as :func:`unary`, but its parameter is called ``features``."""
+    _register_unary(op_type, kernel, rules.unary(allowed, "features"), gradient)
+
+    def function(features: Any, name: str | None = None) -> Tensor:
+        return create_op(op_type, (features,), None, name)
+
+    return _published(function, name, doc, "tf.nn", features=_dtypes(allowed))
+
+
+def _register_unary(
+    op_type: str,
+    kernel: Kernel,
+    rule: rules.Rule,
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+) -> None:
+    def back(op: Operation, grad: Tensor) -> Flowing:
+        assert gradient is not None
+        return [gradient(grad, op.inputs[0], op.outputs[0])]
+
+    register(OpDef(op_type, kernel, rule, back if gradient else rules.no_gradient, elementwise=True))
+
+
+def binary(
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+    doc: str,
+    *,
+    rule: rules.Rule | None = None,
+    node: str | None = None,
+    elementwise: bool = True,
+) -> BinaryFunction:
+    """Register an op of two inputs that broadcast and return its public function.
+
+    Args:
+        name: the public name.
+        op_type: the op type.
+        kernel: ``kernel(x, y, out=None)``.
+        allowed: the dtypes of ``x`` and ``y``, which must be equal.
+        gradient: ``gradient(grad, x, y, z)``, ``z`` being the output, gives those of both operands in
+            the shape of ``z``; they are summed to the operands' shapes here.
+        doc: the first sentence of the documentation.
+        rule: the shape rule; by default the output has the dtype of the operands.
+        node: the default name of nodes, where it is not the op type.
+        elementwise: False for a kernel without ``out=``.
+    """
+    register_binary(op_type, kernel, rule or rules.binary(op_type, allowed), gradient, elementwise)
+    return binary_function(name, op_type, allowed, doc, node)
+
+
+def comparison(
+    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
+) -> BinaryFunction:
+    """Register an elementwise op of two inputs that gives bool and return its public function."""
+    register_binary(op_type, kernel, rules.comparison(op_type, allowed), None)
+    return binary_function(name, op_type, allowed, doc, default=default)
+
+
+def register_binary(
+    op_type: str,
+    kernel: Kernel,
+    rule: rules.Rule,
+    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+    elementwise: bool = True,
+) -> None:
+    """Register an op of two inputs that broadcast. Arguments as for :func:`binary`."""
+
+    def back(op: Operation, grad: Tensor) -> Flowing:
+        assert gradient is not None
+        x, y = op.inputs
+        of_x, of_y = gradient(grad, x, y, op.outputs[0])
+        return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
+
+    flows = back if gradient else rules.no_gradient
+    register(OpDef(op_type, kernel, rule, flows, elementwise=elementwise))
+
+
+def binary_function(
+    name: str,
+    op_type: str,
+    allowed: Dtypes,
+    doc: str,
+    node: str | None = None,
+    default: str | None = None,
+) -> BinaryFunction:
+    """Return a public function of an op of two inputs; ``default`` is that of the argument ``name``."""
+
+    def function(x: Any, y: Any, name: str | None = default) -> Tensor:
+        return graph_of((x, y)).binary(op_type, x, y, name or node)
+
+    like_x = "of the dtype of ``x``; the shapes broadcast. A value that is no tensor takes the dtype."
+    return _published(function, name, doc, x=_dtypes(allowed), y=like_x)
+
+
+# --- reductions -----------------------------------------------------------------------------------
+
+
+def reduction(
+    name: str,
+    op_type: str,
+    kernel: Kernel,
+    allowed: Dtypes,
+    gradient: Callable[[Tensor, Tensor, Tensor, Any], Tensor] | None,
+    doc: str,
+    *,
+    node: str | None = None,
+) -> ReductionFunction:
+    """Register an op that reduces axes and return its public function.
+
+    Args:
+        name: the public name.
+        op_type: the op type.
+        kernel: ``kernel(x, *, axis, keepdims)``; ``axis`` is a tuple, or None for all axes.
+        allowed: the dtypes of the input.
+        gradient: ``gradient(grad, x, y, axis)``; ``grad`` and the output ``y`` broadcast against ``x``.
+        doc: the first sentence of the documentation.
+        node: the default name of nodes, where it is not the op type.
+    """
+
+    def rule(x: Spec, *, axis: tuple[int, ...] | None, keepdims: bool) -> Spec:
+        rules.check_dtype(x.dtype, allowed, "input")
+        return Spec(x.dtype, _reduced_shape(x.shape, axis, keepdims))
+
+    def back(op: Operation, grad: Tensor) -> Flowing:
+        assert gradient is not None
+        (x,), axis = op.inputs, op.attrs["axis"]
+        if axis and not op.attrs["keepdims"]:
+            expanded = {"axis": axis}
+            grad, y = (create_op("ExpandDims", (t,), expanded) for t in (grad, op.outputs[0]))
+        else:
+            y = op.outputs[0]
+        return [gradient(grad, x, y, axis)]
+
+    register(OpDef(op_type, kernel, rule, back if gradient else None))
+
+    def function(
+        input_tensor: Any,
+        axis: Any = None,
+        keepdims: bool | None = None,
+        name: str | None = None,
+        reduction_indices: Any = None,
+        keep_dims: bool | None = None,
+    ) -> Tensor:
+        x = convert_to_tensor(input_tensor)
+        axes = static_axes(renamed_argument("axis", axis, "reduction_indices", reduction_indices))
+        keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
+        return create_op(op_type, (x,), {"axis": axes, "keepdims": keep}, name or node)
+
+    return _published(
+        function,
+        name,
+        doc,
+        input_tensor=_dtypes(allowed),
+        axis="an int or a list of ints, counted from the end where negative; None for all axes.",
+        keepdims="keep the reduced axes, with length 1.",
+        reduction_indices="an old name of ``axis``.",
+        keep_dims="an old name of ``keepdims``.",
+    )
+
+
+def _reduced_shape(
+    shape: tuple[int | None, ...] | None, axis: tuple[int, ...] | None, keepdims: bool
+) -> tuple[int | None, ...] | None:
+    if shape is None:
+        return () if axis is None and not keepdims else None
+    rank = len(shape)
+    for a in axis or ():
+        if not -rank <= a < rank:
+            raise ValueError(f"Invalid reduction dimension {a} for input with {rank} dimension(s)")
+    gone = set(range(rank)) if axis is None else {a % rank for a in axis}
+    kept = 1 if keepdims else None
+    return tuple(kept if i in gone else d for i, d in enumerate(shape) if keepdims or i not in gone)
+
+
+# --- updates of variables -------------------------------------------------------------------------
+
+
+def update_op(
+    name: str, update: Callable[..., None], *, refs: int, rows: Callable[..., None] | None = None
+) -> None:
+    """Register the two ops of an optimizer: ``Apply<name>`` and ``SparseApply<name>``.
+
+    The inputs are the variable and its slots, then scalars (learning rate, decays), then the gradient;
+    those of the sparse op end in the gradient's rows and their indices, each of which occurs once.
+
+    Args:
+        name: of the optimizer.
+        update: ``update(*refs, *scalars, grad)`` writes the refs in place, element by element; it is
+            called on flat slices of them.
+        refs: how many inputs are the variable and its slots.
+        rows: ``rows(*refs, *scalars, grad, indices)``, the update by rows; by default ``update`` on
+            the rows that the gradient has.
+    """
+    dense = OpDef(
+        f"Apply{name}",
+        None,
+        _update_rule(refs, sparse=False),
+        refs=refs,
+        update=update,
+        blockwise=True,
+        stateful=True,
+    )
+    register(dense)
+    register(
+        OpDef(
+            f"SparseApply{name}",
+            None,
+            _update_rule(refs, sparse=True),
+            refs=refs,
+            update=rows or _by_rows(update, refs),
+            stateful=True,
+        )
+    )
+
+
+def _by_rows(update: Callable[..., None], refs: int) -> Callable[..., None]:
+    def rows(*inputs: Any) -> None:
+        *others, indices = inputs
+        gathered = [ref[indices] for ref in others[:refs]]
+        update(*gathered, *others[refs:])
+        for ref, value in zip(others, gathered, strict=False):
+            ref[indices] = value
+
+    return rows
+
+
+def _update_rule(refs: int, *, sparse: bool) -> rules.Rule:
+    """Slots have the variable's shape, as has the gradient or each row of it; the rest are scalars."""
+
+    def rule(*inputs: Spec) -> Spec:
+        var, grad, shape = inputs[0], inputs[-2 if sparse else -1], inputs[0].shape
+        for slot in inputs[1:refs]:
+            shape = rules.merge(shape, slot.shape)
+        for scalar in inputs[refs : -2 if sparse else -1]:
+            rules.with_rank(scalar.shape, 0)
+        if not sparse:
+            rules.merge(shape, grad.shape)
+        elif shape is not None and inputs[-1].shape is not None:
+            rules.merge((*inputs[-1].shape, *shape[1:]), grad.shape)
+        for other in inputs:
+            if other.dtype.is_floating and other.dtype is not var.dtype:
+                raise TypeError(
+                    f"Expected {var.dtype.name}, the variable's dtype, got {other.dtype.name}"
+                )
+        return Spec(var.dtype, var.shape)
+
+    return rule
+
+
+# --- public functions -----------------------------------------------------------------------------
+
+
+_KINDS = {
+    rules.FLOATS: "floats.",
+    rules.REALS: "floats or integers.",
+    rules.SMOOTH: "floats or complex numbers.",
+    rules.NUMBERS: "floats, integers or complex numbers.",
+}
+
+
+def _dtypes(allowed: Dtypes) -> str:
+    dtypes = tuple(allowed)
+    return _KINDS.get(dtypes) or f"of dtype {', '.join(d.name for d in dtypes)}."
+
+
+def _published(
+    function: _Function, name: str, doc: str, module: str = "tf", **parameters: str
+) -> _Function:
+    """Name and document a function as if it were written in the module that called the family."""
+    frame: Any = sys._getframe()
+    while frame.f_globals["__name__"] == __name__:
+        frame = frame.f_back
+    arguments = "".join(f"\n    {p}: {text}" for p, text in parameters.items())
+    attributes = {
+        "__module__": frame.f_globals["__name__"],
+        "__name__": name,
+        "__qualname__": name,
+        "__doc__": f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name.",
+    }
+    for attribute, value in attributes.items():
+        setattr(function, attribute, value)
+    return function
