@@ -15,7 +15,8 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.kernels import special
 from asyncmon.graph.kernels.arrays import Array, own
-from asyncmon.graph.ops.functions import sigmoid, unary_function
+from asyncmon.graph.ops.families import activation
+from asyncmon.graph.ops.functions import sigmoid
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -234,8 +235,8 @@ def _selu_gradient(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return grad * create_op("SelectV2", (y < 0, slope, flat))
 
 
-selu = unary_function(
-    "nn.selu",
+selu = activation(
+    "selu",
     "Selu",
     _selu,
     rules.FLOATS,
@@ -251,8 +252,8 @@ def _softplus(x: Array, out: Array | None = None) -> Any:
     return np.logaddexp(x, x.dtype.type(0), out=out)
 
 
-softplus = unary_function(
-    "nn.softplus",
+softplus = activation(
+    "softplus",
     "Softplus",
     _softplus,
     rules.FLOATS,
@@ -270,8 +271,8 @@ def _softsign_gradient(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return grad / create_op("Square", (create_op("Abs", (x,)) + 1,))
 
 
-softsign = unary_function(
-    "nn.softsign", "Softsign", _softsign, rules.FLOATS, _softsign_gradient, "Return ``x / (1 + |x|)``."
+softsign = activation(
+    "softsign", "Softsign", _softsign, rules.FLOATS, _softsign_gradient, "Return ``x / (1 + |x|)``."
 )
 
 
