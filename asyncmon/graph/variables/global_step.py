@@ -1,4 +1,4 @@
-"""The global step: how many training steps were done. TF1: ``tf.train.get_global_step`` and kin."""
+"""The global step, the number of training steps done. TF1: ``tf.train.get_global_step`` and kin."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ from asyncmon.graph.variables.variable import Variable
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.graph import Graph
-
-__all__ = [
-    "assert_global_step",
-    "create_global_step",
-    "get_global_step",
-    "get_or_create_global_step",
-    "global_step",
-]
 
 _log = logging.getLogger("asyncmon.graph")
 
@@ -46,15 +38,14 @@ def get_global_step(graph: Graph | None = None) -> Any:
             found = graph.get_tensor_by_name("global_step:0")
         except KeyError:
             return None
-        for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
-            if variable.name == found.name:
-                found = variable
+        variables = {v.name: v for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
+        found = variables.get(found.name, found)
     assert_global_step(found)
     return found
 
 
 def create_global_step(graph: Graph | None = None) -> Variable:
-    """Make the global step of a graph: int64, 0, saved, not trained. TF1: same name.
+    """Create the global step of a graph: int64, 0, saved, not trained. TF1: same name.
 
     Raises:
         ValueError: there is one.
@@ -72,33 +63,23 @@ def create_global_step(graph: Graph | None = None) -> Variable:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """Return the graph's global step, made where there is none. TF1: same name."""
+    """Return the graph's global step; create it if there is none. TF1: same name."""
     graph = get_default_graph() if graph is None else graph
     found = get_global_step(graph)
     return create_global_step(graph) if found is None else found
 
 
 def assert_global_step(global_step_tensor: Any) -> None:
-    """Check that something can be a global step. TF1: same name.
-
-    Raises:
-        TypeError: it is not a variable or tensor, not of an integer type, or not a scalar.
-    """
-    if not isinstance(global_step_tensor, Variable | Tensor):
-        raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {global_step_tensor!r}.')
-    if not global_step_tensor.dtype.is_integer:
-        raise TypeError(
-            f'Existing "global_step" does not have integer type: {global_step_tensor.dtype.name}'
-        )
-    if global_step_tensor.get_shape().ndims not in (0, None):
-        raise TypeError(f'Existing "global_step" is not scalar: {global_step_tensor.get_shape()}')
+    """Raise TypeError unless this is an integer scalar, a variable or a tensor. TF1: same name."""
+    step = global_step_tensor
+    if not isinstance(step, Variable | Tensor):
+        raise TypeError(f'Existing "global_step" must be a Variable or Tensor: {step!r}.')
+    if not step.dtype.is_integer:
+        raise TypeError(f'Existing "global_step" does not have integer type: {step.dtype.name}')
+    if step.get_shape().ndims not in (0, None):
+        raise TypeError(f'Existing "global_step" is not scalar: {step.get_shape()}')
 
 
 async def global_step(sess: Any, global_step_tensor: Any) -> int:
-    """Return the present value of the global step as an int. TF1: ``tf.train.global_step``.
-
-    Args:
-        sess: a session.
-        global_step_tensor: the variable or tensor, or its name.
-    """
+    """Return the value of the global step, a variable, tensor or name, in a session. TF1: same name."""
     return int(await sess.run(global_step_tensor))
