@@ -231,7 +231,6 @@ from asyncmon.graph.queues.queues import (
 )
 from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables import initializers
-from asyncmon.graph.variables.get_variable import get_local_variable, get_variable
 from asyncmon.graph.variables.global_step import (
     assert_global_step,
     create_global_step,
@@ -255,6 +254,8 @@ from asyncmon.graph.variables.initializers import (
 from asyncmon.graph.variables.scope import (
     AUTO_REUSE,
     VariableScope,
+    get_local_variable,
+    get_variable,
     get_variable_scope,
     variable_scope,
 )

@@ -25,10 +25,8 @@ from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.contraction import tensordot
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import reshape
-from asyncmon.graph.variables.constraints import constrain
-from asyncmon.graph.variables.get_variable import get_variable
 from asyncmon.graph.variables.initializers import zeros_initializer
-from asyncmon.graph.variables.scope import variable_scope
+from asyncmon.graph.variables.scope import get_variable, variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
@@ -83,12 +81,20 @@ def dense(
     if depth is None:
         raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
     with variable_scope(name, "dense", reuse=reuse):
-        kernel = _weight("kernel", [depth, units], x, kernel_initializer, kernel_regularizer, trainable)
-        constrain(kernel, kernel_constraint)
+        kernel = _weight(
+            "kernel",
+            [depth, units],
+            x,
+            kernel_initializer,
+            kernel_regularizer,
+            trainable,
+            kernel_constraint,
+        )
         result = matmul(x, kernel) if rank == 2 else tensordot(x, kernel, [[rank - 1], [0]])
         if use_bias:
-            bias = _weight("bias", [units], x, bias_initializer, bias_regularizer, trainable)
-            constrain(bias, bias_constraint)
+            bias = _weight(
+                "bias", [units], x, bias_initializer, bias_regularizer, trainable, bias_constraint
+            )
             result = bias_add(result, bias)
         return _finished(result, activation, activity_regularizer)
 
@@ -154,12 +160,14 @@ def conv2d(
         )
     with variable_scope(name, "conv2d", reuse=reuse):
         shape = [*_pair(kernel_size), depth, filters]
-        kernel = _weight("kernel", shape, x, kernel_initializer, kernel_regularizer, trainable)
-        constrain(kernel, kernel_constraint)
+        kernel = _weight(
+            "kernel", shape, x, kernel_initializer, kernel_regularizer, trainable, kernel_constraint
+        )
         result = _convolve(x, kernel, steps, padding.upper(), data_format=layout, dilations=dilations)
         if use_bias:
-            bias = _weight("bias", [filters], x, bias_initializer, bias_regularizer, trainable)
-            constrain(bias, bias_constraint)
+            bias = _weight(
+                "bias", [filters], x, bias_initializer, bias_regularizer, trainable, bias_constraint
+            )
             result = bias_add(result, bias, layout)
         return _finished(result, activation, activity_regularizer)
 
@@ -250,10 +258,16 @@ def dropout(
 
 
 def _weight(
-    name: str, shape: list[int], like: Tensor, initializer: Any, regularizer: Any, trainable: bool
+    name: str,
+    shape: list[int],
+    like: Tensor,
+    initializer: Any,
+    regularizer: Any,
+    trainable: bool,
+    constraint: Any,
 ) -> Any:
     return get_variable(
-        name, shape, like.dtype, initializer=initializer, regularizer=regularizer, trainable=trainable
+        name, shape, like.dtype, initializer, regularizer, trainable, constraint=constraint
     )
 
 

@@ -15,10 +15,8 @@ from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.train.moving_averages import assign_moving_average
-from asyncmon.graph.variables.constraints import constrain
-from asyncmon.graph.variables.get_variable import get_variable
 from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
-from asyncmon.graph.variables.scope import variable_scope
+from asyncmon.graph.variables.scope import get_variable, variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
@@ -94,11 +92,25 @@ def batch_normalization(
     with variable_scope(name, "batch_normalization", reuse=reuse):
         beta = gamma = None
         if scale:
-            gamma = get_variable("gamma", [size], kind, gamma_initializer, gamma_regularizer, trainable)
-            constrain(gamma, gamma_constraint)
+            gamma = get_variable(
+                "gamma",
+                [size],
+                kind,
+                gamma_initializer,
+                gamma_regularizer,
+                trainable,
+                constraint=gamma_constraint,
+            )
         if center:
-            beta = get_variable("beta", [size], kind, beta_initializer, beta_regularizer, trainable)
-            constrain(beta, beta_constraint)
+            beta = get_variable(
+                "beta",
+                [size],
+                kind,
+                beta_initializer,
+                beta_regularizer,
+                trainable,
+                constraint=beta_constraint,
+            )
         averages = [
             get_variable(part, [size], kind, initializer, trainable=False)
             for part, initializer in (

@@ -26,7 +26,6 @@ from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.ops.variable_ops import assign, assign_add
 from asyncmon.graph.train.slots import make_slot, unique_rows
-from asyncmon.graph.variables.constraints import constraint_of
 from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ class Optimizer(ABC):
             for grad, variable in pairs:
                 if grad is not None:
                     with name_scope("update_" + variable.op.name):
-                        updates.append(_held(variable, self._update(grad, variable)))
+                        updates.append(_constrained(variable, self._update(grad, variable)))
             if global_step is None:
                 train_op = self._finish(updates, scope)
             else:
@@ -283,10 +282,9 @@ def _is_number(grad: Any) -> bool:
     return kind in "fiu"
 
 
-def _held(variable: Variable, update: Operation) -> Operation:
+def _constrained(variable: Variable, update: Operation) -> Operation:
     """Return an operation that also applies the variable's constraint, if it has one."""
-    constraint = constraint_of(variable)
-    if constraint is None:
+    if variable.constraint is None:
         return update
     with control_dependencies([update]):
-        return assign(variable, constraint(variable.read_value())).op
+        return assign(variable, variable.constraint(variable.read_value())).op

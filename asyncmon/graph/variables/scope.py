@@ -1,32 +1,27 @@
-"""Scopes of variables. TF1: ``tf.variable_scope`` and ``tf.VariableScope``."""
+"""Scopes of variables, and variables found by name in them.
+
+TF1: ``tf.variable_scope``, ``tf.get_variable``.
+"""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.core.build import get_default_graph, name_scope
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.variables.initializers import glorot_uniform_initializer, zeros_initializer
+from asyncmon.graph.variables.variable import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from asyncmon.graph.variables.variable import Variable
-
-__all__ = [
-    "AUTO_REUSE",
-    "Reuse",
-    "VariableScope",
-    "get_variable_scope",
-    "refuse_partitioner",
-    "variable_scope",
-]
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class _Reuse(Enum):
@@ -44,17 +39,17 @@ Reuse = bool | _Reuse
 
 @dataclass(slots=True, eq=False)
 class VariableScope:
-    """What applies to ``get_variable`` inside a scope, from now to its end. TF1: ``tf.VariableScope``.
+    """The defaults of ``get_variable`` inside a scope. TF1: ``tf.VariableScope``.
 
     Attributes:
-        name: put, with a slash, before the names of variables.
+        name: the prefix, without the last slash, of the names of variables.
         reuse: True finds variables, False makes them, ``AUTO_REUSE`` does either.
         initializer: used where none is given.
         regularizer: likewise.
         dtype: likewise.
         custom_getter: called in place of ``get_variable``; see there.
         constraint: used where none is given.
-        original_name_scope: of the ops built in it the first time.
+        original_name_scope: the prefix of ops where the scope was first entered.
     """
 
     name: str = ""
@@ -129,14 +124,12 @@ def variable_scope(
     constraint: Any = None,
     auxiliary_name_scope: bool = True,
 ) -> Iterator[VariableScope]:
-    """Put a prefix before the names of variables and ops, and say whether variables are found again.
-
-    TF1: ``tf.variable_scope``.
+    """Prefix the names of variables and ops, and set the defaults of ``get_variable``. TF1: same name.
 
     Args:
         name_or_scope: a name inside the current scope, or a scope to enter again.
-        default_name: made unique among the scopes open or left since the outer scope was entered;
-            used where ``name_or_scope`` is None.
+        default_name: used where ``name_or_scope`` is None; made unique among the scopes opened since
+            the outer scope was entered.
         values: tensors whose graph is meant; by default the default graph.
         initializer: the default of ``get_variable`` inside.
         regularizer: likewise.
@@ -154,33 +147,19 @@ def variable_scope(
         ValueError: ``reuse`` is something else, or asked for without a name.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
-    refuse_partitioner(partitioner)
+    _refuse_partitioner(partitioner)
     if reuse not in (True, False, None, AUTO_REUSE):
         raise ValueError(f"The reuse parameter must be True or False or None, got {reuse!r}.")
-    context = _context()
     outer = get_variable_scope()
-    counts: dict[str, int] = graph.root.extras.setdefault("variable_scopes", {})
-    again: dict[str, int] | None = None
+    opened: dict[str, int] = graph.root.extras.setdefault("variable_scopes", {})
+    before = dict(opened)
     if isinstance(name_or_scope, VariableScope):
-        scope = name_or_scope
-        label = scope.name.rpartition("/")[2]
-        again = dict(counts)
-    elif isinstance(name_or_scope, str):
-        label = name_or_scope
-        scope = _inside(outer, label)
-    elif name_or_scope is not None:
-        raise TypeError(
-            f"VariableScope: name_or_scope must be a string or VariableScope, got {name_or_scope!r}."
-        )
-    elif default_name is None:
-        raise TypeError("If default_name is None then name_or_scope is required")
+        scope, label = name_or_scope, name_or_scope.name.rpartition("/")[2]
     else:
-        if reuse:
-            raise ValueError("reuse=True cannot be used without a name_or_scope")
-        label = _unique_label(counts, outer.name, default_name)
-        scope = _inside(outer, label)
+        label = _label(name_or_scope, default_name, opened, outer.name, reuse)
+        scope = replace(outer, name=_joined(outer.name, label), original_name_scope="")
     if custom_getter is not None and scope.custom_getter is not None:
-        custom_getter = partial(_around, custom_getter, scope.custom_getter)
+        custom_getter = partial(_nested_getter, custom_getter, scope.custom_getter)
     changes: dict[str, Any] = {
         "initializer": initializer,
         "regularizer": regularizer,
@@ -190,55 +169,55 @@ def variable_scope(
         "constraint": constraint,
     }
     scope = replace(scope, **{key: value for key, value in changes.items() if value is not None})
-    counts[scope.name] = counts.get(scope.name, 0) + 1
+    opened[scope.name] = opened.get(scope.name, 0) + 1
+    names = graph.name_scope(label) if auxiliary_name_scope and label else nullcontext("")
     try:
-        if auxiliary_name_scope and label:
-            with graph.name_scope(label) as names:
-                scope.original_name_scope = scope.original_name_scope or names
-                with entered(_context().but(variable_scope=scope)):
-                    yield scope
-        else:
-            with entered(context.but(variable_scope=scope)):
-                yield scope
+        with names as prefix, entered(_context().but(variable_scope=scope)):
+            scope.original_name_scope = scope.original_name_scope or prefix
+            yield scope
     finally:
-        _close_subscopes(counts, scope.name, again)
+        if isinstance(name_or_scope, VariableScope):
+            opened.clear()
+            opened.update(before)
+        else:  # default names inside count anew when the scope is entered again
+            opened.update(dict.fromkeys((n for n in opened if n.startswith(f"{scope.name}/")), 0))
 
 
-def refuse_partitioner(partitioner: Any) -> None:
-    """Raise ValueError unless ``partitioner`` is None."""
+def _label(
+    name: Any, default_name: str | None, opened: dict[str, int], outer: str, reuse: Reuse | None
+) -> str:
+    """Return the last part of a scope's name; a default name is made unique in the outer scope."""
+    if isinstance(name, str):
+        return name
+    if name is not None:
+        raise TypeError(
+            f"VariableScope: name_or_scope must be a string or VariableScope, got {name!r}."
+        )
+    if default_name is None:
+        raise TypeError("If default_name is None then name_or_scope is required")
+    if reuse:
+        raise ValueError("reuse=True cannot be used without a name_or_scope")
+    label, count = default_name, 0
+    while opened.get(_joined(outer, label), 0):
+        count += 1
+        label = f"{default_name}_{count}"
+    return label
+
+
+def _joined(outer: str, label: str) -> str:
+    return f"{outer}/{label}" if outer else label
+
+
+def _nested_getter(outside: Any, inside: Any, getter: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a custom getter; its ``getter`` is the custom getter of the outer scope."""
+    return outside(partial(inside, getter), *args, **kwargs)
+
+
+def _refuse_partitioner(partitioner: Any) -> None:
     if partitioner is not None:
         raise ValueError(
             f"partitioner must be None, got {partitioner!r}: variables are whole, not split in parts."
         )
-
-
-def _inside(outer: VariableScope, label: str) -> VariableScope:
-    name = f"{outer.name}/{label}" if outer.name else label
-    return replace(outer, name=name, original_name_scope="")
-
-
-def _around(outside: Any, inside: Any, getter: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a custom getter that gets, for a getter, the custom getter of the outer scope."""
-    return outside(partial(inside, getter), *args, **kwargs)
-
-
-def _unique_label(counts: dict[str, int], outer: str, name: str) -> str:
-    label, count = name, 0
-    while counts.get(f"{outer}/{label}" if outer else label, 0):
-        count += 1
-        label = f"{name}_{count}"
-    return label
-
-
-def _close_subscopes(counts: dict[str, int], name: str, again: dict[str, int] | None) -> None:
-    """Count default names anew when a scope is entered again, so that its layers find theirs."""
-    if again is not None:
-        counts.clear()
-        counts.update(again)
-        return
-    for opened in counts:
-        if opened.startswith(f"{name}/"):
-            counts[opened] = 0
 
 
 def _context() -> BuildContext:
@@ -246,3 +225,176 @@ def _context() -> BuildContext:
     context = building.get()
     assert context is not None
     return context
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    collections: Iterable[Any] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Callable[..., Any] | None = None,
+    constraint: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Return the variable of this name in the current scope, an existing or a new one. TF1: same name.
+
+    Args:
+        name: without the names of the scopes.
+        shape: of a new variable; that of an existing one is checked against it.
+        dtype: likewise; the scope's by default, float32.
+        initializer: a function ``initializer(shape, dtype=...)``, or a value or tensor, which has a
+            shape of its own; by default Glorot uniform for floats, zeros for the rest.
+        regularizer: ``regularizer(variable)`` -> a loss that joins ``REGULARIZATION_LOSSES``, or None.
+        trainable: whether optimizers find it; None is True.
+        collections: those it joins; the global variables by default.
+        caching_device: accepted for the original's sake; there is one device.
+        partitioner: must be None: variables are whole.
+        validate_shape: false lets it take values of any shape.
+        use_resource: accepted for the original's sake; there is one kind of variable.
+        custom_getter: ``custom_getter(getter, name, **arguments)`` -> what is returned instead; the
+            variable itself is ``getter(name, **arguments)``. The name is the full one.
+        constraint: ``constraint(value) -> value``, which optimizers apply after each update.
+
+    Raises:
+        ValueError: it exists and may not be reused, or must exist and does not; shape or dtype differ
+            from those of the existing one.
+    """
+    scope = get_variable_scope()
+    arguments: dict[str, Any] = {
+        "shape": shape,
+        "dtype": dtype,
+        "initializer": scope.initializer if initializer is None else initializer,
+        "regularizer": scope.regularizer if regularizer is None else regularizer,
+        "reuse": scope.reuse,
+        "trainable": trainable,
+        "collections": collections,
+        "caching_device": caching_device,
+        "partitioner": partitioner,
+        "validate_shape": validate_shape,
+        "use_resource": use_resource,
+        "constraint": scope.constraint if constraint is None else constraint,
+    }
+    full_name = _joined(scope.name, name)
+    getter = scope.custom_getter if custom_getter is None else custom_getter
+    if getter is not None:
+        return getter(_find_or_create, full_name, **arguments)
+    return _find_or_create(full_name, **arguments)
+
+
+def get_local_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = False,
+    collections: Iterable[Any] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Callable[..., Any] | None = None,
+    constraint: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""
+    keys = [*(collections or ()), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(
+        name, shape, dtype, initializer, regularizer, False, keys, caching_device, partitioner,
+        validate_shape, use_resource, custom_getter, constraint,
+    )  # fmt: skip
+
+
+def _find_or_create(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    reuse: Reuse | None = None,
+    trainable: bool | None = None,
+    collections: Iterable[Any] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    constraint: Callable[[Any], Any] | None = None,
+) -> Variable:
+    """Return the variable of this full name; a custom getter's ``getter``."""
+    _refuse_partitioner(partitioner)
+    if not name:
+        raise ValueError("get_variable() needs a name, got an empty one.")
+    scope = get_variable_scope()
+    reuse = scope.reuse if reuse is None else reuse
+    graph = get_default_graph().root
+    wanted = as_dtype(dtype) if dtype is not None else None
+    variables: dict[str, Variable] = graph.extras.setdefault("get_variable", {})
+    if name in variables:
+        return _shared(variables[name], name, reuse, shape, wanted)
+    if reuse and reuse is not AUTO_REUSE:
+        raise ValueError(
+            f"Variable {name} does not exist, or was not created with get_variable(). "
+            "Did you mean to set reuse=AUTO_REUSE in VarScope?"
+        )
+    initial, wanted = _initial_value(name, shape, wanted, initializer, scope.dtype)
+    context = building.get()
+    device = "" if context is None else context.device
+    with entered(BuildContext(graph, device=device, variable_scope=scope)):
+        variables[name] = variable = Variable(
+            initial, trainable, collections, validate_shape, name=name,
+            dtype=wanted, expected_shape=shape, constraint=constraint,
+        )  # fmt: skip
+        if regularizer is not None:
+            with name_scope(f"{name}/Regularizer/"):
+                loss = regularizer(variable)
+            if loss is not None:
+                graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+    return variable
+
+
+def _shared(found: Variable, name: str, reuse: Reuse, shape: Any, dtype: DType | None) -> Variable:
+    if not reuse:
+        raise ValueError(
+            f"Variable {name} already exists, disallowed. "
+            "Did you mean to set reuse=True or reuse=AUTO_REUSE in VarScope?"
+        )
+    if shape is not None and not found.shape.is_compatible_with(shape):
+        raise ValueError(
+            f"Trying to share variable {name}, but specified shape {TensorShape(as_shape(shape))} "
+            f"and found shape {found.shape}."
+        )
+    if dtype is not None and dtype is not found.dtype:
+        raise ValueError(
+            f"Trying to share variable {name}, but specified dtype {dtype.name} "
+            f"and found dtype {found.dtype.name}."
+        )
+    return found
+
+
+def _initial_value(
+    name: str, shape: Any, dtype: DType | None, initializer: Any, default: DType
+) -> tuple[Any, DType | None]:
+    """Return the initial value of a new variable and the dtype it must have, if any."""
+    if initializer is not None and not callable(initializer):
+        if shape is not None:
+            raise ValueError("If initializer is a constant, do not specify shape.")
+        return initializer, dtype
+    dtype = dtype or default
+    dims = as_shape(shape)
+    if initializer is None if dims is None else None in dims:
+        found = "<unknown>" if dims is None else TensorShape(dims)
+        raise ValueError(
+            f"Shape of a new variable ({name}) must be fully defined, but instead was {found}."
+        )
+    if initializer is None:
+        initializer = glorot_uniform_initializer() if dtype.is_floating else zeros_initializer()
+    elif isinstance(initializer, type):
+        initializer = initializer()
+    if dims is None:
+        return initializer, dtype
+    return partial(initializer, list(dims), dtype=dtype), dtype

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.build import control_dependencies as _control_dependencies
-from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collection, get_default_graph
-from asyncmon.graph.core.build import name_scope as _name_scope
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    get_collection,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.core.context import BuildContext, building, entered
-from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
-from asyncmon.graph.ops import variable_ops as state_ops
+from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
-from asyncmon.graph.variables.constraints import constrain, constraint_of
-from asyncmon.graph.variables.initial_values import guarded_initial_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,18 +30,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.tensor_shape import TensorShape
 
-__all__ = [
-    "Variable",
-    "global_variables",
-    "global_variables_initializer",
-    "local_variables",
-    "local_variables_initializer",
-    "model_variables",
-    "moving_average_variables",
-    "report_uninitialized_variables",
-    "trainable_variables",
-    "variables_initializer",
-]
+_READS = frozenset({"VariableV2", "ReadVariable"})
 
 
 class Variable(Operators):
@@ -63,6 +54,15 @@ class Variable(Operators):
         constraint: ``constraint(value) -> value``, which optimizers apply after each update.
         use_resource: accepted for the original's sake; there is one kind of variable.
 
+    Attributes:
+        op: the operation that stands for it; its name is the name in snapshots and checkpoints.
+        graph: the graph it belongs to, the outermost one.
+        trainable: whether optimizers find it.
+        initial_value: the tensor that the initializer assigns.
+        initializer: the operation that assigns the initial value.
+        constraint: as given.
+        save_name: its name in checkpoints.
+
     Raises:
         ValueError: no initial value, or one whose shape is not known although it must be.
 
@@ -74,8 +74,6 @@ class Variable(Operators):
             await sess.run(global_variables_initializer())
             assert await sess.run(count) == 1
     """
-
-    __slots__ = ("_initial_value", "_initializer", "_op", "graph", "save_name", "trainable")
 
     def __init__(
         self,
@@ -101,17 +99,13 @@ class Variable(Operators):
             raise ValueError("initial_value must be specified.")
         if constraint is not None and not callable(constraint):
             raise ValueError("The `constraint` argument must be a callable.")
-        trainable = trainable is None or trainable
-        wanted = None if dtype is None else as_dtype(dtype)
-        keys = list(collections) if collections is not None else [GraphKeys.GLOBAL_VARIABLES]
-        if trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
-            keys.append(GraphKeys.TRAINABLE_VARIABLES)
         self.graph: Graph = get_default_graph().root
-        self.trainable = trainable
-        with entered(_at_top(self.graph)), _name_scope(name, "Variable") as scope:
-            with _name_scope("Initializer"):
+        self.trainable = trainable is None or trainable
+        self.constraint = constraint
+        with entered(_outside_control_flow(self.graph)), name_scope(name, "Variable") as scope:
+            with name_scope("Initializer"):
                 value = initial_value() if callable(initial_value) else initial_value
-                initial = convert_to_tensor(value, wanted, "initial_value")
+                initial = convert_to_tensor(value, dtype, "initial_value")
             shape = initial.get_shape()
             if expected_shape is not None and not shape.is_compatible_with(expected_shape):
                 raise ValueError(f"The initial value has shape {shape}, expected {expected_shape}.")
@@ -125,70 +119,49 @@ class Variable(Operators):
                 "dtype": initial.dtype,
                 "shape": shape.dims if validate_shape else None,
             }
-            self._op: Tensor = create_op("VariableV2", (), attrs, scope)
-            assert self._op.op.name == attrs["variable"]
-            self._initial_value = guarded_initial_value(initial)
-            self._initializer = state_ops.assign(
-                self, self._initial_value, validate_shape, name="Assign"
+            self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
+            self.op: Operation = self._ref.op
+            assert self.op.name == attrs["variable"]
+            self.initial_value = _with_initialized_reads(initial)
+            self.initializer: Operation = variable_ops.assign(
+                self, self.initial_value, validate_shape, name="Assign"
             ).op
-        self.save_name = self._op.op.name
+        self.save_name = self.op.name
+        keys = list(collections) if collections is not None else [GraphKeys.GLOBAL_VARIABLES]
+        if self.trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
+            keys.append(GraphKeys.TRAINABLE_VARIABLES)
         self.graph.add_to_collections(keys, self)
-        constrain(self, constraint)
-
-    # What it is.
 
     @property
     def name(self) -> str:
         """The name of its tensor, ``"v:0"``."""
-        return self._op.name
-
-    @property
-    def op(self) -> Operation:
-        """The operation that stands for it; its name is the name in snapshots and checkpoints."""
-        return self._op.op
+        return self._ref.name
 
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return self._op.spec.dtype
+        return self._ref.spec.dtype
 
     @property
     def shape(self) -> TensorShape:
         """Its static shape."""
-        return self._op.shape
+        return self._ref.shape
 
     @property
     def device(self) -> str:
         """The device it was built under; kept, not used."""
-        return self._op.device
-
-    @property
-    def initializer(self) -> Operation:
-        """The operation that gives it its initial value."""
-        return self._initializer
-
-    @property
-    def initial_value(self) -> Tensor:
-        """What the initializer gives it."""
-        return self._initial_value
-
-    @property
-    def constraint(self) -> Callable[[Any], Any] | None:
-        """What optimizers apply to it after each update, or None."""
-        return constraint_of(self)
+        return self._ref.device
 
     def get_shape(self) -> TensorShape:
         """Return :attr:`shape`. TF1: same name."""
         return self.shape
-
-    # Reading.
 
     def value(self) -> Tensor:
         """Return its value: after the control dependencies in force here, if there are any."""
         context = building.get()
         if context is not None and context.control and context.graph.root is self.graph:
             return self.read_value()
-        return self._op
+        return self._ref
 
     def read_value(self) -> Tensor:
         """Return its value as of here: after the control dependencies in force, in this branch."""
@@ -200,15 +173,13 @@ class Variable(Operators):
 
         What another variable's initial value should depend on.
         """
-        return create_op("InitializedValue", (self, self._initial_value))
+        return create_op("InitializedValue", (self, self.initial_value))
 
     def _as_tensor(self) -> Tensor:
         return self.value()
 
     def _as_graph_element(self) -> Tensor:
-        return self._op
-
-    # Writing.
+        return self._ref
 
     def assign(
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
@@ -221,37 +192,37 @@ class Variable(Operators):
             name: the node's name.
             read_value: false returns the operation.
         """
-        return _written(state_ops.assign(self, value, name=name), read_value)
+        return _written(variable_ops.assign(self, value, name=name), read_value)
 
     def assign_add(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Return a tensor that adds to it and is the new value. Arguments as :meth:`assign`."""
-        return _written(state_ops.assign_add(self, delta, name=name), read_value)
+        return _written(variable_ops.assign_add(self, delta, name=name), read_value)
 
     def assign_sub(
         self, delta: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
         """Return a tensor that subtracts from it and is the new value. Arguments as :meth:`assign`."""
-        return _written(state_ops.assign_sub(self, delta, name=name), read_value)
+        return _written(variable_ops.assign_sub(self, delta, name=name), read_value)
 
     def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
         """Return a tensor that adds the rows of an ``IndexedSlices``. TF1: same name."""
-        return state_ops.scatter_add(self, sparse_delta.indices, sparse_delta.values, name=name)
+        return variable_ops.scatter_add(self, sparse_delta.indices, sparse_delta.values, name=name)
 
     def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
         """Return a tensor that subtracts the rows of an ``IndexedSlices``. TF1: same name."""
-        return state_ops.scatter_sub(self, sparse_delta.indices, sparse_delta.values, name=name)
+        return variable_ops.scatter_sub(self, sparse_delta.indices, sparse_delta.values, name=name)
 
     def scatter_update(
         self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
     ) -> Any:
         """Return a tensor that sets the rows of an ``IndexedSlices``. TF1: same name."""
-        return state_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
+        return variable_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of its shape. TF1: same name."""
-        self._op.set_shape(shape)
+        self._ref.set_shape(shape)
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
@@ -261,13 +232,50 @@ def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:
     return assigned if read_value else assigned.op
 
 
-def _at_top(graph: Graph) -> BuildContext:
-    """Where a variable is built: outside branches and loops, under no control dependency."""
+def _outside_control_flow(graph: Graph) -> BuildContext:
+    """Return the context a variable is built in: no branch, no loop, no control dependency."""
     context = building.get()
     if context is None or context.graph is not graph:
         variable_scope = None if context is None else context.variable_scope
         return BuildContext(graph, variable_scope=variable_scope)
     return context.but(control=())
+
+
+def _with_initialized_reads(initial: Tensor) -> Tensor:
+    """Return an initial value whose reads of variables fall back to those variables' initial values.
+
+    One run can then initialise variables that depend on each other, in any order. The ops between the
+    reads and the value are built a second time; a value without such reads is returned as it is.
+    """
+    copies: dict[Tensor, Tensor] = {}
+    for op in _ancestors(initial.op):
+        if op.type in _READS:
+            ref = op.inputs[0] if op.inputs else op.outputs[0]
+            initializer = ref.graph.get_operation_by_name(f"{ref.op.name}/Assign")
+            copies[op.outputs[0]] = create_op("InitializedValue", (ref, initializer.inputs[1]))
+        elif not op.op_def.refs and any(tensor in copies for tensor in op.inputs):
+            copy = op.graph.add_op(
+                op.type,
+                [copies.get(tensor, tensor) for tensor in op.inputs],
+                op.attrs if op.rng_key is None else {**op.attrs, "seed": op.rng_key[1]},
+                f"{op.name.rpartition('/')[2]}_guarded",
+            )
+            copy.rng_key = op.rng_key
+            copies.update(zip(op.outputs, copy.outputs, strict=True))
+    return copies.get(initial, initial)
+
+
+def _ancestors(last: Operation) -> list[Operation]:
+    """Return an op and its ancestors up to those that read or write variables, oldest first."""
+    seen: set[Operation] = set()
+    stack = [last]
+    while stack:
+        op = stack.pop()
+        if op not in seen:
+            seen.add(op)
+            if op.type not in _READS and not op.op_def.refs:
+                stack.extend(tensor.op for tensor in op.inputs)
+    return sorted(seen, key=lambda op: op.id)
 
 
 def global_variables(scope: str | None = None) -> list[Variable]:
@@ -320,7 +328,7 @@ def report_uninitialized_variables(
         name: the node's name.
     """
     variables = list(global_variables() + local_variables() if var_list is None else var_list)
-    with _name_scope(name), _control_dependencies(None):
-        checks = [state_ops.is_variable_initialized(variable) for variable in variables]
+    with name_scope(name), control_dependencies(None):
+        checks = [variable_ops.is_variable_initialized(variable) for variable in variables]
         names = tuple(variable.op.name for variable in variables)
         return create_op("ReportUninitializedVariables", checks, {"names": names})
