@@ -67,7 +67,7 @@ from asyncmon.graph.core.indexed_slices import (
 )
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, Spec, VariableOpDef, register
 from asyncmon.graph.core.tensor_shape import Dimension, TensorShape, dimension_value
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm,
@@ -275,11 +275,11 @@ from asyncmon.run_options import NodeStats, RunMetadata, RunOptions, SessionConf
 
 # fmt: off
 __all__ = [
-    "AUTO_REUSE", "Assert", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
+    "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
     "IndexedSlices", "IndexedSlicesValue", "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue",
-    "Print", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "RunMetadata", "RunOptions",
-    "Session", "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
-    "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
+    "Print", "PriorityQueue", "QueueBase", "RandomOpDef", "RandomShuffleQueue", "RunMetadata",
+    "RunOptions", "Session", "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
+    "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
     "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
     "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool", "boolean_mask",
     "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm", "clip_by_global_norm",

@@ -307,11 +307,10 @@ async def test_ended_while_its_writes_are_applied(how: str) -> None:
     scene, gate = with_queues(), Gate()
     if "DawdlesWhenApplied" not in table:
         tf.register(
-            tf.OpDef(
+            tf.VariableOpDef(
                 "DawdlesWhenApplied",
                 None,
                 lambda ref, **_attrs: tf.Spec(ref.dtype, ref.shape),
-                refs=1,
                 update=lambda ref, *, gate: gate(),
             )
         )

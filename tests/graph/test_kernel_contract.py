@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.op import table
+from asyncmon.graph.core.op import OpDef, RandomOpDef, table
 from asyncmon.graph.train.slots import unique_rows
 
 if TYPE_CHECKING:
@@ -243,7 +243,8 @@ def _nodes(function: Any, arrays: Any) -> list[tuple[Any, list[Any], Any]]:
         values: dict[Any, Any] = dict(zip(inputs, (_locked(a) for a in arrays), strict=True))
         nodes = []
         for op in graph.get_operations():
-            if op.op_def.refs or op.op_def.kernel is None or op.type in ("Const", "Placeholder"):
+            computes = isinstance(op.op_def, OpDef | RandomOpDef) and op.op_def.kernel is not None
+            if op.type == "Const" or not computes:
                 if op.type == "Const":
                     values[op.outputs[0]] = op.attrs["value"]
                 continue
@@ -270,7 +271,7 @@ def _locked(value: Any) -> Any:
 
 def _compute(op: Any, given: list[Any], **extra: Any) -> Any:
     keywords = {**op.attrs, **extra}
-    if op.op_def.random:
+    if isinstance(op.op_def, RandomOpDef):
         keywords["rng"] = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         return op.op_def.kernel(*given, **keywords)
@@ -282,16 +283,16 @@ def test_entries_keep_their_promises(name: str) -> None:
     nodes = _nodes(function, arrays)
     assert nodes
     for op, given, outs in nodes:
-        entry = op.op_def
-        if not entry.aliases:
+        pure = isinstance(op.op_def, OpDef)
+        if not (pure and op.op_def.aliases):
             shared = [np.shares_memory(v, g) for v in outs for g in given]
             assert not any(shared), f"{op} gives back an input without saying so"
-        if (entry.out or entry.elementwise) and len(outs) == 1:
+        if pure and (op.op_def.out or op.op_def.elementwise) and len(outs) == 1:
             target = np.full(np.shape(outs[0]), 7, np.asarray(outs[0]).dtype)
             back = _compute(op, given, out=target)
             assert back is target or (np.ndim(outs[0]) == 0 and back == target), op
             np.testing.assert_array_equal(target, outs[0], err_msg=str(op))
-        if entry.elementwise:
+        if pure and op.op_def.elementwise:
             for i, value in enumerate(given):
                 if value.shape == np.shape(outs[0]) and value.dtype == np.asarray(outs[0]).dtype:
                     target = value.copy()
@@ -311,7 +312,7 @@ def test_the_samples_cover_the_table() -> None:
         if entry.infer.__module__.startswith("asyncmon.graph.")
         and entry.infer.__module__.rpartition(".")[2] not in OTHERS
         and entry.kernel is not None
-        and not (entry.refs or entry.awaits or entry.needs_run)
+        and isinstance(entry, OpDef | RandomOpDef)
         and getattr(entry.kernel, "__module__", "").startswith(("asyncmon.graph.", "numpy"))
     }
     assert table_of_ops <= seen

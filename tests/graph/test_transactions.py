@@ -256,11 +256,10 @@ async def test_a_broken_in_place_update_ends_the_session() -> None:
 
     if "BreaksWhenApplied" not in table:
         tf.register(
-            tf.OpDef(
+            tf.VariableOpDef(
                 "BreaksWhenApplied",
                 None,
                 lambda ref, value: tf.Spec(ref.dtype, ref.shape),
-                refs=1,
                 update=update,
             )
         )

@@ -24,7 +24,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
 from asyncmon.graph.execution.surroundings import split
 from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.create import zeros_like
@@ -202,5 +202,5 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     return [None, *(by_input.get(i) for i in range(len(captured)))]
 
 
-register(OpDef("If", _if, _spec, _gradient, stateful=True, needs_run=True))
-register(OpDef("AsyncIf", _async_if, _spec, _gradient, stateful=True, needs_run=True, awaits=True))
+register(ControlOpDef("If", _if, _spec, _gradient))
+register(ControlOpDef("AsyncIf", _async_if, _spec, _gradient, awaits=True))

@@ -14,6 +14,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
+from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.execution.plan import execute, execute_checked
 from asyncmon.graph.execution.pruning import needed_ops
 from asyncmon.graph.ops.basic import identity
@@ -164,13 +165,13 @@ def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> li
 def _happens_once(op: Operation) -> bool:
     """Return whether an op, or one of its branches, does more than compute."""
     op_def = op.op_def
-    if op_def.needs_run and any(
+    if isinstance(op_def, ControlOpDef) and any(
         _happens_once(inner)
         for graph in op.attrs["branches"]
         for inner in needed_ops(graph.targets, graph.parameters)
     ):
         return True
-    return op_def.awaits or op_def.changes or op_def.foreign or bool(op_def.refs and not op_def.peeks)
+    return op_def.awaits or op_def.changes or op_def.foreign
 
 
 def holds(condition: Any) -> bool:

@@ -26,7 +26,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
 from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
 from asyncmon.graph.execution.surroundings import split
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
@@ -340,8 +340,6 @@ def _while_grad(
     return [*grads, *sums], state
 
 
-register(OpDef("While", _while, _spec, _gradient, stateful=True, needs_run=True))
-register(
-    OpDef("AsyncWhile", _async_while, _spec, _gradient, stateful=True, needs_run=True, awaits=True)
-)
-register(OpDef("WhileGrad", _while_grad, _while_grad_spec, stateful=True, needs_run=True))
+register(ControlOpDef("While", _while, _spec, _gradient, loops=True))
+register(ControlOpDef("AsyncWhile", _async_while, _spec, _gradient, awaits=True))
+register(ControlOpDef("WhileGrad", _while_grad, _while_grad_spec, loops=True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
 from asyncmon.graph.core.node import Tensor
-from asyncmon.graph.core.shape_rules import no_gradient
+from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.ops.shape_ops import reshape
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _between(
     wanted, reached, between = set(inputs), set[Any](), []
     # An op's id is higher than those of its inputs; what is inside comes after what is outside.
     for op in sorted(ops, key=_depth_and_id if across else attrgetter("id")):
-        if op.op_def.gradient is no_gradient or op.type == "StopGradient":
+        if op.op_def.gradient is ZERO:
             continue
         if any(x in wanted or (x.op in reached and x not in stops) for x in ops[op]):
             reached.add(op)
@@ -154,10 +154,9 @@ def _check_inside(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> None:
 
 def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
     rule = op.op_def.gradient
-    if rule is None:
+    if rule is NOT_DIFFERENTIABLE:
         raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
-    # Identity and its kin hand slices on; every other rule computes with tensors.
-    passed = grads if op.type in _PASS_SLICES else [to_dense(g) for g in grads]
+    passed = grads if rule is SAME else [to_dense(g) for g in grads]  # other rules compute with tensors
     with name_scope(f"{op.name}_grad", None, op.outputs):
         flowing: Sequence[Gradient | None] = rule(op, *passed)
     if len(flowing) != len(op.inputs):
@@ -166,9 +165,6 @@ def _apply_rule(op: Operation, grads: list[Gradient | None]) -> Sequence[Gradien
             f"{len(op.inputs)}"
         )
     return flowing
-
-
-_PASS_SLICES = frozenset({"Identity", "ReadVariable"})
 
 
 def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:

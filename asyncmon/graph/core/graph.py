@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.convert import to_pair, to_tensor
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import Spec, lookup, table
+from asyncmon.graph.core.op import RandomOpDef, Spec, lookup, table
 from asyncmon.graph.core.shape_rules import text as shape_text
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Graph:
         if isinstance(inferred, Spec):
             inferred = (inferred,)
         op.outputs = tuple([Tensor(op, i, _of_output(spec, specs)) for i, spec in enumerate(inferred)])
-        if op_def.random:
+        if isinstance(op_def, RandomOpDef):
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
         if callable(context.device):
             op.device = str(context.device(op) or "")

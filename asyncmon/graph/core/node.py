@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.op import OpDef
+    from asyncmon.graph.core.op import OpRecord
 
 __all__ = ["Operation", "Operators", "Tensor"]
 
@@ -45,7 +45,7 @@ class Operation:
         graph: Graph,
         id: int,
         name: str,
-        op_def: OpDef,
+        op_def: OpRecord,
         inputs: tuple[Tensor, ...],
         control_inputs: tuple[Operation, ...],
         attrs: dict[str, Any],

@@ -1,10 +1,16 @@
-"""The op table: an op is one entry, found by its type name.
+"""The op table: an op is one record, found by its type name.
 
-An entry says how values are computed (``kernel``), what comes out as far as it is known without values
-(``infer``) and how gradients flow (``gradient``). Everything else - planning, scheduling, transactions,
-buffers - is done once, for all ops, by the plan.
+A record says how values are computed (``kernel``), what is known of the outputs without values
+(``infer``) and how gradients flow (``gradient``). The plan does everything else for all ops: order,
+transactions, memory, threads. There are five kinds of record, and the plan has one way to run each:
 
-A worked entry::
+* :class:`OpDef`: a pure function of arrays. Most ops are one.
+* :class:`RandomOpDef`: draws random numbers.
+* :class:`VariableOpDef`: reads or writes variables.
+* :class:`AwaitedOpDef`: a coroutine.
+* :class:`ControlOpDef`: runs subgraphs.
+
+A pure op, whole::
 
     def _matmul(a, b, *, transpose_a, transpose_b, out=None):
         a = a.swapaxes(-1, -2) if transpose_a else a
@@ -26,60 +32,38 @@ A worked entry::
         attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
         return create_op("MatMul", (a, b), attrs, name)
 
-Building nodes (:mod:`asyncmon.graph.core.build`):
-``create_op(type, inputs, attrs, name) -> Tensor`` for
-an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
-``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are
-not tensors are converted; ``convert_pair(x, y, label)`` converts two operands where a Python number
-takes the dtype of the other one. Attributes are passed to ``kernel`` and ``infer`` as keywords, all of
-them, by name.
-
-Values. A kernel gets and returns numpy arrays; a 0-d value may come and go as a numpy scalar
-(``np.float32``), so use functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods where that
-matters. A kernel never writes into its inputs. Floating point warnings are off while kernels run.
-
-State ops. The first ``refs`` inputs are variables (pass the ``Variable``, or its ref tensor). One of
-two ways, or both; the plan then takes the cheaper one:
-
-* ``kernel(*ref_values, *inputs, **attrs) -> new value`` (or a tuple, one per ref): the plan stores it.
-* ``update(*ref_arrays, *inputs, **attrs) -> None`` writes the ref arrays in place. The plan calls it in
-  the apply phase, right on the state, when nobody else can see those arrays (no snapshot is alive,
-  and the new value is not used in the same run); otherwise on a copy. It must not fail and keeps no
-  reference to what it got. With ``blockwise=True`` it is called on matching flat slices of the refs
-  and of every input with the shape of the first ref, one cache-sized block after the other and on
-  several cores, with all other inputs (scalars) whole: so it must be elementwise. Write temporaries
-  freely; blocks are small. An input that is a product of matrices (``factors``) and used by this op
-  alone may be computed for each block (:mod:`asyncmon.graph.execution.late_products`).
-
-The (single) output of a state op is the new value of its first ref, with that ref's spec as ``infer``
-says. An optimizer's entry, whole::
+The in-place update of an optimizer::
 
     def _momentum(var, accum, lr, grad, momentum, *, use_nesterov):
         accum *= momentum
         accum += grad
         var -= lr * (grad + momentum * accum if use_nesterov else accum)
 
-    register(OpDef("ApplyMomentum", None, _shape, refs=2, update=_momentum, blockwise=True))
+    register(VariableOpDef("ApplyMomentum", None, _shape, refs=2, update=_momentum, blockwise=True))
 
     create_op("ApplyMomentum", (var, slot, lr, grad, momentum), {"use_nesterov": False})
 
-Random ops set ``random=True``: ``create_op`` derives the key from the graph's seed and the attribute
-``seed`` (int or None), and the kernel gets ``rng=`` (a ``numpy.random.Generator``, for this call only)
-as a keyword, and no ``seed``. The generator's state belongs to the session: a run that fails draws
-nothing.
+Building nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
+for an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
+``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are not
+tensors are converted; ``convert_pair(x, y, label)`` converts two operands where a Python number takes
+the dtype of the other one. All attributes are passed to ``kernel`` and ``infer`` as keywords.
 
-Operators of :class:`~asyncmon.graph.core.node.Tensor` build these types:
- ``AddV2 Sub Mul RealDiv FloorDiv
-FloorMod Pow MatMul Neg Abs Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalXor
-LogicalNot`` (``RealDiv`` takes integers too and gives float64 for them, float32 up to 16 bits, as
-``tf.truediv`` does). A list that contains tensors is converted with ``Pack`` (attribute ``axis``).
-``StridedSlice`` is defined beside the operator, in :mod:`asyncmon.graph.core.indexing`.
+Values. A kernel gets and returns numpy arrays. A 0-d value may be a numpy scalar (``np.float32``), so
+use functions (``np.add(x, y)``, ``np.shape(x)``) rather than methods where that matters. A kernel never
+writes into its inputs. Floating point warnings are off while kernels run.
+
+Operators of :class:`~asyncmon.graph.core.node.Tensor` build these types: ``AddV2 Sub Mul RealDiv
+FloorDiv FloorMod Pow MatMul Neg Abs Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalXor
+LogicalNot StridedSlice BooleanMask`` (``RealDiv`` takes integers too and gives float64 for them,
+float32 up to 16 bits, as ``tf.truediv`` does). A list that contains tensors is converted with ``Pack``
+(attribute ``axis``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -89,9 +73,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation
-
-__all__ = ["OpDef", "Shape", "Spec", "lookup", "register", "table"]
 
 Shape = tuple[int | None, ...] | None
 """``None``: rank unknown. A ``None`` inside: that dimension is unknown."""
@@ -119,87 +100,200 @@ class Spec:
         return self.dims
 
 
+NOT_DIFFERENTIABLE: Final = None
+"""The ``gradient`` of an op whose gradient is an error to ask for."""
+
+
+def ZERO(op: Any, *grads: Any) -> list[None]:
+    """The ``gradient`` of an op that nothing flows back through."""
+    return [None] * len(op.inputs)
+
+
+def SAME(op: Any, grad: Any) -> list[Any]:
+    """The ``gradient`` of an op that hands its one input on: as it is, be it a tensor or slices."""
+    return [grad]
+
+
 @dataclass(frozen=True, slots=True)
-class OpDef:
-    """One entry of the table. The module's docstring shows how to write one.
+class OpRecord:
+    """What the records of all kinds have.
 
     Attributes:
         name: the op type, ``"MatMul"``.
-        kernel: ``kernel(*arrays, **attrs)`` -> array, or a tuple for several outputs; pure. None for
-            ops that the plan itself runs.
+        kernel: computes the outputs: an array, or a tuple for several outputs. Each kind says what it
+            is called with.
         infer: ``infer(*specs, **attrs)`` -> Spec or a tuple of them; ValueError or TypeError with a
             full sentence where inputs do not fit.
-        gradient: ``gradient(op, *grads)`` -> one Tensor or None per input, built of ops. A grad is None
-            where nothing flows back into that output (only for ops with several outputs).
-        elementwise: each output element depends on the input elements it broadcasts from. The kernel
-            accepts ``out=``, which may be one of its inputs.
-        out: the kernel accepts ``out=``, an array of the output's shape and dtype that overlaps no
-            input.
-        aliases: the output may be an input, or a view of one.
-        stateful: never folded into a constant, never deduplicated.
-        random: the kernel gets ``rng=``.
-        refs: how many leading inputs are variables that this op writes.
-        update: the in-place form of a state op.
-        blockwise: ``update`` works on flat slices.
-        initializes: the refs need not be initialised, for they are not read.
-        peeks: the refs are not written; the plan itself answers from the state.
-        needs_run: ``kernel(run, op, *arrays)`` gets the run it is part of; for ops with subgraphs.
-        changes: it changes what a session holds beside variables, such as a queue.
-        foreign: the kernel does something outside of the engine, such as calling code of the user's:
-            its errors are left as they are, and nothing is computed a second time.
-        prompt: an awaiting kernel that does not look at the task it runs in, so that it may be begun
-            without one: where it has not to wait, none is made.
-        bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
-            faster than the kernel: called with the same arrays, without attributes. None if not.
-        multiplications: ``multiplications(*specs, **attrs)``, of all inputs and outputs -> how many
-            there are in a product that the kernel cuts up where it is large.
-        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of,
-            for those who compute it row by row; where inputs have two dimensions.
-        awaits: ``kernel(run, op, *arrays)`` is ``async def``; see :mod:`asyncmon.graph.awaiting`.
+        gradient: ``gradient(op, *grads)`` -> one Tensor or None per input, built of ops; or
+            :data:`NOT_DIFFERENTIABLE`, :func:`ZERO`, :func:`SAME`. A grad is None where nothing flows
+            back into that output (only for ops with several outputs).
     """
 
     name: str
     kernel: Callable[..., Any] | None
     infer: Callable[..., Spec | tuple[Spec, ...]]
-    gradient: Callable[..., Any] | None = None
+    gradient: Callable[..., Any] | None = NOT_DIFFERENTIABLE
+
+    @property
+    def refs(self) -> int:
+        """How many leading inputs are variables rather than values."""
+        return 0
+
+    @property
+    def stateful(self) -> bool:
+        """Whether a node is run each time, also where its result is constant or not used."""
+        return True
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it calls code of the user's, whose errors are left as they are. Never run twice."""
+        return False
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the kernel is ``async def``."""
+        return False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes what a session holds: variables, queues."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpDef(OpRecord):
+    """A pure op: ``kernel(*arrays, **attrs)``. ``kernel=None``: its output can only be fed.
+
+    Attributes:
+        elementwise: each output element depends on the input elements it broadcasts from. The kernel
+            accepts ``out=``, which may be one of its inputs.
+        out: the kernel accepts ``out=``, an array of the output's shape and dtype that overlaps no
+            input.
+        aliases: the output may be an input, or a view of one.
+        stateful: see :class:`OpRecord`.
+        foreign: likewise.
+        bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
+            faster than the kernel: called with the same arrays, without attributes. None if not.
+        flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the multiplications of a matrix
+            product that the kernel splits up where it is large.
+        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of,
+            so that it can be computed row by row. Used where inputs have two dimensions.
+    """
+
     elementwise: bool = False
     out: bool = False
     aliases: bool = False
     stateful: bool = False
-    random: bool = False
-    refs: int = 0
-    update: Callable[..., None] | None = None
-    blockwise: bool = False
-    initializes: bool = False
-    peeks: bool = False
-    needs_run: bool = False
-    changes: bool = False
-    awaits: bool = False
-    prompt: bool = False
     foreign: bool = False
-    bind: Callable[[Operation], Callable[..., Any] | None] | None = None
-    multiplications: Callable[..., int] | None = None
+    bind: Callable[[Any], Callable[..., Any] | None] | None = None
+    flops: Callable[..., int] | None = None
     factors: Callable[..., tuple[Any, Any]] | None = None
 
 
-table: dict[str, OpDef] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomOpDef(OpRecord):
+    """An op that draws: ``kernel(*arrays, rng=generator, **attrs)``.
+
+    Its nodes have the attribute ``seed`` (int or None), which ``infer`` takes with a default and the
+    kernel does not get: the key of the ``numpy.random.Generator`` is derived from it and the graph's
+    seed. The generator is for this call only. Its state belongs to the session: a run that fails draws
+    nothing.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariableOpDef(OpRecord):
+    """An op on variables, its first ``refs`` inputs: pass the ``Variable``, or its ref tensor.
+
+    A writing op has one of two forms, or both; the plan then takes the cheaper one. Its (single) output
+    is the new value of the first ref, with that ref's spec as ``infer`` says.
+
+    * ``kernel(*ref_values, *inputs, **attrs)`` -> the new value, or a tuple with one per ref.
+    * ``update(*ref_arrays, *inputs, **attrs)`` writes the refs' arrays in place: those of the state
+      where nothing else refers to them (no snapshot is alive, and the run does not use the new value),
+      otherwise copies. It must not fail and keeps no reference to an argument.
+
+    Attributes:
+        refs: how many variables there are.
+        update: the form in place.
+        blockwise: ``update`` is elementwise, and is called on matching flat slices of the refs and of
+            every input with the shape of the first ref, one cache-sized block after the other and on
+            several cores, with all other inputs (scalars) whole. Temporaries are small.
+        writes: False for a read: ``kernel(value, *inputs, **attrs)`` gets the value of the one
+            variable, None where it is not initialised. Without a kernel the output is that value,
+            which must be there.
+        initializes: the refs are not read, so they need not be initialised.
+        aliases: the new value may be an input of the kernel.
+    """
+
+    refs: int = 1
+    update: Callable[..., None] | None = None
+    blockwise: bool = False
+    writes: bool = True
+    initializes: bool = False
+    aliases: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it writes."""
+        return self.writes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitedOpDef(OpRecord):
+    """A coroutine: ``async def kernel(run, op, *arrays)``, with the run and the node it is called for.
+
+    Attributes:
+        nowait: the kernel makes no use of the task it runs in, so it may be started without one. A task
+            is made where it waits.
+        changes: see :class:`OpRecord`.
+        foreign: likewise.
+    """
+
+    nowait: bool = False
+    changes: bool = False
+    foreign: bool = False
+
+    @property
+    def awaits(self) -> bool:
+        """True."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlOpDef(OpRecord):
+    """An op that runs the subgraphs in its attribute ``branches``.
+
+    ``kernel(run, op, plans, arrays, state, iteration)`` returns the outputs and the new state: a dict
+    from slots to the values of the variables that the subgraphs read and write.
+
+    Attributes:
+        loops: how often the subgraphs are run is not known beforehand.
+        awaits: see :class:`OpRecord`.
+    """
+
+    loops: bool = False
+    awaits: bool = False
+
+
+table: dict[str, OpRecord] = {}
 """All ops, by type name."""
 
 
-def register(op_def: OpDef) -> OpDef:
-    """Add an entry to the table.
+def register(record: OpRecord) -> OpRecord:
+    """Add a record to the table.
 
     Raises:
         ValueError: the name is taken.
     """
-    if op_def.name in table:
-        raise ValueError(f"Op type {op_def.name!r} is registered already; give this one another name.")
-    table[op_def.name] = op_def
-    return op_def
+    if record.name in table:
+        raise ValueError(f"Op type {record.name!r} is registered already; give this one another name.")
+    table[record.name] = record
+    return record
 
 
-def lookup(name: str) -> OpDef:
-    """Return the entry of an op type.
+def lookup(name: str) -> OpRecord:
+    """Return the record of an op type.
 
     Raises:
         ValueError: there is none.

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import Shape, Spec
+from asyncmon.graph.core.op import ZERO, Shape, Spec
 
 Rule = Callable[..., Any]
 
@@ -188,6 +188,4 @@ def like_first(*specs: Spec, **_attrs: object) -> Spec:
     return Spec(specs[0].dtype, shape)
 
 
-def no_gradient(op: Any, *grads: Any) -> list[None]:
-    """A gradient rule: nothing flows back into any input."""
-    return [None] * len(op.inputs)
+no_gradient = ZERO

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.op import OpDef, Spec
 from asyncmon.graph.execution.arena import Layout, Space, is_known, numpy_dtype, size_of
 from asyncmon.graph.execution.liveness import inputs_of, outputs_of
 from asyncmon.graph.execution.plan import Kind
@@ -174,7 +174,7 @@ def _candidates(
         if kind in _INTO and op is not None and _can_lie_in_arena(op, out, registers.of):
             values[out] = value = _Value(op.outputs[0], i)
             roots[out] = frozenset((out,))
-            if op.op_def.elementwise:
+            if isinstance(op.op_def, OpDef) and op.op_def.elementwise:
                 value.over = _as_they_are(inputs_of(instruction), roots)
             instruction = (int(_INTO[Kind(kind)]), _into(function, op), a, b, out, op)
         into.append(instruction)
@@ -209,6 +209,7 @@ def _can_lie_in_arena(op: Operation, register: int, of: Mapping[Tensor, int]) ->
     op_def, tensor = op.op_def, op.outputs[0]
     return (
         tensor.spec.shape != ()  # a 0-d result is a numpy scalar
+        and isinstance(op_def, OpDef)
         and (op_def.elementwise or op_def.out)
         and not op_def.stateful
         and of.get(tensor) == register
@@ -285,7 +286,7 @@ def _multiplications(ops: Iterable[Operation], specs: Mapping[Tensor, Spec]) -> 
     """Return how many there are in products whose shapes are known."""
     total = 0
     for op in ops:
-        count = op.op_def.multiplications
+        count = op.op_def.flops if isinstance(op.op_def, OpDef) else None
         if count is not None:
             known = [specs.get(x, x.spec) for x in (*op.inputs, *op.outputs)]
             if all(map(is_known, known)):

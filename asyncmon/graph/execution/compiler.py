@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.node import Operation, Tensor
+from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.execution.buffers import plan_buffers
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.late_products import with_products
@@ -38,7 +39,6 @@ __all__ = ["compile_plan"]
 
 _FOLD_LIMIT = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
-_LOOPS = frozenset({"While", "WhileGrad"})
 _UNKNOWN = 1 << 30  # elements: nobody knows how often a loop repeats, so its first run is in a worker
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
 
@@ -86,7 +86,7 @@ class _Compiler:
         """What nodes other than subgraphs use; those look at a variable only when they run."""
         taken: set[Tensor] = set()
         for op in self.ops:
-            used = taken if op.op_def.needs_run else self.looked_at
+            used = taken if isinstance(op.op_def, ControlOpDef) else self.looked_at
             used.update(op.inputs[op.op_def.refs :])
         self.versions = Versions(self.ops, self.looked_at | taken, all_early=self.embedded)
 
@@ -126,58 +126,61 @@ class _Compiler:
     # Emitting, one method a family of ops. The result is a coroutine function for awaiting nodes.
 
     def _emit(self, op: Operation) -> Callable[..., Any] | None:
-        op_def, kind = op.op_def, op.op_def.name
-        if op_def.changes:
+        if op.op_def.changes:
             self.plan.changes.append(op.name)
-        if kind == "Const":
-            if op.outputs[0] not in self.given:
-                value = op.attrs["value"]
-                scalar = value.ndim == 0 and value.dtype != object
-                self.registers.constant(op, (value[()] if scalar else value,))
-        elif kind == "Placeholder":
-            if op.outputs[0] not in self.given:
-                raise missing_feed(op.outputs[0])
-        elif kind == "VariableV2" or op_def.peeks:
-            self._emit_read(op)
-        elif op_def.needs_run:
-            return self._emit_subgraphs(op)
-        elif op_def.refs:
-            self._emit_write(op)
-        elif op_def.awaits:
-            return self._emit_awaiting(op)
-        elif kind != "NoOp":
-            self._emit_kernel(op)
+        match op.op_def:
+            case OpDef(kernel=None):
+                for output in op.outputs:
+                    if output not in self.given:
+                        raise missing_feed(output)
+            case OpDef() as pure:
+                self._emit_kernel(op, pure)
+            case RandomOpDef():
+                self._emit_random(op)
+            case VariableOpDef(writes=False) as read:
+                self._emit_read(op, read)
+            case VariableOpDef() as write:
+                self._emit_write(op, write)
+            case ControlOpDef() as control:
+                return self._emit_subgraphs(op, control)
+            case AwaitedOpDef():
+                return self._emit_awaiting(op)
         return None
 
-    def _emit_kernel(self, op: Operation) -> None:
-        op_def, registers = op.op_def, self.registers
+    def _emit_kernel(self, op: Operation, op_def: OpDef) -> None:
+        registers = self.registers
         inputs = registers.all_of(op.inputs)
         self.plan.foreign |= op_def.foreign
-        if not (op_def.stateful or op_def.random) and self.given.isdisjoint(op.outputs):
+        if not op_def.stateful and self.given.isdisjoint(op.outputs):
             values = self._known(op, inputs)
             if values is not None:
                 registers.constant(op, values)
                 return
         function: Any = op_def.bind and op_def.bind(op)
         if function is None:
-            function = op_def.kernel
-            if op.attrs:
-                function = partial(function, **op.attrs)
+            function = _with_attrs(op_def.kernel, op)
         outputs = registers.outputs(op, self.given)
         if op_def.aliases:
             registers.lend(outputs, inputs)
-        if op_def.random:
-            self.plan.random = self.plan.uses_run = True
-            step = random_step(function, op, inputs, outputs, registers.of_iteration())
-            self._code(Kind.GENERAL, step, inputs, op=op)
-        else:
-            self._call(op, function, inputs, outputs)
+        self._call(op, function, inputs, outputs)
+
+    def _emit_random(self, op: Operation) -> None:
+        registers = self.registers
+        self.plan.random = self.plan.uses_run = True
+        inputs, outputs = registers.all_of(op.inputs), registers.outputs(op, self.given)
+        kernel = _with_attrs(op.op_def.kernel, op)
+        step = random_step(kernel, op, inputs, outputs, registers.of_iteration())
+        self._code(Kind.GENERAL, step, inputs, op=op)
 
     def _known(self, op: Operation, inputs: tuple[int, ...]) -> Sequence[Any] | None:
         """Return the outputs of a node where they are known before any run."""
         constants = self.registers.constants
         if len(op.outputs) == 1:
             spec = op.outputs[0].spec
+            if spec.value is not None and not op.inputs:
+                return (
+                    spec.value if spec.value.ndim or spec.value.dtype == object else spec.value[()],
+                )
             known = spec.dims is not None and None not in spec.dims
             if known and op not in self.overruled:  # a known shape, of an unknown tensor
                 return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
@@ -193,23 +196,21 @@ class _Compiler:
             return None
         return (values,) if len(op.outputs) == 1 else tuple(values)
 
-    def _emit_read(self, op: Operation) -> None:
+    def _emit_read(self, op: Operation, op_def: VariableOpDef) -> None:
         output, registers = op.outputs[0], self.registers
         if output in self.given:
             return
         (name,) = self.versions.access[op].reads
         write = self.versions.seen[op, name]
-        if op.type in ("VariableV2", "ReadVariable"):
+        if op_def.kernel is None:
             registers.of[output] = self._version(write, name, required=output in self.looked_at)
             return
         value = self._version(write, name, required=False)
+        inputs = (value, *registers.all_of(op.inputs[op_def.refs :]))
         outputs = registers.outputs(op, self.given)
-        if op.type == "IsVariableInitialized":
-            self._call(op, _is_initialized, (value,), outputs)
-        else:
-            inputs = (value, registers.of[op.inputs[1]])
+        if op_def.aliases:
             registers.lend(outputs, inputs)
-            self._call(op, _value_or_initial, inputs, outputs)
+        self._call(op, _with_attrs(op_def.kernel, op), inputs, outputs)
 
     def _version(self, write: Operation | None, name: str, *, required: bool = True) -> int:
         """Return the register of a variable as it is after a write; None: before all of them."""
@@ -217,10 +218,9 @@ class _Compiler:
             return self.registers.variable(self.store.slot(name), required=required)
         return self.written[write, name]
 
-    def _emit_write(self, op: Operation) -> None:
-        op_def, registers = op.op_def, self.registers
+    def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
+        registers = self.registers
         names = self.versions.access[op].writes
-        self.plan.changes.append(op.name)
         values = tuple(
             self._version(self.versions.before[op, name], name, required=not op_def.initializes)
             for name in names
@@ -230,9 +230,7 @@ class _Compiler:
         in_place = op_def.kernel is None or (
             op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
         )
-        function: Any = op_def.update if in_place else op_def.kernel
-        if op.attrs:
-            function = partial(function, **op.attrs)
+        function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
         if in_place and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
             self.store.in_place.update(slots)
@@ -260,7 +258,7 @@ class _Compiler:
         step: Callable[..., Any] = awaiting_step(op, self.registers.all_of(op.inputs), outputs)
         return step
 
-    def _emit_subgraphs(self, op: Operation) -> Callable[..., Any] | None:
+    def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> Callable[..., Any] | None:
         """Emit a node that runs plans: it gets the variables they touch and gives new values."""
         registers, versions = self.registers, self.versions
         self.plan.uses_run = True
@@ -282,7 +280,7 @@ class _Compiler:
             self.plan.loops |= plan.loops
             self.plan.changes += plan.changes
             registers.weight += plan.pace.weight
-        if op.type in _LOOPS:
+        if op_def.loops:
             self.plan.loops = True
             registers.weight += _UNKNOWN
         inputs = registers.all_of(op.inputs)
@@ -295,9 +293,9 @@ class _Compiler:
         for register in (*outputs, *(register for _, register in new)):
             registers.borrowed[register] = frozenset()
             registers.lend((register,), used)
-        make = awaiting_subgraph_step if op.op_def.awaits else subgraph_step
+        make = awaiting_subgraph_step if op_def.awaits else subgraph_step
         step: Callable[..., Any] = make(op, plans, seen, inputs, outputs, new, registers.of_iteration())
-        if op.op_def.awaits:
+        if op_def.awaits:
             return step
         self._code(Kind.GENERAL, step, used, op=op)
         return None
@@ -383,9 +381,5 @@ def _swap(op: Operation, name: str, slot: int, register: int, *, owned: bool) ->
     return Swap(slot, register, owned, name, attrs["dtype"].as_numpy_dtype, attrs["shape"])
 
 
-def _is_initialized(value: Any) -> np.bool_:
-    return np.bool_(value is not None)
-
-
-def _value_or_initial(value: Any, initial: Any) -> Any:
-    return initial if value is None else value
+def _with_attrs(function: Any, op: Operation) -> Any:
+    return partial(function, **op.attrs) if op.attrs else function

@@ -14,13 +14,14 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.execution.liveness import inputs_of
 from asyncmon.graph.execution.packs import LARGEST
 from asyncmon.graph.execution.plan import Kind, execute_bare
 from asyncmon.graph.execution.registers import elements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.plan import Instruction, Update
@@ -79,9 +80,13 @@ def with_products(
 
 def _is_product(instruction: Instruction) -> bool:
     kind, op = instruction[0], instruction[5]
-    if kind != Kind.BINARY or op is None or op.op_def.factors is None:
+    if kind != Kind.BINARY or op is None or _factors(op) is None:
         return False
     return op.outputs[0].dtype.as_numpy_dtype.char in "fd"
+
+
+def _factors(op: Operation) -> Callable[..., Any] | None:
+    return op.op_def.factors if isinstance(op.op_def, OpDef) else None
 
 
 def _product_for(
@@ -121,8 +126,8 @@ def product_of(update: Update, registers: list[Any]) -> Product | None:
     if update.product is None or registers[update.product[4]] is not None:
         return None
     _kind, _function, a, b, out, op = update.product
-    if op is not None and op.op_def.factors is not None and registers[a].ndim == registers[b].ndim == 2:
-        rows, columns = op.op_def.factors(registers[a], registers[b], **op.attrs)
+    if op is not None and (factors := _factors(op)) and registers[a].ndim == registers[b].ndim == 2:
+        rows, columns = factors(registers[a], registers[b], **op.attrs)
         wanted = update.op.inputs[0].spec.shape
         if rows.shape[1] == len(columns) and (len(rows), columns.shape[1]) == wanted:
             return Product(op, update.inputs.index(out), rows, columns)

@@ -64,4 +64,4 @@ def outputs_of(instruction: Instruction) -> tuple[int, ...]:
 
 def _is_pure(instruction: Instruction) -> bool:
     kind, op = instruction[0], instruction[5]
-    return kind != _GENERAL and op is not None and not op.op_def.stateful and not op.op_def.refs
+    return kind != _GENERAL and op is not None and not op.op_def.stateful

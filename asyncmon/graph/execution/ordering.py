@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -29,12 +31,11 @@ class Access:
     def of(cls, op: Operation) -> Access | None:
         """Return what an op touches, or None if nothing."""
         op_def = op.op_def
-        if op.type == "VariableV2":
-            return cls((op.attrs["variable"],))
-        if op_def.refs:
-            names = [tensor.op.attrs["variable"] for tensor in op.inputs[: op_def.refs]]
-            return cls(names) if op_def.peeks else cls((), names)
-        if op_def.needs_run:
+        if isinstance(op_def, VariableOpDef):
+            refs = [tensor.op for tensor in op.inputs[: op_def.refs]] or [op]
+            names = [ref.attrs["variable"] for ref in refs]
+            return cls((), names) if op_def.writes else cls(names)
+        if isinstance(op_def, ControlOpDef):
             reads: dict[str, None] = {}
             writes: dict[str, None] = {}
             for branch in op.attrs["branches"]:

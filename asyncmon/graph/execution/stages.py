@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
+from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef
 from asyncmon.graph.execution.pace import Pace
 from asyncmon.graph.execution.plan import execute, raise_located
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     )
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.op import OpDef
+    from asyncmon.graph.core.op import OpRecord
     from asyncmon.graph.execution.ordering import Access
     from asyncmon.graph.execution.plan import Instruction
     from asyncmon.graph.execution.run_state import Run
@@ -50,7 +51,7 @@ class Groups:
         for op in ops:
             if (
                 op in access
-                or op.op_def.random
+                or isinstance(op.op_def, RandomOpDef)
                 or any(before in on_state for before in _before(op, given))
             ):
                 on_state.add(op)
@@ -174,12 +175,14 @@ def _release(node: Node, needs: dict[int, int], ready: deque[Node]) -> None:
             ready.append(after)
 
 
-def _may_be_tried(op_def: OpDef) -> bool:
+def _may_be_tried(op_def: OpRecord) -> bool:
     """Return whether nobody notices if a node is run again, after a try that came to nothing."""
-    if op_def.awaits:
-        return op_def.prompt
-    only_computes = op_def.kernel is None or op_def.refs or op_def.random or not op_def.stateful
-    return bool(only_computes) and not op_def.foreign
+    match op_def:
+        case AwaitedOpDef():
+            return op_def.nowait
+        case OpDef():
+            return (op_def.kernel is None or not op_def.stateful) and not op_def.foreign
+    return not isinstance(op_def, ControlOpDef)
 
 
 # A task refers to its error, and that to the frames that it came through. So none of them may refer to
@@ -189,7 +192,7 @@ def _may_be_tried(op_def: OpDef) -> bool:
 def _begin(node: Node, run: Run, registers: list[Any], tasks: dict[asyncio.Future[None], Node]) -> bool:
     """Start to await a node; return whether it is done already, which saves a task and a turn."""
     call = _call(node, run, registers)
-    if node.op is not None and node.op.op_def.prompt:
+    if node.op is not None and _may_be_tried(node.op.op_def):
         try:
             call = _go_on(call, [call.send(None)])
         except StopIteration:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.core.op import VariableOpDef
 from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def copy_step(
     op: Operation, update: Any, values: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
 ) -> Any:
     """Do an in-place update on copies, for its result is needed before the run commits."""
+    assert isinstance(op.op_def, VariableOpDef)
     blockwise = op.op_def.blockwise
     check = ShapeCheck(op, inputs)
 

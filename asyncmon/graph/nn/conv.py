@@ -112,7 +112,7 @@ register(
         _conv_spec,
         _conv_gradient,
         out=True,
-        multiplications=_multiplications(windows=2, filters=1),
+        flops=_multiplications(windows=2, filters=1),
     )
 )
 register(
@@ -122,7 +122,7 @@ register(
         _sized(0),
         _conv_input_gradient,
         out=True,
-        multiplications=_multiplications(windows=2, filters=1),
+        flops=_multiplications(windows=2, filters=1),
     )
 )
 register(
@@ -132,7 +132,7 @@ register(
         _sized(1),
         _conv_filter_gradient,
         out=True,
-        multiplications=_multiplications(windows=2, filters=3),
+        flops=_multiplications(windows=2, filters=3),
     )
 )
 

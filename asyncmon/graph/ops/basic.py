@@ -18,7 +18,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.convert import const, is_tensor_like, to_array
 from asyncmon.graph.core.dtypes import DType, as_dtype
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import SAME, ZERO, OpDef, Shape, Spec, register
 from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
 
 if TYPE_CHECKING:
@@ -176,10 +176,6 @@ def _placeholder_with_default(x: Spec, *, shape: Shape) -> Spec:
     return Spec(x.dtype, shape)
 
 
-def _identity_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
-    return [grad]
-
-
 def _placeholder(*, dtype: DType, shape: Shape) -> Spec:
     return Spec(dtype, shape)
 
@@ -192,17 +188,17 @@ def _same_spec(x: Spec) -> Spec:
     return Spec(x.dtype, x.shape, x.value, x.dims)
 
 
-register(OpDef("Placeholder", None, _placeholder, stateful=True))
+register(OpDef("Placeholder", None, _placeholder))
 register(
     OpDef(
         "PlaceholderWithDefault",
         lambda x, *, shape: x,
         _placeholder_with_default,
-        _identity_gradient,
+        SAME,
         aliases=True,
         stateful=True,
     )
 )
-register(OpDef("Identity", _same, _same_spec, _identity_gradient, aliases=True))
-register(OpDef("StopGradient", _same, _same_spec, lambda op, grad: [None], aliases=True))
+register(OpDef("Identity", _same, _same_spec, SAME, aliases=True))
+register(OpDef("StopGradient", _same, _same_spec, ZERO, aliases=True))
 register(OpDef("NoOp", None, lambda: ()))

@@ -122,7 +122,7 @@ register(
         _matmul_gradient,
         out=True,
         bind=_bound_matmul,
-        multiplications=_multiplications,
+        flops=_multiplications,
         factors=_factors,
     )
 )

@@ -10,7 +10,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import convert_to_tensor, create_operation
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.core.shape_rules import no_gradient
 
 if TYPE_CHECKING:
@@ -154,4 +154,4 @@ def _name(func: Any) -> str:
 
 register(OpDef("PyFunc", _call, _spec, no_gradient, stateful=True, foreign=True))
 register(OpDef("PurePyFunc", _call, _spec, no_gradient, foreign=True))
-register(OpDef("AsyncPyFunc", _await, _spec, no_gradient, stateful=True, foreign=True, awaits=True))
+register(AwaitedOpDef("AsyncPyFunc", _await, _spec, no_gradient, foreign=True))

@@ -15,13 +15,13 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
 
@@ -72,9 +72,7 @@ for _type, _distribution in (
     ("RandomStandardNormal", _normal),
     ("TruncatedNormal", _truncated),
 ):
-    register(
-        OpDef(_type, _drawn(_distribution), _drawn_spec, rules.no_gradient, random=True, stateful=True)
-    )
+    register(RandomOpDef(_type, _drawn(_distribution), _drawn_spec, ZERO))
 
 
 def _uniform_int(
@@ -85,9 +83,7 @@ def _uniform_int(
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-register(
-    OpDef("RandomUniformInt", _uniform_int, _drawn_spec, rules.no_gradient, random=True, stateful=True)
-)
+register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_spec, ZERO))
 
 
 def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
@@ -209,13 +205,7 @@ def _shuffle_spec(value: Spec, *, seed: int | None = None) -> Spec:
     return Spec(value.dtype, value.shape)
 
 
-def _no_shuffle_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    raise LookupError(f"No gradient defined for operation {op.name!r} (op type: {op.type})")
-
-
-register(
-    OpDef("RandomShuffle", _shuffle, _shuffle_spec, _no_shuffle_gradient, random=True, stateful=True)
-)
+register(RandomOpDef("RandomShuffle", _shuffle, _shuffle_spec))
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
@@ -243,9 +233,7 @@ def _multinomial_spec(
     return Spec(dtype, (rows, *(count.known_dims() or (None,))))
 
 
-register(
-    OpDef("Multinomial", _multinomial, _multinomial_spec, rules.no_gradient, random=True, stateful=True)
-)
+register(RandomOpDef("Multinomial", _multinomial, _multinomial_spec, ZERO))
 
 
 def multinomial(

@@ -10,14 +10,14 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import SAME, OpDef, Shape, Spec, VariableOpDef, register
 from asyncmon.graph.core.tensor_shape import TensorShape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
 
 __all__ = [
     "assign",
@@ -200,27 +200,26 @@ def _report(*initialized: Any, names: tuple[str, ...]) -> NDArray[Any]:
     return np.array(missing, dtype=object)
 
 
-def _read_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
-    return [grad]
+def _value_or_initial(value: Any, initial: Any) -> Any:
+    return initial if value is None else value
+
+
+def _is_initialized(value: Any) -> np.bool_:
+    return np.bool_(value is not None)
+
+
+def _bool_scalar(_ref: Spec) -> Spec:
+    return Spec(dtypes.bool, ())
 
 
 def _value_after(ref: Spec, initial: Spec) -> Spec:
     return Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape)
 
 
-register(OpDef("VariableV2", None, _variable_spec, stateful=True))
-register(OpDef("ReadVariable", None, _like_ref, _read_gradient, stateful=True, refs=1, peeks=True))
-register(OpDef("InitializedValue", None, _value_after, stateful=True, refs=1, peeks=True))
-register(
-    OpDef(
-        "IsVariableInitialized",
-        None,
-        lambda ref: Spec(dtypes.bool, ()),
-        stateful=True,
-        refs=1,
-        peeks=True,
-    )
-)
+register(VariableOpDef("VariableV2", None, _variable_spec, refs=0, writes=False))
+register(VariableOpDef("ReadVariable", None, _like_ref, SAME, writes=False))
+register(VariableOpDef("InitializedValue", _value_or_initial, _value_after, writes=False, aliases=True))
+register(VariableOpDef("IsVariableInitialized", _is_initialized, _bool_scalar, writes=False))
 register(
     OpDef(
         "ReportUninitializedVariables",
@@ -230,39 +229,19 @@ register(
     )
 )
 register(
-    OpDef(
+    VariableOpDef(
         "Assign",
         lambda ref, value, *, validate_shape: value,
         _assign_spec,
         aliases=True,
-        refs=1,
         initializes=True,
-        stateful=True,
     )
 )
+register(VariableOpDef("AssignAdd", np.add, _add_spec, update=_assign_add_in_place, blockwise=True))
 register(
-    OpDef(
-        "AssignAdd",
-        np.add,
-        _add_spec,
-        refs=1,
-        update=_assign_add_in_place,
-        blockwise=True,
-        stateful=True,
-    )
-)
-register(
-    OpDef(
-        "AssignSub",
-        np.subtract,
-        _add_spec,
-        refs=1,
-        update=_assign_sub_in_place,
-        blockwise=True,
-        stateful=True,
-    )
+    VariableOpDef("AssignSub", np.subtract, _add_spec, update=_assign_sub_in_place, blockwise=True)
 )
 register(OpDef("CheckIndices", _check_indices, _indices_spec, aliases=True))
-register(OpDef("ScatterAdd", None, _scatter_spec, refs=1, update=np.add.at, stateful=True))
-register(OpDef("ScatterSub", None, _scatter_spec, refs=1, update=np.subtract.at, stateful=True))
-register(OpDef("ScatterUpdate", None, _scatter_spec, refs=1, update=_scatter_set, stateful=True))
+register(VariableOpDef("ScatterAdd", None, _scatter_spec, update=np.add.at))
+register(VariableOpDef("ScatterSub", None, _scatter_spec, update=np.subtract.at))
+register(VariableOpDef("ScatterUpdate", None, _scatter_spec, update=_scatter_set))

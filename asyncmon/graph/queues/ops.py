@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.queues.core import QueueCore
 
@@ -236,7 +236,7 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
 
 
 def _register(name: str, kernel: Any, infer: Any, *, changes: bool = True) -> None:
-    register(OpDef(name, kernel, infer, stateful=True, awaits=True, prompt=True, changes=changes))
+    register(AwaitedOpDef(name, kernel, infer, nowait=True, changes=changes))
 
 
 def _handle(**_attrs: Any) -> Any:

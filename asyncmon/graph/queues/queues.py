@@ -29,6 +29,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.context import building
 from asyncmon.graph.core.dtypes import as_dtype, int64
+from asyncmon.graph.core.op import RandomOpDef
 from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
 from asyncmon.graph.execution.ordering import Access
 from asyncmon.graph.queues.ops import QueueSpec
@@ -390,7 +391,7 @@ def _looks_at_state(tensors: Iterable[Tensor]) -> bool:
         if op in seen:
             continue
         seen.add(op)
-        if op.op_def.random or Access.of(op) is not None:
+        if isinstance(op.op_def, RandomOpDef) or Access.of(op) is not None:
             return True
         stack += [tensor.op for tensor in op.inputs]
         stack += op.control_inputs

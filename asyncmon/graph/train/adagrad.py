@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import create_op
-from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.kernels.axpby import axpy
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
@@ -37,14 +37,8 @@ def _adagrad_rows(var: Array, accum: Array, lr: Array, grad: Array, indices: Arr
     var[indices], accum[indices] = rows, sums
 
 
-register(
-    OpDef(
-        "ApplyAdagrad", None, applied_dense(2), refs=2, update=_adagrad, blockwise=True, stateful=True
-    )
-)
-register(
-    OpDef("SparseApplyAdagrad", None, applied_rows(2), refs=2, update=_adagrad_rows, stateful=True)
-)
+register(VariableOpDef("ApplyAdagrad", None, applied_dense(2), refs=2, update=_adagrad, blockwise=True))
+register(VariableOpDef("SparseApplyAdagrad", None, applied_rows(2), refs=2, update=_adagrad_rows))
 
 
 class AdagradOptimizer(Optimizer):

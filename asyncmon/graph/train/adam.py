@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, create_op
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import Spec, VariableOpDef, register
 from asyncmon.graph.kernels.axpby import axpby, axpy
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.train.optimizer import Optimizer
@@ -87,11 +87,9 @@ def _scaled(ref: Spec, by: Spec) -> Spec:
     return Spec(ref.dtype, ref.shape)
 
 
-register(
-    OpDef("ApplyAdam", None, applied_dense(3), refs=3, update=_adam, blockwise=True, stateful=True)
-)
-register(OpDef("SparseApplyAdam", None, applied_rows(3), refs=3, update=_adam_rows, stateful=True))
-register(OpDef("AssignMul", np.multiply, _scaled, refs=1, update=_scale, stateful=True))
+register(VariableOpDef("ApplyAdam", None, applied_dense(3), refs=3, update=_adam, blockwise=True))
+register(VariableOpDef("SparseApplyAdam", None, applied_rows(3), refs=3, update=_adam_rows))
+register(VariableOpDef("AssignMul", np.multiply, _scaled, update=_scale))
 
 
 class AdamOptimizer(Optimizer):

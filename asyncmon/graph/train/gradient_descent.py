@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import create_op
-from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.kernels.axpby import axpy, xpby
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
@@ -35,22 +35,8 @@ def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
     np.subtract.at(var, indices, np.multiply(grad, lr))
 
 
-register(
-    OpDef(
-        "ApplyGradientDescent",
-        None,
-        applied_dense(1),
-        refs=1,
-        update=_descend,
-        blockwise=True,
-        stateful=True,
-    )
-)
-register(
-    OpDef(
-        "SparseApplyGradientDescent", None, applied_rows(1), refs=1, update=_descend_rows, stateful=True
-    )
-)
+register(VariableOpDef("ApplyGradientDescent", None, applied_dense(1), update=_descend, blockwise=True))
+register(VariableOpDef("SparseApplyGradientDescent", None, applied_rows(1), update=_descend_rows))
 
 
 class GradientDescentOptimizer(Optimizer):
@@ -109,21 +95,9 @@ def _momentum_rows(
 
 
 register(
-    OpDef(
-        "ApplyMomentum",
-        None,
-        applied_dense(2, -2),
-        refs=2,
-        update=_momentum,
-        blockwise=True,
-        stateful=True,
-    )
+    VariableOpDef("ApplyMomentum", None, applied_dense(2, -2), refs=2, update=_momentum, blockwise=True)
 )
-register(
-    OpDef(
-        "SparseApplyMomentum", None, applied_rows(2, -3), refs=2, update=_momentum_rows, stateful=True
-    )
-)
+register(VariableOpDef("SparseApplyMomentum", None, applied_rows(2, -3), refs=2, update=_momentum_rows))
 
 
 class MomentumOptimizer(Optimizer):

@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.shape_ops import cast
@@ -44,17 +44,9 @@ def _follow_unbiased(average: Array, biased: Array, count: Array, value: Array, 
 
 
 register(
-    OpDef(
-        "AssignMovingAverage",
-        None,
-        applied_dense(1, -2),
-        refs=1,
-        update=_follow,
-        blockwise=True,
-        stateful=True,
-    )
+    VariableOpDef("AssignMovingAverage", None, applied_dense(1, -2), update=_follow, blockwise=True)
 )
-register(OpDef("AssignUnbiasedAverage", None, applied, refs=3, update=_follow_unbiased, stateful=True))
+register(VariableOpDef("AssignUnbiasedAverage", None, applied, refs=3, update=_follow_unbiased))
 
 
 def assign_moving_average(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import create_op
-from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.kernels.axpby import axpby
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
@@ -104,22 +104,11 @@ def _centered_rows(
 
 for _name, _refs, _update in (("ApplyRMSProp", 3, _rmsprop), ("ApplyCenteredRMSProp", 4, _centered)):
     register(
-        OpDef(
-            _name, None, applied_dense(_refs), refs=_refs, update=_update, blockwise=True, stateful=True
-        )
+        VariableOpDef(_name, None, applied_dense(_refs), refs=_refs, update=_update, blockwise=True)
     )
+register(VariableOpDef("SparseApplyRMSProp", None, applied_rows(3), refs=3, update=_rmsprop_rows))
 register(
-    OpDef("SparseApplyRMSProp", None, applied_rows(3), refs=3, update=_rmsprop_rows, stateful=True)
-)
-register(
-    OpDef(
-        "SparseApplyCenteredRMSProp",
-        None,
-        applied_rows(4),
-        refs=4,
-        update=_centered_rows,
-        stateful=True,
-    )
+    VariableOpDef("SparseApplyCenteredRMSProp", None, applied_rows(4), refs=4, update=_centered_rows)
 )
 
 

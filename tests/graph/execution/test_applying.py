@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.core.op import OpDef, Spec, register, table
+from asyncmon.graph.core.op import Spec, VariableOpDef, register, table
 from asyncmon.graph.execution import applying
 from asyncmon.graph.execution.late_products import Product
 from asyncmon.graph.kernels.parallel import using_team
@@ -117,8 +117,8 @@ async def test_a_session_whose_update_failed_half_way_says_so() -> None:
         raise ZeroDivisionError("no")
 
     register(
-        OpDef("HalfWay", None, lambda ref, _: Spec(ref.dtype, ref.shape), refs=1, update=half,
-              blockwise=True, stateful=True)
+        VariableOpDef("HalfWay", None, lambda ref, _: Spec(ref.dtype, ref.shape), update=half,
+              blockwise=True)
     )  # fmt: skip
     try:
         v = tf.Variable(np.zeros(SIZE, np.float32))

@@ -90,7 +90,7 @@ async def test_a_snapshot_ordered_while_a_commit_is_applied_comes_right_after_it
 
     table.pop("SlowUpdate", None)
     tf.register(
-        tf.OpDef("SlowUpdate", None, lambda r, x: tf.Spec(r.dtype, r.shape), refs=1, update=slow_update)
+        tf.VariableOpDef("SlowUpdate", None, lambda r, x: tf.Spec(r.dtype, r.shape), update=slow_update)
     )
     v = tf.Variable(np.zeros(1000), name="v")
     step = tf.create_operation("SlowUpdate", (v, tf.ones([1000], tf.float64)))
