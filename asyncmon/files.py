@@ -8,7 +8,6 @@ shown to survive any failing call is written through :class:`FileCalls`.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 import aiofiles
 import anyio.to_thread
 
+from asyncmon import portable
 from asyncmon.cancellation import outlast
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def replace_file(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        portable.replace(beside, path)
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
@@ -104,11 +104,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 def fsync_dir(directory: Path) -> None:
     """Make renames and deletions in a directory durable. Blocking."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    FileCalls().sync_directory(directory)
 
 
 class FileCalls:
@@ -125,7 +121,7 @@ class FileCalls:
 
     def open(self, path: Path, flags: int) -> int:
         """Return a new descriptor, which child processes do not inherit."""
-        return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        return portable.open_file(path, flags)
 
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         """Write bytes; return how many of them were taken."""
@@ -140,13 +136,26 @@ class FileCalls:
         """Make what was written, or a directory's entries, durable."""
         os.fsync(descriptor)
 
+    def sync_directory(self, path: Path) -> None:
+        """Make renames and deletions in a directory durable, by :meth:`fsync` and :meth:`close`."""
+        descriptor = self.open_directory(path)
+        if descriptor is not None:
+            try:
+                self.fsync(descriptor)
+            finally:
+                self.close(descriptor)
+
+    def open_directory(self, path: Path) -> int | None:
+        """Return a descriptor of a directory; None on systems whose directories need no fsync."""
+        return portable.open_directory(path)
+
     def close(self, descriptor: int) -> None:
         """Give a descriptor back."""
         os.close(descriptor)
 
     def replace(self, source: Path, target: Path) -> None:
         """Rename within a directory, replacing the target, atomically."""
-        os.replace(source, target)
+        portable.replace(source, target)
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
@@ -156,6 +165,6 @@ class FileCalls:
         """Return the names in a directory."""
         return os.listdir(path)
 
-    def flock(self, descriptor: int, operation: int) -> None:
-        """Lock an open file (``fcntl.LOCK_*``); other processes see it, a crash releases it."""
-        fcntl.flock(descriptor, operation)
+    def lock(self, descriptor: int) -> None:
+        """Lock an open file exclusively, or raise BlockingIOError. See :func:`portable.lock`."""
+        portable.lock(descriptor)

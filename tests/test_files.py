@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -88,7 +87,7 @@ async def test_file_calls_are_the_systems(tmp_path: Path) -> None:
     assert calls.write(descriptor, b"abc") == 3
     assert calls.write(descriptor, memoryview(b"de")) == 2
     calls.fsync(descriptor)
-    calls.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    calls.lock(descriptor)
     calls.close(descriptor)
     calls.replace(tmp_path / "d" / "one", tmp_path / "d" / "two")
     assert calls.listdir(tmp_path / "d") == ["two"]

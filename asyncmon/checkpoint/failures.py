@@ -8,6 +8,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from asyncmon import portable
 from asyncmon.errors import (
     FailedPreconditionError,
     NotFoundError,
@@ -71,11 +72,8 @@ def describe(path: Path) -> str:
         return f"{str(path)!r} is not a directory but a file of {found.st_size} bytes"
     free = ""
     with contextlib.suppress(OSError):
-        room = os.statvfs(path)
-        free = f", {room.f_bavail * room.f_frsize:,} bytes free"
-        if room.f_flag & os.ST_RDONLY:
-            free += ", on a read-only file system"
+        free = f", {portable.disk_of(path)}"
     return (
         f"{str(path)!r} is a directory of user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o}"
-        f"{free}; this process is user {os.geteuid()}"
+        f"{free}; this process is user {portable.user_id()}"
     )

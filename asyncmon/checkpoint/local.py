@@ -16,7 +16,6 @@ there after a crash of the machine. POSIX local file systems promise both.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import secrets
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
+from asyncmon import portable
 from asyncmon.checkpoint import layout
 from asyncmon.checkpoint.dtypes import byte_chunks
 from asyncmon.checkpoint.failures import describe, op_errors
@@ -277,11 +277,7 @@ class LocalStore:
             return None
 
     def _sync_directory(self) -> None:
-        descriptor = self._calls.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            self._calls.fsync(descriptor)
-        finally:
-            self._calls.close(descriptor)
+        self._calls.sync_directory(self._path)
 
     def _manifest(self, name: str) -> Manifest | None:
         data = self._content(name)
@@ -330,11 +326,11 @@ class LocalStore:
     def _is_read(self, name: str) -> bool:
         """Return true when a reader, in whatever process, holds its shared lock on a file."""
         try:
-            descriptor = os.open(self._path / name, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = portable.open_file(self._path / name, os.O_RDONLY)
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            portable.lock(descriptor)
         except BlockingIOError:
             return True
         except OSError:  # a file system without locks: an unlinked file stays readable where it is open

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, ClassVar
 
-from asyncmon import clock
+from asyncmon import clock, portable
 from asyncmon.checkpoint.spare_files import SpareFiles
 from asyncmon.errors import FailedPreconditionError
 
@@ -66,7 +65,7 @@ class DirectoryLock:
         with cls._registry:
             if not cls._forgets_at_fork:
                 # A forked child shares the open file, and with it the lock, but is no holder of it.
-                os.register_at_fork(after_in_child=cls._forget)
+                portable.after_fork_in_child(cls._forget)
                 cls._forgets_at_fork = True
             return cls._held.setdefault(key, cls(key, calls))
 
@@ -109,14 +108,14 @@ class DirectoryLock:
             OSError
         ):  # the lock holds; its text only serves the error of the others
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, self._holder(), 0)
+            os.write(descriptor, self._holder())
         return descriptor
 
     def _lock(self, descriptor: int) -> None:
         try:
-            self._calls.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._calls.lock(descriptor)
         except BlockingIOError:
-            holder = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
+            holder = os.read(descriptor, 4096).decode(errors="replace").strip()
             raise FailedPreconditionError(
                 f"Another process saves checkpoints into {str(self._path.parent)!r}:"
                 f" {holder or 'unknown'}. Two of them would delete each other's: save into another"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import mmap
 import os
 from typing import TYPE_CHECKING
 
 import google_crc32c
 import numpy as np
 
+from asyncmon import portable
 from asyncmon.checkpoint.store import Piece
 from asyncmon.files import in_thread
 
@@ -37,14 +36,13 @@ class MappedFile:
         self.name = path.name
         self._path = path
         self._descriptor = -1
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = portable.open_file(path, os.O_RDONLY)
         try:
             self._share()
             self.size = os.fstat(self._descriptor).st_size
             self._bytes = np.empty(0, np.uint8)
             if self.size:
-                memory = mmap.mmap(self._descriptor, self.size, prot=mmap.PROT_READ)
-                self._bytes = np.frombuffer(memory, np.uint8)
+                self._bytes = np.frombuffer(portable.map_file(self._descriptor), np.uint8)
         except BaseException:
             self.close_nowait()
             raise
@@ -61,7 +59,7 @@ class MappedFile:
         self._bytes = np.empty(0, np.uint8)
         if descriptor >= 0:
             with contextlib.suppress(OSError):  # arrays that are still in use would keep the lock too
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                portable.unlock(descriptor)
             os.close(descriptor)
 
     def __del__(self) -> None:
@@ -69,7 +67,7 @@ class MappedFile:
 
     def _share(self) -> None:
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            portable.lock(self._descriptor, shared=True)
         except BlockingIOError:
             raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
         except OSError:
@@ -82,7 +80,7 @@ class MappedFile:
         checksum = 0
         position = start
         while position < end:
-            count = os.preadv(self._descriptor, [scratch[: end - position].data], position)
+            count = portable.read_at(self._descriptor, scratch[: end - position].data, position)
             if count == 0:
                 break  # the file was cut off; the checksum tells
             checksum = google_crc32c.extend(checksum, scratch[:count])

@@ -12,14 +12,13 @@ by granting a lease, which is Linux's; elsewhere, and where it refuses, files ar
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
-import signal
 import threading
 from typing import TYPE_CHECKING
 
 from asyncmon.checkpoint.store import BESIDE
+from asyncmon.portable import is_unshared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +69,7 @@ class SpareFiles:
         descriptor = None
         with contextlib.suppress(OSError):  # somebody has tidied up, or there are too many open files
             descriptor = calls.open(spare, os.O_WRONLY)
-            if _is_unshared(descriptor):
+            if is_unshared(descriptor):
                 calls.replace(spare, path)
                 return descriptor
         if descriptor is not None:
@@ -87,14 +86,3 @@ class SpareFiles:
         for spare, _ in spares:
             with contextlib.suppress(OSError):
                 calls.unlink(spare)
-
-
-def _is_unshared(descriptor: int) -> bool:
-    """Return whether nobody else can see what is written to a file, as far as the system tells."""
-    if os.fstat(descriptor).st_nlink != 1 or not hasattr(fcntl, "F_SETLEASE"):
-        return False
-    # Whoever opens the file meanwhile has the system send a signal; the usual one would kill us.
-    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
-    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)  # refused where anybody has it open
-    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    return True

@@ -169,11 +169,7 @@ class EventFile:
             return
         self._calls.fsync(self._descriptor)
         if self._new:  # its name must be on the disk too
-            directory = self._calls.open(Path(self.directory), os.O_RDONLY)
-            try:
-                self._calls.fsync(directory)
-            finally:
-                self._calls.close(directory)
+            self._calls.sync_directory(Path(self.directory))
             self._new = False
 
     def _close(self) -> None:

@@ -128,7 +128,7 @@ async def test_a_file_system_without_locks_is_said_once(
     tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     class NoLocks(FileCalls):
-        def flock(self, descriptor: int, operation: int) -> None:
+        def lock(self, descriptor: int) -> None:
             raise OSError(37, "No locks available")
 
     saver = Saver(calls=NoLocks())
