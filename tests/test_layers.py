@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,8 +71,13 @@ def room(module: str) -> str:
 NAMES = {module_name(path) for path in MODULES}
 
 
-def imports(path: Path, *, at_run_time: bool) -> Iterator[str]:
-    """Yield the modules of the package that a file imports."""
+@cache
+def imports(path: Path, *, at_run_time: bool) -> frozenset[str]:
+    """Return the modules of the package that a file imports."""
+    return frozenset(_imports(path, at_run_time))
+
+
+def _imports(path: Path, at_run_time: bool) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     typing_only = {
         id(child)
