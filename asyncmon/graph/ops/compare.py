@@ -12,6 +12,7 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.ops.broadcast import unbroadcast
+from asyncmon.graph.ops.families import comparison, unary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,141 +20,45 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-
-__all__ = [
-    "equal",
-    "greater",
-    "greater_equal",
-    "is_finite",
-    "is_inf",
-    "is_nan",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-    "where",
-]
-
 _ANY = (*rules.NUMBERS, dtypes.bool, dtypes.string)
 _BOOL = (dtypes.bool,)
 
 
-def _objects_too(ufunc: np.ufunc) -> Any:
-    """Let a comparison of strings give bool, not objects."""
+def _objects_too(ufunc: np.ufunc) -> Callable[..., Any]:
+    """Return a comparison that gives bool for strings, too, where numpy gives objects."""
 
     def kernel(x: Array, y: Array, out: Array | None = None) -> Any:
-        return (
-            ufunc(x, y, out=out, dtype=np.bool_)
-            if out is None and np.asarray(x).dtype == object
-            else ufunc(x, y, out=out)
-        )
+        if out is None and np.asarray(x).dtype == object:
+            return ufunc(x, y, dtype=np.bool_)
+        return ufunc(x, y, out=out)
 
     return kernel
 
 
-_ufunc: np.ufunc
-for _type, _ufunc, _allowed in (
-    ("Less", np.less, rules.REALS),
-    ("LessEqual", np.less_equal, rules.REALS),
-    ("Greater", np.greater, rules.REALS),
-    ("GreaterEqual", np.greater_equal, rules.REALS),
-):
-    register(
-        OpDef(_type, _ufunc, rules.comparison(_type, _allowed), rules.no_gradient, elementwise=True)
-    )
-for _type, _ufunc in (("Equal", np.equal), ("NotEqual", np.not_equal)):
-    register(
-        OpDef(
-            _type,
-            _objects_too(_ufunc),
-            rules.comparison(_type, _ANY),
-            rules.no_gradient,
-            elementwise=True,
-        )
-    )
-for _type, _ufunc in (
-    ("LogicalAnd", np.logical_and),
-    ("LogicalOr", np.logical_or),
-    ("LogicalXor", np.logical_xor),
-):
-    register(OpDef(_type, _ufunc, rules.comparison(_type, _BOOL), rules.no_gradient, elementwise=True))
-register(
-    OpDef("LogicalNot", np.logical_not, rules.predicate(_BOOL), rules.no_gradient, elementwise=True)
-)
-for _type, _ufunc in (("IsNan", np.isnan), ("IsInf", np.isinf), ("IsFinite", np.isfinite)):
-    register(OpDef(_type, _ufunc, rules.predicate(rules.FLOATS), rules.no_gradient, elementwise=True))
+# fmt: off
+less = comparison("less", "Less", np.less, rules.REALS, "Return ``x < y``.")
+less_equal = comparison("less_equal", "LessEqual", np.less_equal, rules.REALS, "Return ``x <= y``.")
+greater = comparison("greater", "Greater", np.greater, rules.REALS, "Return ``x > y``.")
+greater_equal = comparison("greater_equal", "GreaterEqual", np.greater_equal, rules.REALS,
+    "Return ``x >= y``.")
+equal = comparison("equal", "Equal", _objects_too(np.equal), _ANY,
+    "Return ``x == y``, element by element.")
+not_equal = comparison("not_equal", "NotEqual", _objects_too(np.not_equal), _ANY,
+    "Return ``x != y``, element by element.")
 
+logical_and = comparison("logical_and", "LogicalAnd", np.logical_and, _BOOL, "Return ``x and y``.")
+logical_or = comparison("logical_or", "LogicalOr", np.logical_or, _BOOL, "Return ``x or y``.")
+logical_xor = comparison("logical_xor", "LogicalXor", np.logical_xor, _BOOL,
+    "Return whether exactly one of ``x`` and ``y`` is true.", default="LogicalXor")
+logical_not = unary("logical_not", "LogicalNot", np.logical_not, _BOOL, None, "Return ``not x``.")
 
-def _compare(op_type: str, x: Any, y: Any, name: str | None) -> Tensor:
-    return create_op(op_type, convert_pair(x, y, name or op_type), None, name)
-
-
-def less(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x < y``. TF1: ``tf.less``."""
-    return _compare("Less", x, y, name)
-
-
-def less_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x <= y``. TF1: ``tf.less_equal``."""
-    return _compare("LessEqual", x, y, name)
-
-
-def greater(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x > y``. TF1: ``tf.greater``."""
-    return _compare("Greater", x, y, name)
-
-
-def greater_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x >= y``. TF1: ``tf.greater_equal``."""
-    return _compare("GreaterEqual", x, y, name)
-
-
-def equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x == y``, element by element; strings too. TF1: ``tf.equal``."""
-    return _compare("Equal", x, y, name)
-
-
-def not_equal(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x != y``, element by element; strings too. TF1: ``tf.not_equal``."""
-    return _compare("NotEqual", x, y, name)
-
-
-def logical_and(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x and y``. TF1: ``tf.logical_and``."""
-    return _compare("LogicalAnd", x, y, name)
-
-
-def logical_or(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Return ``x or y``. TF1: ``tf.logical_or``."""
-    return _compare("LogicalOr", x, y, name)
-
-
-def logical_xor(x: Any, y: Any, name: str | None = "LogicalXor") -> Tensor:
-    """Return whether exactly one of ``x`` and ``y`` is true. TF1: ``tf.logical_xor``."""
-    return _compare("LogicalXor", x, y, name)
-
-
-def logical_not(x: Any, name: str | None = None) -> Tensor:
-    """Return ``not x``. TF1: ``tf.logical_not``."""
-    return create_op("LogicalNot", (x,), None, name)
-
-
-def is_nan(x: Any, name: str | None = None) -> Tensor:
-    """Return whether each element is not a number. TF1: ``tf.is_nan``."""
-    return create_op("IsNan", (x,), None, name)
-
-
-def is_inf(x: Any, name: str | None = None) -> Tensor:
-    """Return whether each element is an infinity. TF1: ``tf.is_inf``."""
-    return create_op("IsInf", (x,), None, name)
-
-
-def is_finite(x: Any, name: str | None = None) -> Tensor:
-    """Return whether each element is a finite number. TF1: ``tf.is_finite``."""
-    return create_op("IsFinite", (x,), None, name)
+is_nan = unary("is_nan", "IsNan", np.isnan, rules.FLOATS, None,
+    "Return whether each element is not a number.", rule=rules.predicate(rules.FLOATS))
+is_inf = unary("is_inf", "IsInf", np.isinf, rules.FLOATS, None,
+    "Return whether each element is an infinity.", rule=rules.predicate(rules.FLOATS))
+is_finite = unary("is_finite", "IsFinite", np.isfinite, rules.FLOATS, None,
+    "Return whether each element is a finite number.", rule=rules.predicate(rules.FLOATS))
+# fmt: on
 
 
 # --- choice ---------------------------------------------------------------------------------------
