@@ -10,7 +10,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.families import comparison, unary
 
@@ -147,9 +147,7 @@ def _true_positions_spec(condition: Spec) -> Spec:
     return Spec(dtypes.int64, (None, None if condition.shape is None else len(condition.shape)))
 
 
-register(
-    OpDef("Where", lambda c: np.argwhere(c).astype(np.int64), _true_positions_spec, rules.no_gradient)
-)
+register(OpDef("Where", lambda c: np.argwhere(c).astype(np.int64), _true_positions_spec, ZERO))
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:

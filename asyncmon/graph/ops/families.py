@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Spec, VariableOpDef, register
 from asyncmon.graph.ops.broadcast import unbroadcast
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _register_unary(
         assert gradient is not None
         return [gradient(grad, op.inputs[0], op.outputs[0])]
 
-    register(OpDef(op_type, kernel, rule, back if gradient else rules.no_gradient, elementwise=True))
+    register(OpDef(op_type, kernel, rule, back if gradient else ZERO, elementwise=True))
 
 
 def binary(
@@ -185,7 +185,7 @@ def register_binary(
         of_x, of_y = gradient(grad, x, y, op.outputs[0])
         return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
 
-    flows = back if gradient else rules.no_gradient
+    flows = back if gradient else ZERO
     register(OpDef(op_type, kernel, rule, flows, elementwise=elementwise))
 
 
@@ -245,7 +245,7 @@ def reduction(
             y = op.outputs[0]
         return [gradient(grad, x, y, axis)]
 
-    register(OpDef(op_type, kernel, rule, back if gradient else None))
+    register(OpDef(op_type, kernel, rule, back if gradient else NOT_DIFFERENTIABLE))
 
     def function(
         input_tensor: Any,
@@ -305,52 +305,29 @@ def update_op(
         rows: ``rows(*refs, *scalars, grad, indices)``, the update by rows; by default ``update`` on
             the rows that the gradient has.
     """
-    dense = OpDef(
-        f"Apply{name}",
-        None,
-        _update_rule(refs, sparse=False),
-        refs=refs,
-        update=update,
-        blockwise=True,
-        stateful=True,
-    )
-    register(dense)
-    register(
-        OpDef(
-            f"SparseApply{name}",
-            None,
-            _update_rule(refs, sparse=True),
-            refs=refs,
-            update=rows or _by_rows(update, refs),
-            stateful=True,
-        )
-    )
+    rows = rows or _by_rows(update, refs)
+    for op_type, function, sparse in (
+        (f"Apply{name}", update, False),
+        (f"SparseApply{name}", rows, True),
+    ):
+        rule = update_rule(refs, sparse=sparse)
+        register(VariableOpDef(op_type, None, rule, refs=refs, update=function, blockwise=not sparse))
 
 
-def _by_rows(update: Callable[..., None], refs: int) -> Callable[..., None]:
-    def rows(*inputs: Any) -> None:
-        *others, indices = inputs
-        gathered = [ref[indices] for ref in others[:refs]]
-        update(*gathered, *others[refs:])
-        for ref, value in zip(others, gathered, strict=False):
-            ref[indices] = value
-
-    return rows
-
-
-def _update_rule(refs: int, *, sparse: bool) -> rules.Rule:
-    """Slots have the variable's shape, as has the gradient or each row of it; the rest are scalars."""
+def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
+    """Return the rule of an update; its inputs are those of :func:`update_op`."""
 
     def rule(*inputs: Spec) -> Spec:
-        var, grad, shape = inputs[0], inputs[-2 if sparse else -1], inputs[0].shape
+        last = len(inputs) - 1 - sparse
+        var, shape = inputs[0], inputs[0].shape
         for slot in inputs[1:refs]:
             shape = rules.merge(shape, slot.shape)
-        for scalar in inputs[refs : -2 if sparse else -1]:
+        for scalar in inputs[refs:last]:
             rules.with_rank(scalar.shape, 0)
-        if not sparse:
-            rules.merge(shape, grad.shape)
-        elif shape is not None and inputs[-1].shape is not None:
-            rules.merge((*inputs[-1].shape, *shape[1:]), grad.shape)
+        if sparse:
+            indices = inputs[-1].shape
+            shape = None if shape is None or indices is None else (*indices, *shape[1:])
+        rules.merge(shape, inputs[last].shape)
         for other in inputs:
             if other.dtype.is_floating and other.dtype is not var.dtype:
                 raise TypeError(
@@ -359,6 +336,19 @@ def _update_rule(refs: int, *, sparse: bool) -> rules.Rule:
         return Spec(var.dtype, var.shape)
 
     return rule
+
+
+def _by_rows(update: Callable[..., None], refs: int) -> Callable[..., None]:
+    """Return an update that gathers the rows of the refs, updates them and writes them back."""
+
+    def rows(*inputs: Any) -> None:
+        *others, indices = inputs
+        gathered = [ref[indices] for ref in others[:refs]]
+        update(*gathered, *others[refs:])
+        for ref, new in zip(others[:refs], gathered, strict=True):
+            ref[indices] = new
+
+    return rows
 
 
 # --- public functions -----------------------------------------------------------------------------
