@@ -60,11 +60,7 @@ from asyncmon.graph.core.dtypes import (
 )
 from asyncmon.graph.core.gradients import gradients, hessians
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.indexed_slices import (
-    IndexedSlices,
-    IndexedSlicesValue,
-    unsorted_segment_sum,
-)
+from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, Spec, VariableOpDef, register
@@ -170,9 +166,19 @@ from asyncmon.graph.ops.functions import (
     tan,
     tanh,
 )
-from asyncmon.graph.ops.gather import boolean_mask, gather, gather_nd, scatter_nd
+from asyncmon.graph.ops.gather import (
+    TopK,
+    gather,
+    gather_nd,
+    in_top_k,
+    scatter_nd,
+    top_k,
+    unsorted_segment_sum,
+)
+from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
 from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.pad import pad
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.random_ops import (
     multinomial,
@@ -181,7 +187,6 @@ from asyncmon.graph.ops.random_ops import (
     random_uniform,
     truncated_normal,
 )
-from asyncmon.graph.ops.ranking import TopK, in_top_k, top_k
 from asyncmon.graph.ops.reduce import (
     reduce_all,
     reduce_any,
@@ -203,16 +208,9 @@ from asyncmon.graph.ops.shape_ops import (
     shape_n,
     size,
     squeeze,
+    tile,
     transpose,
 )
-from asyncmon.graph.ops.slices import (
-    newaxis,
-    pad,
-    reverse,
-    slice,
-    strided_slice,
-)
-from asyncmon.graph.ops.tile_op import tile
 from asyncmon.graph.ops.variable_ops import (
     assign,
     assign_add,

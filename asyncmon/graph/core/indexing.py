@@ -7,19 +7,11 @@ run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from asyncmon.graph.core.dtypes import as_dtype
-from asyncmon.graph.core.op import OpDef, Spec, register
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-__all__ = ["Arg", "Range", "encode_index", "is_mask"]
 
 
 class Arg(NamedTuple):
@@ -84,118 +76,3 @@ def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
     if sum(entry is Ellipsis for entry in entries) > 1:
         raise ValueError(f"An index can have one ellipsis, got {index!r}.")
     return inputs, encoded
-
-
-def _decode(index: Sequence[Item], args: Sequence[Any]) -> tuple[Any, ...]:
-    def value(entry: int | Arg | None) -> int | None:
-        return int(args[entry.position]) if isinstance(entry, Arg) else entry
-
-    return tuple(
-        slice(*map(value, entry))
-        if isinstance(entry, Range)
-        else (entry if entry is Ellipsis else value(entry))
-        for entry in index
-    )
-
-
-def _slice(x: NDArray[Any], *args: Any, index: Sequence[Item]) -> Any:
-    return np.asarray(x)[_decode(index, args)]
-
-
-def _slice_grad(
-    shape: NDArray[Any], grad: NDArray[Any], *args: Any, index: Sequence[Item]
-) -> NDArray[Any]:
-    result = np.zeros(tuple(shape), np.asarray(grad).dtype)
-    result[_decode(index, args)] = grad
-    return result
-
-
-def _constants_in(index: Sequence[Item], args: Sequence[Spec]) -> tuple[Item, ...]:
-    """Return an index with its constants in their places, as far as its tensors are constants."""
-
-    def known(entry: Item) -> Item:
-        if not isinstance(entry, Arg):
-            return entry
-        (number,) = args[entry.position].known_dims() or (None,)
-        return entry if number is None else number
-
-    return tuple(
-        Range(*map(known, entry)) if isinstance(entry, Range) else known(entry) for entry in index
-    )
-
-
-def _slice_spec(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
-    if args:
-        index = _constants_in(index, args)
-    if x.shape is None:
-        return Spec(x.dtype, None)
-    dims: list[int | None] = []
-    left = list(x.shape)
-    taken = sum(entry is not None and entry is not Ellipsis for entry in index)
-    if taken > len(left):
-        raise ValueError(f"Index {tuple(index)} takes {taken} dimensions; the tensor has {len(left)}.")
-    for entry in (*index, *([] if Ellipsis in index else [Ellipsis])):
-        if entry is None:
-            dims.append(1)
-        elif entry is Ellipsis:
-            rest = len(left) - taken
-            dims.extend(left[:rest])
-            del left[:rest]
-        elif isinstance(entry, Range):
-            dims.append(_range_length(left.pop(0), entry))
-            taken -= 1
-        else:
-            _check_inside(left.pop(0), entry)
-            taken -= 1
-    return Spec(x.dtype, tuple(dims), dims=_known_slice(x, index))
-
-
-def _range_length(size: int | None, entry: Range) -> int | None:
-    if all(part is None for part in entry):
-        return size
-    if size is None or any(isinstance(part, Arg) for part in entry):
-        return None
-    return len(range(*slice(*entry).indices(size)))
-
-
-def _check_inside(size: int | None, entry: Item) -> None:
-    if isinstance(entry, int) and size is not None and not -size <= entry < size:
-        raise ValueError(f"Index {entry} is out of bounds for a dimension of size {size}.")
-
-
-def _known_slice(x: Spec, index: Sequence[Item]) -> tuple[int | None, ...] | None:
-    """Say which elements of a partly known shape vector are left: ``shape(x)[0]``."""
-    known = x.known_dims()
-    if known is None or x.shape is None or len(x.shape) != 1 or len(index) != 1:
-        return None
-    entry = index[0]
-    if isinstance(entry, Range) and not any(isinstance(part, Arg) for part in entry):
-        return known[slice(*_decode(entry, ()))]
-    return (known[entry],) if isinstance(entry, int) else None
-
-
-def _slice_gradient(op: Any, grad: Any) -> list[Any]:
-    x, *args = op.inputs
-    graph = x.graph
-    back = graph.unary(
-        "StridedSliceGrad", graph.unary("Shape", x), [grad, *args], {"index": op.attrs["index"]}
-    )
-    back.set_shape(x.spec.shape)
-    return [back, *[None] * len(args)]
-
-
-def _slice_grad_spec(shape: Spec, grad: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
-    known = shape.known_dims()
-    if known is None and shape.shape is not None and shape.shape[0] is not None:
-        known = (None,) * shape.shape[0]
-    return Spec(grad.dtype, known)
-
-
-def _slice_grad_gradient(op: Any, grad: Any) -> list[Any]:
-    _shape, inner, *args = op.inputs
-    graph = inner.graph
-    return [None, graph.unary("StridedSlice", grad, args, op.attrs), *[None] * len(args)]
-
-
-register(OpDef("StridedSlice", _slice, _slice_spec, _slice_gradient, aliases=True))
-register(OpDef("StridedSliceGrad", _slice_grad, _slice_grad_spec, _slice_grad_gradient))

@@ -33,7 +33,7 @@ from asyncmon.graph.nn.normalization import (
 )
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.functions import sigmoid, tanh
-from asyncmon.graph.ops.ranking import in_top_k, top_k
+from asyncmon.graph.ops.gather import in_top_k, top_k
 
 avg_pool2d = avg_pool
 max_pool2d = max_pool

@@ -1,8 +1,8 @@
-"""Picking by index, and putting back: gather, gather_nd, scatter_nd, boolean_mask."""
+"""Picking by tensors of indices, and adding up by them: gather, scatter_nd, segments, top_k."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import static_int
-from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.ops.shape_ops import shape_tensor
@@ -18,8 +18,6 @@ from asyncmon.graph.ops.shape_ops import shape_tensor
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-__all__ = ["boolean_mask", "gather", "gather_nd", "scatter_nd"]
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
@@ -265,67 +263,204 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), None, name)
 
 
-# --- boolean_mask -----------------------------------------------------------------------------------
+# --- segments ---
 
 
-def _masked(x: Array, mask: Array, *, axis: int) -> Array:
-    if x.shape[axis : axis + mask.ndim] != mask.shape:
+def sum_rows(values: Array, indices: Array, count: Any) -> Any:
+    """Add up the rows of each index; rows of a negative index are dropped."""
+    if values.shape[: np.ndim(indices)] != np.shape(indices):
         raise InvalidArgumentError(
-            f"Shapes {x.shape[axis : axis + mask.ndim]} and {mask.shape} of tensor and mask "
-            "are incompatible"
+            f"data.shape = {list(values.shape)} does not start with segment_ids.shape = "
+            f"{list(np.shape(indices))}"
         )
-    return x[(*[slice(None)] * axis, mask)]
-
-
-def _unmasked(grad: Array, mask: Array, shape: Array, *, axis: int) -> Array:
-    result = np.zeros(shape.tolist(), grad.dtype)
-    result[(*[slice(None)] * axis, mask)] = grad
+    result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
+    flat = np.reshape(indices, -1)
+    rows = np.reshape(values, (flat.size, *result.shape[1:]))
+    if flat.size and flat.min() < 0:
+        rows, flat = rows[flat >= 0], flat[flat >= 0]
+    scatter_add(result, flat, rows)
     return result
 
 
-def _masked_spec(x: Spec, mask: Spec, *, axis: int) -> Spec:
-    rules.check_dtype(mask.dtype, (dtypes.bool,), "mask")
-    if mask.shape is None:
-        raise ValueError(
-            "Number of mask dimensions must be specified, even if some dimensions are None."
-        )
-    if mask.shape == ():
-        raise ValueError("mask cannot be scalar.")
+def scatter_add(target: Array, indices: Array, rows: Array) -> None:
+    """Add each row at its index, in place; equal indices add up."""
+    if not indices.size:
+        return
+    if target.ndim == 1 and target.dtype.kind == "f":
+        target += np.bincount(indices, rows, target.size).astype(target.dtype, copy=False)
+        return
+    order = np.argsort(indices, kind="stable")
+    picked = indices[order]
+    starts = np.flatnonzero(np.concatenate(([True], picked[1:] != picked[:-1])))
+    target[picked[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
+
+
+def _segment_spec(values: Spec, indices: Spec, count: Spec) -> Spec:
+    rules.check_dtype(values.dtype, rules.NUMBERS, "data")
+    (rows,) = count.known_dims() or (None,)
+    if values.shape is None or indices.shape is None:
+        return Spec(values.dtype, None)
+    rules.merge(values.shape[: len(indices.shape)], indices.shape)
+    return Spec(values.dtype, (rows, *values.shape[len(indices.shape) :]))
+
+
+def _segment_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [create_op("RowsOf", (grad, op.inputs[1])), None, None]
+
+
+def _rows_of(x: Array, indices: Array) -> Array:
+    """The rows at indices, zeros at negative ones."""
+    indices = np.asarray(indices)
+    if not len(x):
+        return np.zeros((*indices.shape, *x.shape[1:]), x.dtype)
+    rows = np.take(x, indices, 0, mode="clip")
+    if indices.size and indices.min() < 0:
+        rows[indices < 0] = 0
+    return rows
+
+
+def _rows_of_spec(x: Spec, indices: Spec) -> Spec:
+    known = x.shape is not None and indices.shape is not None
+    return Spec(x.dtype, (*(indices.shape or ()), *(x.shape or ())[1:]) if known else None)
+
+
+def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    x, indices = op.inputs
+    count = create_op("Shape", (x,))[0]
+    return [create_op("UnsortedSegmentSum", (grad, indices, count)), None]
+
+
+register(OpDef("UnsortedSegmentSum", sum_rows, _segment_spec, _segment_gradient))
+register(OpDef("RowsOf", _rows_of, _rows_of_spec, _rows_of_gradient))
+
+
+def unsorted_segment_sum(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Tensor:
+    """Return the sum of the rows of each segment; negative ids are dropped.
+
+    TF1: ``tf.unsorted_segment_sum``.
+    """
+    return create_op("UnsortedSegmentSum", (data, segment_ids, num_segments), None, name)
+
+
+# --- the greatest of a row ---
+
+
+class TopK(NamedTuple):
+    """What :func:`top_k` returns. TF1: ``TopKV2``."""
+
+    values: Any
+    indices: Any
+
+
+def _top_k(x: Array, k: Array) -> tuple[Array, Array]:
+    count, size = int(k), x.shape[-1]
+    if not 0 <= count <= size:
+        raise InvalidArgumentError(f"input must have at least k columns. Had {size}, needed {count}")
+    # a stable sort of the reversed row, read backwards: of equal elements the first comes first
+    order = np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :count]
+    indices = size - 1 - order
+    return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
+
+
+def _top_k_spec(x: Spec, k: Spec) -> tuple[Spec, Spec]:
+    rules.check_dtype(x.dtype, rules.REALS, "input")
+    rules.with_rank(k.shape, 0)
+    (count,) = k.known_dims() or (None,)
+    if count is not None and count < 0:
+        raise ValueError(f"k must be non-negative, got {count}")
     if x.shape is None:
-        return Spec(x.dtype, None)
-    rules.merge(x.shape[axis : axis + len(mask.shape)], mask.shape)
-    return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[axis + len(mask.shape) :]))
+        return Spec(x.dtype, None), Spec(dtypes.int32, None)
+    rules.with_rank_at_least(x.shape, 1)
+    size = x.shape[-1]
+    if count is not None and size is not None and count > size:
+        raise ValueError(f"input must have last dimension >= k = {count} but is {size}")
+    shape = (*x.shape[:-1], count)
+    return Spec(x.dtype, shape), Spec(dtypes.int32, shape)
 
 
-def _masked_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    x, mask = op.inputs
-    result = create_op("BooleanMaskGrad", (grad, mask, create_op("Shape", (x,))), op.attrs)
+def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]:
+    x = op.inputs[0]
+    result = create_op("TopKGrad", (grad, op.outputs[1], create_op("Shape", (x,))))
     result.set_shape(x.spec.shape)
     return [result, None]
 
 
-def _unmasked_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    return [create_op("BooleanMask", (grad, op.inputs[1]), op.attrs), None, None]
+def _top_k_grad(grad: Array, indices: Array, shape: Array) -> Array:
+    result = np.zeros(shape.tolist(), grad.dtype)
+    np.put_along_axis(result, indices.astype(np.int64), grad, -1)
+    return result
 
 
-register(OpDef("BooleanMask", _masked, _masked_spec, _masked_gradient))
-register(OpDef("BooleanMaskGrad", _unmasked, _to_shape, _unmasked_gradient))
+def _top_k_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [create_op("TakeAlongLast", (grad, op.inputs[1])), None, None]
 
 
-def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
-    """Return the slices of a tensor where a mask is true, in order. TF1: ``tf.boolean_mask``.
+register(OpDef("TopKV2", _top_k, _top_k_spec, _top_k_gradient))
+register(
+    OpDef(
+        "TopKGrad",
+        _top_k_grad,
+        lambda grad, indices, shape: Spec(grad.dtype, shape.known_dims()),
+        _top_k_grad_gradient,
+    )
+)
+register(
+    OpDef(
+        "TakeAlongLast",
+        lambda x, indices: np.take_along_axis(x, indices.astype(np.int64), -1),
+        lambda x, indices: Spec(x.dtype, indices.shape),
+    )
+)
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
+    """Return the ``k`` greatest elements of each row and their positions, the greatest first.
+
+    TF1: ``tf.nn.top_k``.
+
+    Of equal elements the one with the lower position comes first.
 
     Args:
-        tensor: the tensor.
-        mask: bool, of the shape of the dimensions of ``tensor`` from ``axis`` on; its rank is known.
+        input: tensor of rank 1 or higher; a row is its last dimension.
+        k: how many.
+        sorted: false allows any order; they are sorted all the same.
         name: the node's name.
-        axis: where the masked dimensions begin; by default 0.
-
-    Raises:
-        ValueError: shapes do not fit, or the mask is a scalar or of unknown rank.
     """
-    at = 0 if axis is None else static_int(axis, "axis")
-    x = convert_to_tensor(tensor)
-    if at < 0:
-        at = rules.normalize_axis(at, len(x.shape))
-    return create_op("BooleanMask", (x, mask), {"axis": at}, name)
+    values, indices = create_ops("TopKV2", (input, k), None, name)
+    return TopK(values, indices)
+
+
+def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
+    rows, classes = predictions.shape
+    if not classes:
+        return np.zeros(rows, np.bool_)
+    valid = (targets >= 0) & (targets < classes)
+    mine = predictions[np.arange(rows), np.where(valid, targets, 0)][:, None]
+    better = np.count_nonzero(predictions > mine, axis=1)
+    finite = np.all(np.isfinite(predictions), axis=1)
+    return valid & finite & (better < k)
+
+
+def _in_top_k_spec(predictions: Spec, targets: Spec, k: Spec) -> Spec:
+    rules.check_dtype(predictions.dtype, (dtypes.float32,), "predictions")
+    rules.check_dtype(targets.dtype, (dtypes.int32, dtypes.int64), "targets")
+    rows, _ = rules.with_rank(predictions.shape, 2)
+    (count,) = rules.with_rank(targets.shape, 1)
+    return Spec(dtypes.bool, (rules.merge_dim(rows, count),))
+
+
+register(OpDef("InTopKV2", _in_top_k, _in_top_k_spec, rules.no_gradient))
+
+
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+    """Return for each row whether the target is among the ``k`` greatest predictions.
+
+    TF1: ``tf.nn.in_top_k``.
+
+    Classes that tie at the edge all count as in. A target out of range, or any prediction of the
+    row that is not finite, gives false.
+    """
+    scores = convert_to_tensor(predictions)
+    return create_op("InTopKV2", (scores, targets, k), None, name or "in_top_k")

@@ -9,10 +9,10 @@ import numpy as np
 
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import control_dependencies, create_ops
-from asyncmon.graph.core.indexed_slices import sum_rows
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.ops.basic import constant
 from asyncmon.graph.ops.create import fill
+from asyncmon.graph.ops.gather import sum_rows
 from asyncmon.graph.variables.scope import get_variable_scope
 from asyncmon.graph.variables.variable import Variable
 

@@ -115,35 +115,6 @@ def test_scatter_nd(ops: Any) -> None:
     ops.differentiate(run, at, updates)
 
 
-def test_boolean_mask(ops: Any) -> None:
-    for mask, axis in (
-        (np.array([True, False]), None),
-        (np.array([False, True, True]), 1),
-        (np.array([True, False, True, True]), -1),
-        (np.array([[True, False, True], [False, False, True]]), None),
-    ):
-        at = (axis or 0) % X.ndim
-        expected = X[(*[slice(None)] * at, mask)]
-
-        def run(x: Any, m: Any = mask, a: Any = axis) -> Any:
-            return tf.boolean_mask(x, m, axis=a)
-
-        ops.agree(run, expected, X, known=("all", "rank"))
-        ops.differentiate(run, X, max_elements=4, known=axis != -1)
-
-
-def test_boolean_mask_checks_its_mask(ops: Any) -> None:
-    x = tf.constant(X)
-    with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
-        tf.boolean_mask(x, [True, False, True])
-    with pytest.raises(ValueError, match="mask cannot be scalar"):
-        tf.boolean_mask(x, True)
-    with pytest.raises(ValueError, match="Number of mask dimensions must be specified"):
-        tf.boolean_mask(x, tf.placeholder(tf.bool))
-    with pytest.raises(errors.InvalidArgumentError, match="incompatible"):
-        ops.compute(lambda a, m: tf.boolean_mask(a, m), X, np.array([True]), known="rank")
-
-
 @pytest.mark.asyncio
 async def test_all_of_a_variable_gathered_is_the_callers_own() -> None:
     variable = tf.Variable(np.zeros((50, 50), np.float32))

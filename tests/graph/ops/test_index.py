@@ -1,4 +1,4 @@
-"""Cutting out and adding around."""
+"""Picking by an index expression."""
 
 from __future__ import annotations
 
@@ -82,43 +82,6 @@ def test_strided_slice_with_tensors(ops: Any) -> None:
     assert tf.strided_slice(tf.constant(X), [1], [2], [2], shrink_axis_mask=1).shape == (3, 4)
 
 
-@pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "symmetric"])
-def test_pad(ops: Any, mode: str) -> None:
-    widths = [[1, 1], [0, 2], [2, 1]]
-
-    def run(x: Any) -> Any:
-        return tf.pad(x, widths, mode)
-
-    expected = np.pad(X, widths, mode.lower())  # type: ignore[call-overload]
-    ops.agree(run, expected, X)
-    ops.differentiate(run, X, max_elements=4)
-
-
-def test_pad_with_a_value_and_widths_known_only_in_the_run(ops: Any) -> None:
-    widths = np.array([[1, 0], [0, 1], [0, 0]], np.int32)
-    expected = np.pad(X, widths, constant_values=7)
-    ops.agree(lambda x, w: tf.pad(x, w, constant_values=7), expected, X, widths)
-    with pytest.raises(errors.InvalidArgumentError, match="non-negative"):
-        ops.compute(tf.pad, X, -widths)
-    with pytest.raises(errors.InvalidArgumentError, match="rank of inputs"):
-        ops.compute(tf.pad, X, widths[:2], known="nothing")
-
-
-def test_pad_refuses_what_cannot_be(ops: Any) -> None:
-    x = tf.constant(X)
-    for widths, mode, text in (
-        ([[1, 1]], "CONSTANT", "must be equal, but are 1 and 3"),
-        ([[1], [1], [1]], "CONSTANT", "must be equal, but are 1 and 2"),
-        ([[-1, 1], [0, 0], [0, 0]], "CONSTANT", "non-negative"),
-        ([[1, 1], [0, 0], [0, 0]], "WRAP", "expected to be one of CONSTANT, REFLECT, SYMMETRIC"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            tf.pad(x, widths, mode)
-    for mode, width in (("REFLECT", 2), ("SYMMETRIC", 3)):
-        with pytest.raises(errors.InvalidArgumentError, match="paddings must be"):
-            ops.compute(lambda a, m=mode, w=width: tf.pad(a, [[w, 0], [0, 0], [0, 0]], m), X)
-
-
 def test_reverse(ops: Any) -> None:
     ops.agree(lambda x: tf.reverse(x, [0, -1]), X[::-1, :, ::-1], X)
     ops.differentiate(lambda x: tf.reverse(x, [0, -1]), X, max_elements=3)
@@ -126,15 +89,30 @@ def test_reverse(ops: Any) -> None:
         tf.reverse(tf.constant(X), [3])
 
 
-def test_padding_is_nothing_in_any_dtype(ops: Any) -> None:
-    for value in (np.array([True]), np.array([1], np.int64), np.array([1.5], np.float16)):
-        ops.agree(lambda x: tf.pad(x, [[1, 0]]), np.pad(value, (1, 0)), value)
-    assert ops.evaluate(tf.pad(tf.constant(["a"]), [[1, 0]])).tolist() == ["", "a"]
+def test_boolean_mask(ops: Any) -> None:
+    for mask, axis in (
+        (np.array([True, False]), None),
+        (np.array([False, True, True]), 1),
+        (np.array([True, False, True, True]), -1),
+        (np.array([[True, False, True], [False, False, True]]), None),
+    ):
+        at = (axis or 0) % X.ndim
+        expected = X[(*[slice(None)] * at, mask)]
+
+        def run(x: Any, m: Any = mask, a: Any = axis) -> Any:
+            return tf.boolean_mask(x, m, axis=a)
+
+        ops.agree(run, expected, X, known=("all", "rank"))
+        ops.differentiate(run, X, max_elements=4, known=axis != -1)
 
 
-@pytest.mark.parametrize("mode", ["CONSTANT", "REFLECT", "SYMMETRIC"])
-def test_a_scalar_padded_by_nothing(ops: Any, mode: str) -> None:
-    paddings = np.zeros((0, 2), np.int32)
-    ops.agree(lambda x, p: tf.pad(x, p, mode), 5.0, np.array(5.0), paddings)
-    (grad,) = ops.gradients(lambda x, p: tf.pad(x, p, mode), np.array(5.0), paddings)
-    assert grad == 1
+def test_boolean_mask_checks_its_mask(ops: Any) -> None:
+    x = tf.constant(X)
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
+        tf.boolean_mask(x, [True, False, True])
+    with pytest.raises(ValueError, match="mask cannot be scalar"):
+        tf.boolean_mask(x, True)
+    with pytest.raises(ValueError, match="Number of mask dimensions must be specified"):
+        tf.boolean_mask(x, tf.placeholder(tf.bool))
+    with pytest.raises(errors.InvalidArgumentError, match="incompatible"):
+        ops.compute(lambda a, m: tf.boolean_mask(a, m), X, np.array([True]), known="rank")
