@@ -13,7 +13,9 @@ from asyncmon.graph.core.arguments import static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.shape_ops import shape_tensor
+from asyncmon.graph.ops.broadcast import sum_to_shape
+from asyncmon.graph.ops.index import check_inside, picking, put, put_back
+from asyncmon.graph.ops.shape_ops import like, shape_tensor
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -25,22 +27,24 @@ _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 # --- gather -----------------------------------------------------------------------------------------
 
 
-def _check_inside(indices: Array, size: int) -> None:
-    indices = np.asarray(indices)
-    if indices.size and (indices.min() < 0 or indices.max() >= size):
-        at = np.argwhere((indices < 0) | (indices >= size))[0]
-        where = f"[{','.join(map(str, at))}]" if at.size else ""
-        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
-
-
 def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
-    _check_inside(indices, np.shape(params)[axis])
-    if not batch_dims:
-        return np.take(params, indices, axis)
+    if batch_dims:
+        return params[_gather_index(params.shape, indices, axis=axis, batch_dims=batch_dims)]
+    check_inside(indices, params.shape[axis])
+    return np.take(params, indices, axis)
+
+
+def _gather_index(
+    shape: tuple[int, ...], indices: Array, *, axis: int, batch_dims: int
+) -> tuple[Any, ...]:
     indices = np.asarray(indices)
-    batch, at = _batch_and_axis(params.shape, indices, batch_dims, axis)
-    picked = np.moveaxis(params, at, batch)[_batched(indices, batch)]
-    return np.moveaxis(picked, _after(indices.ndim, at - batch), _after(batch, at - batch))
+    batch, at = _batch_and_axis(shape, indices, batch_dims, axis)
+    check_inside(indices, shape[at])
+    if not batch:
+        return (*[slice(None)] * at, indices)
+    rest = indices.shape[batch:]
+    outer = np.ogrid[tuple(slice(n) for n in shape[:at] + rest)][:at]
+    return (*outer, indices.reshape(shape[:batch] + (1,) * (at - batch) + rest))
 
 
 def _batch_and_axis(
@@ -62,26 +66,7 @@ def _batch_and_axis(
     return batch, at
 
 
-def _gather_grad(grad: Array, indices: Array, shape: Array, *, axis: int, batch_dims: int) -> Array:
-    """Add the gradient up where it was picked."""
-    result = np.zeros(shape.tolist(), grad.dtype)
-    indices = np.asarray(indices)
-    batch, at = batch_dims % (indices.ndim + 1), axis % result.ndim
-    grad = np.moveaxis(grad, _after(batch, at - batch), _after(indices.ndim, at - batch))
-    np.add.at(np.moveaxis(result, at, batch), _batched(indices, batch), grad)
-    return result
-
-
-def _batched(indices: Array, batch: int) -> tuple[Array, ...]:
-    """Return an index expression that picks from each element of the batch by its own indices."""
-    return (*np.ogrid[tuple(slice(n) for n in indices.shape)][:batch], indices) if batch else (indices,)
-
-
-def _after(start: int, count: int) -> tuple[int, ...]:
-    return tuple(range(start, start + count))
-
-
-def _gather_spec(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
+def _gather_rule(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
     if params.shape is None or indices.shape is None:
         return Spec(params.dtype, None)
@@ -92,29 +77,17 @@ def _gather_spec(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> 
         raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
     shared = rules.merge(params.shape[:batch], indices.shape[:batch]) or ()
     shape = (*shared, *params.shape[batch:at], *indices.shape[batch:], *params.shape[at + 1 :])
-    return Spec(params.dtype, shape, dims=_picked(params, indices))
-
-
-def _picked(params: Spec, indices: Spec) -> tuple[int | None, ...] | None:
-    """Return the dimensions picked out of a partly known shape vector."""
-    known, at = params.known_dims(), indices.value
-    if known is None or at is None or at.ndim > 1 or params.shape == ():
-        return None
-    inside = np.atleast_1d(at)
-    return tuple(known[i] for i in inside) if np.all((inside >= 0) & (inside < len(known))) else None
+    return Spec(params.dtype, shape)
 
 
 def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
+    if op.attrs["axis"] or op.attrs["batch_dims"]:
+        return put_back(op, grad)
     params, indices = op.inputs
-    shape = create_op("Shape", (params,), {"out_type": dtypes.int32})
-    if op.attrs["axis"] == 0 and not op.attrs["batch_dims"]:
-        rows = create_op("Reshape", (indices, [-1]))
-        flat_shape = create_op("ConcatV2", (_row_count(params, indices), shape[1:]), {"axis": 0})
-        values = create_op("Reshape", (grad, flat_shape))
-        return [IndexedSlices(values, rows, shape), None]
-    result = create_op("GatherGrad", (grad, indices, shape), op.attrs)
-    result.set_shape(params.spec.shape)
-    return [result, None]
+    shape = create_op("Shape", (params,))
+    rows = create_op("Reshape", (indices, [-1]))
+    flat_shape = create_op("ConcatV2", (_row_count(params, indices), shape[1:]), {"axis": 0})
+    return [IndexedSlices(create_op("Reshape", (grad, flat_shape)), rows, shape), None]
 
 
 def _row_count(params: Tensor, indices: Tensor) -> Tensor:
@@ -122,19 +95,10 @@ def _row_count(params: Tensor, indices: Tensor) -> Tensor:
     row = None if params.spec.shape is None else params.spec.shape[1:]
     if row is not None and None not in row and 0 not in row:
         return convert_to_tensor([-1])
-    return create_op("Reshape", (create_op("Size", (indices,), {"out_type": dtypes.int32}), [1]))
+    return create_op("Reshape", (create_op("Size", (indices,)), [1]))
 
 
-def _gather_grad_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    return [create_op("GatherV2", (grad, op.inputs[1]), op.attrs), None, None]
-
-
-def _to_shape(grad: Spec, indices: Spec, shape: Spec, **_attrs: object) -> Spec:
-    return Spec(grad.dtype, shape.known_dims())
-
-
-register(OpDef("GatherV2", _gather, _gather_spec, _gather_gradient))
-register(OpDef("GatherGrad", _gather_grad, _to_shape, _gather_grad_gradient))
+picking("GatherV2", _gather_index, _gather_rule, _gather, _gather_gradient)
 
 
 def gather(
@@ -167,36 +131,29 @@ def gather(
 
 
 def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
-    """Return the index expression of vectors of coordinates."""
-    indices = np.asarray(indices)
+    """Return the numpy index of vectors of coordinates; () where they have no elements."""
     depth = indices.shape[-1]
-    limits = shape[batch_dims : batch_dims + depth]
-    if indices.size and (indices.min() < 0 or np.any(indices >= np.array(limits, indices.dtype))):
-        wrong = np.argwhere(np.any((indices < 0) | (indices >= np.array(limits)), axis=-1))[0]
+    wrong = (indices < 0) | (indices >= np.array(shape[batch_dims : batch_dims + depth], np.int64))
+    if wrong.any():
+        at = tuple(np.argwhere(wrong.any(axis=-1))[0])
         raise InvalidArgumentError(
-            f"indices[{','.join(map(str, wrong))}] = {indices[tuple(wrong)].tolist()} does not index "
+            f"indices[{','.join(map(str, at))}] = {indices[at].tolist()} does not index "
             f"into shape {list(shape)}"
         )
     outer = indices.shape[:-1]
     batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
-    return (*batch, *(indices[..., i] for i in range(depth)))
+    return (*batch, *np.moveaxis(indices, -1, 0))
 
 
 def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:
-    index = _nd_index(indices, np.shape(params), batch_dims)
-    return (
-        params[index] if index else np.broadcast_to(params, np.shape(indices)[:-1] + np.shape(params))
-    )
+    index = _nd_index(indices, params.shape, batch_dims)
+    return params[index] if index else np.broadcast_to(params, indices.shape[:-1] + params.shape)
 
 
 def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int = 0) -> Array:
-    result = np.zeros(shape.tolist(), updates.dtype)
-    index = _nd_index(indices, result.shape, batch_dims)
-    if index:
-        np.add.at(result, index, updates)
-    else:
-        result += np.add.reduce(updates.reshape(-1, *result.shape), axis=0)
-    return result
+    sizes = tuple(shape.tolist())
+    index = _nd_index(indices, sizes, batch_dims)
+    return put(sizes, index, updates) if index else sum_to_shape(updates, sizes)
 
 
 def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
@@ -220,13 +177,11 @@ def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
 
 def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     params, indices = op.inputs
-    shape = create_op("Shape", (params,))
     rows = indices.spec.shape
     if rows is not None and len(rows) == 2 and rows[1] == 1 and not op.attrs["batch_dims"]:
-        return [IndexedSlices(grad, create_op("Squeeze", (indices,), {"axis": (1,)}), shape), None]
-    result = create_op("ScatterNd", (indices, grad, shape), op.attrs)
-    result.set_shape(params.spec.shape)
-    return [result, None]
+        at = create_op("Squeeze", (indices,), {"axis": (1,)})
+        return [IndexedSlices(grad, at, create_op("Shape", (params,))), None]
+    return [like("ScatterNd", (indices, grad), params, op.attrs), None]
 
 
 def _scatter_nd_spec(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
@@ -241,7 +196,7 @@ def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 
 register(OpDef("GatherNd", _gather_nd, _gather_nd_spec, _gather_nd_gradient, aliases=True))
-register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_spec, _scatter_nd_gradient))
+register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_spec, _scatter_nd_gradient, aliases=True))
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
@@ -381,38 +336,11 @@ def _top_k_spec(x: Spec, k: Spec) -> tuple[Spec, Spec]:
 
 
 def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]:
-    x = op.inputs[0]
-    result = create_op("TopKGrad", (grad, op.outputs[1], create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None]
-
-
-def _top_k_grad(grad: Array, indices: Array, shape: Array) -> Array:
-    result = np.zeros(shape.tolist(), grad.dtype)
-    np.put_along_axis(result, indices.astype(np.int64), grad, -1)
-    return result
-
-
-def _top_k_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [create_op("TakeAlongLast", (grad, op.inputs[1])), None, None]
+    picked = {"of": "GatherV2", "axis": -1, "batch_dims": -2}  # each row has its own indices
+    return [like("Put", (grad, op.outputs[1]), op.inputs[0], picked), None]
 
 
 register(OpDef("TopKV2", _top_k, _top_k_spec, _top_k_gradient))
-register(
-    OpDef(
-        "TopKGrad",
-        _top_k_grad,
-        lambda grad, indices, shape: Spec(grad.dtype, shape.known_dims()),
-        _top_k_grad_gradient,
-    )
-)
-register(
-    OpDef(
-        "TakeAlongLast",
-        lambda x, indices: np.take_along_axis(x, indices.astype(np.int64), -1),
-        lambda x, indices: Spec(x.dtype, indices.shape),
-    )
-)
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:

@@ -1,8 +1,13 @@
-"""Picking by an index expression: slice, strided_slice, reverse, boolean_mask."""
+"""Picking by an index expression: ``x[...]``, slice, strided_slice, boolean_mask; and reverse.
+
+An op that picks is a function from the shape of its operand to a numpy index (:func:`picking`).
+``Put`` is the adjoint of all of them: zeros of that shape, with values added at the index.
+"""
 
 from __future__ import annotations
 
 import builtins
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,29 +20,133 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.indexing import Arg, Range, encode_index
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.shape_ops import shape_tensor
+from asyncmon.graph.ops.shape_ops import like, shape_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from asyncmon.graph.core.indexing import Item
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-    Gradients = list[Tensor | None]
-    Item = Any
+    Index = tuple[Any, ...]
 
 newaxis = None
 """A new dimension of size 1 in an index: ``x[:, newaxis]``. TF1: ``tf.newaxis``."""
 
 
-def _to_shape(grad: Spec, *others: Spec, **_attrs: object) -> Spec:
-    return Spec(grad.dtype, others[-1].known_dims())
+# --- the pair of adjoints ---------------------------------------------------------------------------
+
+_INDEX: dict[str, Callable[..., Index]] = {}
+"""By op type, the function that gives its index."""
 
 
-# --- slices -----------------------------------------------------------------------------------------
+def picking(
+    op_type: str,
+    index: Callable[..., Index],
+    rule: Callable[..., Spec],
+    kernel: Callable[..., Any] | None = None,
+    gradient: Callable[..., list[Any]] | None = None,
+    *,
+    aliases: bool = False,
+) -> None:
+    """Register an op that returns ``x[index(x.shape, *inputs, **attrs)]``.
+
+    Args:
+        op_type: the op type.
+        index: gives the numpy index; InvalidArgumentError out of bounds.
+        rule: the rule of shapes.
+        kernel: a faster way to the same result.
+        gradient: by default ``Put`` at that index.
+        aliases: the result is a view.
+    """
+
+    def pick(x: Array, *inputs: Array, **attrs: Any) -> Any:
+        return x[index(x.shape, *inputs, **attrs)]
+
+    def rule_and_dims(x: Spec, *inputs: Spec, **attrs: Any) -> Spec:
+        spec, known = rule(x, *inputs, **attrs), x.known_dims()
+        if known is None or x.shape == ():
+            return spec
+        return Spec(spec.dtype, spec.shape, dims=_picked(known, index, inputs, attrs))
+
+    _INDEX[op_type] = index
+    register(OpDef(op_type, kernel or pick, rule_and_dims, gradient or put_back, aliases=aliases))
 
 
-def _slice_index(shape: Any, begin: Array, size: Array) -> tuple[Any, ...]:
+def _picked(
+    known: tuple[int | None, ...],
+    index: Callable[..., Index],
+    inputs: Sequence[Spec],
+    attrs: Mapping[str, Any],
+) -> tuple[int | None, ...] | None:
+    """Return the elements picked of a partly known vector; None where the index is not known."""
+    values = [_constant(spec) for spec in inputs]
+    if any(value is None for value in values):
+        return None
+    try:
+        found = np.array(known, object)[index((len(known),), *values, **attrs)]
+    except InvalidArgumentError:
+        return None
+    return tuple(np.ravel(found).tolist())
+
+
+def _constant(spec: Spec) -> Array | None:
+    known = spec.known_dims()
+    if spec.value is not None or known is None or None in known:
+        return spec.value
+    return np.reshape(known, spec.shape or ())
+
+
+def put_back(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    """Return the gradients of an op that picks."""
+    x, *inputs = op.inputs
+    return [like("Put", (grad, *inputs), x, {**op.attrs, "of": op.type}), *[None] * len(inputs)]
+
+
+def put(shape: tuple[int, ...], index: Index, values: Array) -> Array:
+    """Return zeros with values added at an index; at equal places they add up."""
+    result = np.zeros(shape, values.dtype)
+    if any(isinstance(entry, np.ndarray) and entry.dtype != np.bool_ for entry in index):
+        np.add.at(result, index, values)
+    else:
+        result[index] = values
+    return result
+
+
+def _put(values: Array, *inputs: Array, of: str, **attrs: Any) -> Array:
+    *inputs_of_pick, shape = inputs
+    sizes = tuple(shape.tolist())
+    return put(sizes, _INDEX[of](sizes, *inputs_of_pick, **attrs), values)
+
+
+def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    attrs = dict(op.attrs)
+    picked = create_op(attrs.pop("of"), (grad, *op.inputs[1:-1]), attrs)
+    return [picked, *[None] * len(op.inputs[1:])]
+
+
+def to_shape(values: Spec, *others: Spec, **_attrs: object) -> Spec:
+    """The rule of ops whose last input is the shape of the output."""
+    return Spec(values.dtype, others[-1].known_dims())
+
+
+register(OpDef("Put", _put, to_shape, _put_gradient))
+
+
+def check_inside(indices: Any, size: int) -> None:
+    """Refuse an index that is not in [0, size)."""
+    indices = np.asarray(indices)
+    if indices.size and (indices.min() < 0 or indices.max() >= size):
+        at = np.argwhere((indices < 0) | (indices >= size))[0]
+        where = f"[{','.join(map(str, at))}]" if at.size else ""
+        raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
+
+
+# --- slice ------------------------------------------------------------------------------------------
+
+
+def _slice_index(shape: tuple[int, ...], begin: Array, size: Array) -> Index:
     index = []
     for i, (start, count, n) in enumerate(zip(begin.tolist(), size.tolist(), shape, strict=True)):
         if not 0 <= start <= n:
@@ -49,23 +158,14 @@ def _slice_index(shape: Any, begin: Array, size: Array) -> tuple[Any, ...]:
     return tuple(index)
 
 
-def _slice(x: Array, begin: Array, size: Array) -> Array:
-    return x[_slice_index(np.shape(x), begin, size)]
-
-
-def _slice_spec(x: Spec, begin: Spec, size: Spec) -> Spec:
-    for spec in (begin, size):
-        rules.with_rank(spec.shape, 1)
-    merged = rules.merge(begin.shape, size.shape)
-    rank = merged[0] if merged else None
-    rank = len(x.shape) if rank is None and x.shape is not None else rank
-    if rank is None:
+def _slice_rule(x: Spec, begin: Spec, size: Spec) -> Spec:
+    rank = rules.merge_dim(*rules.with_rank(begin.shape, 1), *rules.with_rank(size.shape, 1))
+    if rank is None and x.shape is None:
         return Spec(x.dtype, None)
-    shape = rules.with_rank(x.shape, rank)
-    starts = begin.known_dims() or (None,) * rank
-    counts = size.known_dims() or (None,) * rank
-    known = tuple(map(_slice_length, shape, starts, counts))
-    return Spec(x.dtype, known, dims=_slice_dims(x, starts, known))
+    shape = x.shape if rank is None else rules.with_rank(x.shape, rank)
+    unknown = (None,) * len(shape or ())
+    starts, counts = begin.known_dims() or unknown, size.known_dims() or unknown
+    return Spec(x.dtype, tuple(map(_slice_length, shape or (), starts, counts)))
 
 
 def _slice_length(n: int | None, start: int | None, count: int | None) -> int | None:
@@ -78,35 +178,7 @@ def _slice_length(n: int | None, start: int | None, count: int | None) -> int | 
     return count
 
 
-def _slice_dims(
-    x: Spec, starts: tuple[int | None, ...], shape: tuple[int | None, ...]
-) -> tuple[int | None, ...] | None:
-    known = x.known_dims()
-    if known is None or len(shape) != 1 or starts[0] is None or shape[0] is None:
-        return None
-    return known[starts[0] : starts[0] + shape[0]]
-
-
-def _slice_gradient(op: Operation, grad: Tensor) -> Gradients:
-    x, begin, _ = op.inputs
-    result = create_op("SliceGrad", (grad, begin, create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None, None]
-
-
-def _slice_grad(grad: Array, begin: Array, shape: Array) -> Array:
-    result = np.zeros(shape.tolist(), grad.dtype)
-    result[_slice_index(result.shape, begin, np.array(grad.shape))] = grad
-    return result
-
-
-def _slice_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
-    inner, begin, _ = op.inputs
-    return [create_op("Slice", (grad, begin, create_op("Shape", (inner,)))), None, None]
-
-
-register(OpDef("Slice", _slice, _slice_spec, _slice_gradient, aliases=True))
-register(OpDef("SliceGrad", _slice_grad, _to_shape, _slice_grad_gradient))
+picking("Slice", _slice_index, _slice_rule, aliases=True)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
@@ -124,120 +196,60 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
     return create_op("Slice", (input_, shape_tensor(begin), shape_tensor(size)), None, name)
 
 
-# --- strided slices ---
+# --- strided slices ---------------------------------------------------------------------------------
 
 
-def _decode(index: Sequence[Item], args: Sequence[Any]) -> tuple[Any, ...]:
-    def value(entry: int | Arg | None) -> int | None:
+def _strided_index(_shape: tuple[int, ...], *args: Array, index: Sequence[Item]) -> Index:
+    def value(entry: Item) -> Any:
         return int(args[entry.position]) if isinstance(entry, Arg) else entry
 
     return tuple(
-        builtins.slice(*map(value, entry))
-        if isinstance(entry, Range)
-        else (entry if entry is Ellipsis else value(entry))
+        builtins.slice(*map(value, entry)) if isinstance(entry, Range) else value(entry)
         for entry in index
     )
 
 
-def _strided(x: Array, *args: Any, index: Sequence[Item]) -> Any:
-    return np.asarray(x)[_decode(index, args)]
-
-
-def _strided_grad(shape: Array, grad: Array, *args: Any, index: Sequence[Item]) -> Array:
-    result = np.zeros(tuple(shape), np.asarray(grad).dtype)
-    result[_decode(index, args)] = grad
-    return result
-
-
-def _constants_in(index: Sequence[Item], args: Sequence[Spec]) -> tuple[Item, ...]:
-    """Return an index with its constants in their places, as far as its tensors are constants."""
-
-    def known(entry: Item) -> Item:
-        if not isinstance(entry, Arg):
-            return entry
-        (number,) = args[entry.position].known_dims() or (None,)
-        return entry if number is None else number
-
-    return tuple(
-        Range(*map(known, entry)) if isinstance(entry, Range) else known(entry) for entry in index
-    )
-
-
-def _strided_spec(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
-    if args:
-        index = _constants_in(index, args)
+def _strided_rule(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
-    dims: list[int | None] = []
-    left = list(x.shape)
+    index = tuple(_with_constants(entry, args) for entry in index)
     taken = sum(entry is not None and entry is not Ellipsis for entry in index)
-    if taken > len(left):
-        raise ValueError(f"Index {tuple(index)} takes {taken} dimensions; the tensor has {len(left)}.")
-    for entry in (*index, *([] if Ellipsis in index else [Ellipsis])):
+    if taken > len(x.shape):
+        raise ValueError(f"Index {index} takes {taken} dimensions; the tensor has {len(x.shape)}.")
+    left, dims = iter(x.shape), list[int | None]()
+    for entry in index if Ellipsis in index else (*index, Ellipsis):
         if entry is None:
             dims.append(1)
         elif entry is Ellipsis:
-            rest = len(left) - taken
-            dims.extend(left[:rest])
-            del left[:rest]
+            dims.extend(islice(left, len(x.shape) - taken))
         elif isinstance(entry, Range):
-            dims.append(_range_length(left.pop(0), entry))
-            taken -= 1
+            dims.append(_range_length(next(left), entry))
         else:
-            _check_inside(left.pop(0), entry)
-            taken -= 1
-    return Spec(x.dtype, tuple(dims), dims=_known_slice(x, index))
+            size = next(left)
+            if isinstance(entry, int) and size is not None and not -size <= entry < size:
+                raise ValueError(f"Index {entry} is out of bounds for a dimension of size {size}.")
+    return Spec(x.dtype, tuple(dims))
+
+
+def _with_constants(entry: Item, args: Sequence[Spec]) -> Item:
+    """Return an entry of an index with its tensors replaced as far as they are constants."""
+    if isinstance(entry, Range):
+        return Range(*(_with_constants(part, args) for part in entry))
+    if not isinstance(entry, Arg):
+        return entry
+    (number,) = args[entry.position].known_dims() or (None,)
+    return entry if number is None else number
 
 
 def _range_length(size: int | None, entry: Range) -> int | None:
-    if all(part is None for part in entry):
+    if entry == (None, None, None):
         return size
     if size is None or any(isinstance(part, Arg) for part in entry):
         return None
     return len(range(*builtins.slice(*entry).indices(size)))
 
 
-def _check_inside(size: int | None, entry: Item) -> None:
-    if isinstance(entry, int) and size is not None and not -size <= entry < size:
-        raise ValueError(f"Index {entry} is out of bounds for a dimension of size {size}.")
-
-
-def _known_slice(x: Spec, index: Sequence[Item]) -> tuple[int | None, ...] | None:
-    """Say which elements of a partly known shape vector are left: ``shape(x)[0]``."""
-    known = x.known_dims()
-    if known is None or x.shape is None or len(x.shape) != 1 or len(index) != 1:
-        return None
-    entry = index[0]
-    if isinstance(entry, Range) and not any(isinstance(part, Arg) for part in entry):
-        return known[builtins.slice(*_decode(entry, ()))]
-    return (known[entry],) if isinstance(entry, int) else None
-
-
-def _strided_gradient(op: Any, grad: Any) -> list[Any]:
-    x, *args = op.inputs
-    graph = x.graph
-    back = graph.unary(
-        "StridedSliceGrad", graph.unary("Shape", x), [grad, *args], {"index": op.attrs["index"]}
-    )
-    back.set_shape(x.spec.shape)
-    return [back, *[None] * len(args)]
-
-
-def _strided_grad_spec(shape: Spec, grad: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
-    known = shape.known_dims()
-    if known is None and shape.shape is not None and shape.shape[0] is not None:
-        known = (None,) * shape.shape[0]
-    return Spec(grad.dtype, known)
-
-
-def _strided_grad_gradient(op: Any, grad: Any) -> list[Any]:
-    _shape, inner, *args = op.inputs
-    graph = inner.graph
-    return [None, graph.unary("StridedSlice", grad, args, op.attrs), *[None] * len(args)]
-
-
-register(OpDef("StridedSlice", _strided, _strided_spec, _strided_gradient, aliases=True))
-register(OpDef("StridedSliceGrad", _strided_grad, _strided_grad_spec, _strided_grad_gradient))
+picking("StridedSlice", _strided_index, _strided_rule, aliases=True)
 
 
 def strided_slice(
@@ -316,7 +328,7 @@ def _reverse_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-def _reverse_gradient(op: Operation, grad: Tensor) -> Gradients:
+def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [create_op("ReverseV2", (grad,), op.attrs)]
 
 
@@ -335,22 +347,16 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 # --- boolean_mask -----------------------------------------------------------------------------------
 
 
-def _masked(x: Array, mask: Array, *, axis: int) -> Array:
-    if x.shape[axis : axis + mask.ndim] != mask.shape:
+def _mask_index(shape: tuple[int, ...], mask: Array, *, axis: int) -> Index:
+    if shape[axis : axis + mask.ndim] != mask.shape:
         raise InvalidArgumentError(
-            f"Shapes {x.shape[axis : axis + mask.ndim]} and {mask.shape} of tensor and mask "
+            f"Shapes {shape[axis : axis + mask.ndim]} and {mask.shape} of tensor and mask "
             "are incompatible"
         )
-    return x[(*[builtins.slice(None)] * axis, mask)]
+    return (*[builtins.slice(None)] * axis, mask)
 
 
-def _unmasked(grad: Array, mask: Array, shape: Array, *, axis: int) -> Array:
-    result = np.zeros(shape.tolist(), grad.dtype)
-    result[(*[builtins.slice(None)] * axis, mask)] = grad
-    return result
-
-
-def _masked_spec(x: Spec, mask: Spec, *, axis: int) -> Spec:
+def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     rules.check_dtype(mask.dtype, (dtypes.bool,), "mask")
     if mask.shape is None:
         raise ValueError(
@@ -360,23 +366,12 @@ def _masked_spec(x: Spec, mask: Spec, *, axis: int) -> Spec:
         raise ValueError("mask cannot be scalar.")
     if x.shape is None:
         return Spec(x.dtype, None)
-    rules.merge(x.shape[axis : axis + len(mask.shape)], mask.shape)
-    return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[axis + len(mask.shape) :]))
+    after = axis + len(mask.shape)
+    rules.merge(x.shape[axis:after], mask.shape)
+    return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-def _masked_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    x, mask = op.inputs
-    result = create_op("BooleanMaskGrad", (grad, mask, create_op("Shape", (x,))), op.attrs)
-    result.set_shape(x.spec.shape)
-    return [result, None]
-
-
-def _unmasked_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    return [create_op("BooleanMask", (grad, op.inputs[1]), op.attrs), None, None]
-
-
-register(OpDef("BooleanMask", _masked, _masked_spec, _masked_gradient))
-register(OpDef("BooleanMaskGrad", _unmasked, _to_shape, _unmasked_gradient))
+picking("BooleanMask", _mask_index, _mask_rule)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:

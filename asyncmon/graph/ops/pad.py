@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,20 +12,35 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.ops.index import picking
+from asyncmon.graph.ops.shape_ops import like
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-    Gradients = list[Tensor | None]
-
 
 def _pad(x: Array, paddings: Array, constant: Array) -> Array:
     widths = _widths(paddings, np.ndim(x))
-    shape = [a + n + b for (a, b), n in zip(widths, np.shape(x), strict=True)]
-    result = np.full(shape, constant, x.dtype)
-    result[_inside(widths, np.shape(x))] = x
+    result = np.full([a + n + b for (a, b), n in zip(widths, x.shape, strict=True)], constant, x.dtype)
+    result[tuple(slice(a, a + n) for (a, _), n in zip(widths, x.shape, strict=True))] = x
     return result
+
+
+def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tuple[Array, ...]:
+    widths = _widths(paddings, len(shape))
+    limit = 0 if mode == "symmetric" else 1
+    for (a, b), n in zip(widths, shape, strict=True):
+        if max(a, b) > n - limit:
+            raise InvalidArgumentError(
+                f"paddings must be {'no greater' if not limit else 'less'} than the dimension size: "
+                f"{a}, {b} {'not ' if limit else ''}greater than {n}"
+            )
+    sources = [
+        np.pad(np.arange(n), pair, mode)  # type: ignore[call-overload]  # one of numpy's modes
+        for pair, n in zip(widths, shape, strict=True)
+    ]
+    return np.ix_(*sources)
 
 
 def _widths(paddings: Array, rank: int) -> list[tuple[int, int]]:
@@ -39,76 +53,27 @@ def _widths(paddings: Array, rank: int) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in paddings]
 
 
-def _inside(widths: list[tuple[int, int]], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    return tuple(builtins.slice(a, a + n) for (a, _), n in zip(widths, shape, strict=True))
-
-
-def _pad_spec(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Spec:
+def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Spec:
     rules.check_dtype(paddings.dtype, (dtypes.int32, dtypes.int64), "paddings")
     rows, columns = rules.with_rank(paddings.shape, 2)
     rules.merge_dim(columns, 2)
-    if x.shape is None:
-        return Spec(x.dtype, None if rows is None else (None,) * rows)
-    rules.merge_dim(rows, len(x.shape))
-    if paddings.value is None:
-        return Spec(x.dtype, (None,) * len(x.shape))
+    rank = rules.merge_dim(rows, None if x.shape is None else len(x.shape))
+    if x.shape is None or paddings.value is None:
+        return Spec(x.dtype, None if rank is None else (None,) * rank)
     if paddings.value.size and paddings.value.min() < 0:
         raise ValueError(f"Paddings must be non-negative: {paddings.value.tolist()}")
-    added = paddings.value.sum(axis=1)
-    shape = tuple(None if n is None else n + int(m) for n, m in zip(x.shape, added, strict=True))
-    return Spec(x.dtype, shape)
+    pairs = zip(x.shape, paddings.value.sum(axis=1).tolist(), strict=True)
+    return Spec(x.dtype, tuple(None if n is None else n + added for n, added in pairs))
 
 
-def _pad_gradient(op: Operation, grad: Tensor) -> Gradients:
+def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     x, paddings, _ = op.inputs
     begin = create_op("Reshape", (paddings[:, :1], [-1]))
-    return [create_op("Slice", (grad, begin, create_op("Shape", (x,)))), None, None]
+    return [like("Slice", (grad, begin), x), None, None]
 
 
-def _mirror(x: Array, paddings: Array, *, mode: str) -> Array:
-    widths = _widths(paddings, np.ndim(x))
-    limit = 0 if mode == "symmetric" else 1
-    for (a, b), n in zip(widths, np.shape(x), strict=True):
-        if max(a, b) > n - limit:
-            raise InvalidArgumentError(
-                f"paddings must be {'no greater' if not limit else 'less'} than the dimension size: "
-                f"{a}, {b} {'not ' if limit else ''}greater than {n}"
-            )
-    if not widths:
-        return np.array(x)
-    return np.pad(x, widths, mode)  # type: ignore[call-overload]  # one of numpy's modes
-
-
-def _mirror_grad(grad: Array, paddings: Array, *, mode: str) -> Array:
-    """Add up what each element was mirrored to, one dimension after the other."""
-    for axis, (a, b) in enumerate(_widths(paddings, grad.ndim)):
-        if a or b:
-            count = grad.shape[axis] - a - b
-            source = np.pad(np.arange(count), (a, b), mode)  # type: ignore[call-overload]
-            moved = np.zeros((count, *np.delete(grad.shape, axis)), grad.dtype)
-            np.add.at(moved, source, np.moveaxis(grad, axis, 0))
-            grad = np.moveaxis(moved, 0, axis)
-    return grad
-
-
-def _mirror_gradient(op: Operation, grad: Tensor) -> Gradients:
-    x, paddings = op.inputs
-    result = create_op("MirrorPadGrad", (grad, paddings), op.attrs)
-    result.set_shape(x.spec.shape)
-    return [result, None]
-
-
-def _mirror_grad_spec(grad: Spec, paddings: Spec, *, mode: str) -> Spec:
-    return Spec(grad.dtype, None if grad.shape is None else (None,) * len(grad.shape))
-
-
-def _mirror_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("MirrorPad", (grad, op.inputs[1]), op.attrs), None]
-
-
-register(OpDef("PadV2", _pad, _pad_spec, _pad_gradient))
-register(OpDef("MirrorPad", _mirror, _pad_spec, _mirror_gradient))
-register(OpDef("MirrorPadGrad", _mirror_grad, _mirror_grad_spec, _mirror_grad_gradient, aliases=True))
+register(OpDef("PadV2", _pad, _pad_rule, _pad_gradient))
+picking("MirrorPad", _mirror_index, _pad_rule)
 
 
 def pad(

@@ -335,7 +335,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     return create_op("BroadcastTo", (input, shape_tensor(shape)), None, name)
 
 
-def _tile_spec(x: Spec, multiples: Spec) -> Spec:
+def _tile_rule(x: Spec, multiples: Spec) -> Spec:
     (rank,) = rules.with_rank(multiples.shape, 1)
     if x.shape is None:
         return Spec(x.dtype, None if rank is None else (None,) * rank)
@@ -359,35 +359,19 @@ def _tile(x: Array, multiples: Array) -> Any:
     return np.tile(x, times)
 
 
-def _tile_grad(grad: Array, multiples: Array, shape: Array) -> Array:
-    split = [d for pair in zip(multiples.tolist(), shape.tolist(), strict=True) for d in pair]
-    if not grad.size == prod(split):
-        raise InvalidArgumentError(
-            f"The gradient of shape {list(np.shape(grad))} is not that of a tensor of shape "
-            f"{shape.tolist()}, tiled {multiples.tolist()} times"
-        )
-    if not grad.size:
-        return np.zeros(shape.tolist(), grad.dtype)
-    return np.add.reduce(grad.reshape(split), axis=tuple(range(0, len(split), 2)))
-
-
-def _tile_grad_spec(grad: Spec, multiples: Spec, shape: Spec) -> Spec:
-    return Spec(grad.dtype, shape.known_dims())
-
-
 def _tile_gradient(op: Operation, grad: Tensor) -> Gradients:
+    """Cut each dimension into copies of one of ``x``, and add the copies up."""
     x, multiples = op.inputs
-    result = create_op("TileGrad", (grad, multiples, create_op("Shape", (x,))))
-    result.set_shape(x.spec.shape)
-    return [result, None]
+    sizes = create_op("Shape", (x,), {"out_type": multiples.dtype})
+
+    def cut(copies: Tensor) -> Tensor:
+        return reshape(create_op("Pack", (copies, sizes), {"axis": 1}), [-1])
+
+    once = cut(create_op("OnesLike", (multiples,)))
+    return [like("Reshape", (create_op("SumToShape", (reshape(grad, cut(multiples)), once)),), x), None]
 
 
-def _tile_grad_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("Tile", (grad, op.inputs[1])), None, None]
-
-
-register(OpDef("Tile", _tile, _tile_spec, _tile_gradient))
-register(OpDef("TileGrad", _tile_grad, _tile_grad_spec, _tile_grad_gradient))
+register(OpDef("Tile", _tile, _tile_rule, _tile_gradient))
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
