@@ -95,7 +95,7 @@ def _constant(spec: Spec) -> Array | None:
     known = spec.known_dims()
     if spec.value is not None or known is None or None in known:
         return spec.value
-    return np.reshape(known, spec.shape or ())
+    return np.array(known).reshape(spec.shape or ())
 
 
 def put_back(op: Operation, grad: Tensor) -> list[Tensor | None]:

@@ -12,7 +12,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes, static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, Shape, Spec, register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,38 +48,29 @@ def broadcast_like(value: Any, x: Tensor) -> Tensor:
 # --- asking for the shape -------------------------------------------------------------------------
 
 
-def _shape_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
+def _shape(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
+    return np.array(np.shape(x), out_type.as_numpy_dtype)
+
+
+def _shape_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
     return Spec(out_type, (None if x.shape is None else len(x.shape),), dims=x.shape)
 
 
-def _size_spec(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
+def _size(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
+    return np.array(np.size(x), out_type.as_numpy_dtype)
+
+
+def _size_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
     return Spec(out_type, (), dims=(rules.num_elements(x.shape),))
 
 
-register(
-    OpDef(
-        "Shape",
-        lambda x, *, out_type=dtypes.int32: np.array(np.shape(x), out_type.as_numpy_dtype),
-        _shape_spec,
-        rules.no_gradient,
-    )
-)
-register(
-    OpDef(
-        "Size",
-        lambda x, *, out_type=dtypes.int32: np.array(np.size(x), out_type.as_numpy_dtype),
-        _size_spec,
-        rules.no_gradient,
-    )
-)
-register(
-    OpDef(
-        "Rank",
-        lambda x: np.array(np.ndim(x), np.int32),
-        lambda x: Spec(dtypes.int32, (), dims=(None if x.shape is None else len(x.shape),)),
-        rules.no_gradient,
-    )
-)
+def _rank_rule(x: Spec) -> Spec:
+    return Spec(dtypes.int32, (), dims=(None if x.shape is None else len(x.shape),))
+
+
+register(OpDef("Shape", _shape, _shape_rule, ZERO))
+register(OpDef("Size", _size, _size_rule, ZERO))
+register(OpDef("Rank", lambda x: np.array(np.ndim(x), np.int32), _rank_rule, ZERO))
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
@@ -106,63 +97,54 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 def _reshape(x: Array, target: Array) -> Any:
-    sizes = target.tolist()
-    if target.ndim != 1:
-        if target.ndim > 1:
-            raise InvalidArgumentError(f"sizes input must be 1-D, not {list(target.shape)}")
-        sizes = [sizes]
+    if target.ndim > 1:
+        raise InvalidArgumentError(f"sizes input must be 1-D, not {list(target.shape)}")
+    sizes = target.reshape(-1).tolist()
     if sizes and min(sizes) < -1:  # which numpy takes for a -1
         raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
-    try:
-        return np.reshape(x, sizes)
-    except ValueError:
-        if not np.size(x) and -1 in sizes and 0 in sizes:  # what is left of the sizes that are not 0
-            rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
-            return np.reshape(x, [rest if d == -1 else d for d in sizes])
-        raise InvalidArgumentError(
-            f"Input to reshape is a tensor with {np.size(x)} values, but the requested shape is {sizes}"
-        ) from None
+    if 0 in sizes and -1 in sizes and not np.size(x):  # what is left of the sizes that are not 0
+        rest = prod(d for d in np.shape(x) if d) // prod(d for d in sizes if d > 0)
+        sizes[sizes.index(-1)] = rest
+    return np.reshape(x, sizes)
 
 
-def _reshape_spec(x: Spec, target: Spec) -> Spec:
+def _reshape_rule(x: Spec, target: Spec) -> Spec:
     rules.check_dtype(target.dtype, (dtypes.int32, dtypes.int64), "shape")
-    rules.with_rank(target.shape, 1)
+    (rank,) = rules.with_rank(target.shape, 1)
     dims = target.known_dims()
-    if dims is not None:
-        return Spec(x.dtype, _reshaped(x.shape, dims))
-    rank = target.shape[0] if target.shape else None
-    return Spec(x.dtype, None if rank is None else (None,) * rank)
+    if dims is None:
+        return Spec(x.dtype, None if rank is None else (None,) * rank)
+    return Spec(x.dtype, _reshaped(x.shape, dims))
 
 
 def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
     if any(d is not None and d < -1 for d in dims):
         raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
-    total = rules.num_elements(source)
-    known = prod(d for d in dims if d is not None and d != -1)
+    total, known = rules.num_elements(source), prod(d for d in dims if d is not None and d != -1)
     wild = [i for i, d in enumerate(dims) if d == -1]
     if len(wild) > 1:
         raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")
-    if wild:
-        if total is None or not known or None in dims:
-            free: int | None = None
-        elif total % known:
+    if not wild:
+        if total is not None and total != known and None not in dims:
+            raise ValueError(
+                f"Cannot reshape a tensor with {total} elements to shape {rules.text(dims)} "
+                f"({known} elements)"
+            )
+        return dims
+    free: int | None = None
+    if total is not None and known and None not in dims:
+        free, rest = divmod(total, known)
+        if rest:
             raise ValueError(f"Dimension size must be evenly divisible by {known} but is {total}")
-        else:
-            free = total // known
-        return tuple(free if d == -1 else d for d in dims)
-    if total is not None and total != known and None not in dims:
-        raise ValueError(
-            f"Cannot reshape a tensor with {total} elements to shape {rules.text(dims)} "
-            f"({known} elements)"
-        )
-    return dims
+    return tuple(free if d == -1 else d for d in dims)
 
 
 def _reshape_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [like("Reshape", (grad,), op.inputs[0]), None]
+    """Return the gradient in the shape of the first input, and None for a second one."""
+    return [like("Reshape", (grad,), op.inputs[0]), None][: len(op.inputs)]
 
 
-register(OpDef("Reshape", _reshape, _reshape_spec, _reshape_gradient, aliases=True))
+register(OpDef("Reshape", _reshape, _reshape_rule, _reshape_gradient, aliases=True))
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -177,7 +159,11 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 # --- dimensions of size one -----------------------------------------------------------------------
 
 
-def _expand_dims_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+def _expand_dims(x: Array, *, axis: tuple[int, ...]) -> Array:
+    return np.expand_dims(x, axis)
+
+
+def _expand_dims_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
     rank = len(x.shape) + len(axis)
@@ -187,18 +173,10 @@ def _expand_dims_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
 
 
 def _expand_dims_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("Squeeze", (grad,), {"axis": op.attrs["axis"]})]
+    return [create_op("Squeeze", (grad,), op.attrs)]
 
 
-register(
-    OpDef(
-        "ExpandDims",
-        lambda x, *, axis: np.expand_dims(x, axis),
-        _expand_dims_spec,
-        _expand_dims_gradient,
-        aliases=True,
-    )
-)
+register(OpDef("ExpandDims", _expand_dims, _expand_dims_rule, _expand_dims_gradient, aliases=True))
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
@@ -219,7 +197,7 @@ def _squeeze(x: Array, *, axis: tuple[int, ...]) -> Any:
         ) from None
 
 
-def _squeeze_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+def _squeeze_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
     if not axis:
@@ -231,15 +209,7 @@ def _squeeze_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-register(
-    OpDef(
-        "Squeeze",
-        _squeeze,
-        _squeeze_spec,
-        lambda op, grad: _reshape_gradient(op, grad)[:1],
-        aliases=True,
-    )
-)
+register(OpDef("Squeeze", _squeeze, _squeeze_rule, _reshape_gradient, aliases=True))
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -254,7 +224,11 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 # --- order and repetition of dimensions -----------------------------------------------------------
 
 
-def _transpose_spec(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
+def _transpose(x: Array, *, perm: tuple[int, ...] | None) -> Array:
+    return np.transpose(x, perm)
+
+
+def _transpose_rule(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
     if perm is None:
         return Spec(x.dtype, None if x.shape is None else x.shape[::-1])
     shape = rules.with_rank(x.shape, len(perm))
@@ -270,15 +244,7 @@ def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Transpose", (grad,), {"perm": back})]
 
 
-register(
-    OpDef(
-        "Transpose",
-        lambda x, *, perm: np.transpose(x, perm),
-        _transpose_spec,
-        _transpose_gradient,
-        aliases=True,
-    )
-)
+register(OpDef("Transpose", _transpose, _transpose_rule, _transpose_gradient, aliases=True))
 
 
 def transpose(
@@ -301,15 +267,10 @@ def transpose(
 
 
 def _broadcast_to(x: Array, target: Array) -> Any:
-    try:
-        return np.broadcast_to(x, target.tolist())
-    except ValueError:
-        raise InvalidArgumentError(
-            f"Incompatible shapes: {list(np.shape(x))} cannot be broadcast to {target.tolist()}"
-        ) from None
+    return np.broadcast_to(x, target.tolist())
 
 
-def _broadcast_to_spec(x: Spec, target: Spec) -> Spec:
+def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
     (rank,) = rules.with_rank(target.shape, 1)
     dims = target.known_dims()
     if dims is None and rank is not None:
@@ -327,7 +288,7 @@ def _broadcast_to_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [like("SumToShape", (grad,), op.inputs[0]), None]
 
 
-register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_spec, _broadcast_to_gradient, aliases=True))
+register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule, _broadcast_to_gradient, aliases=True))
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -389,7 +350,7 @@ def _cast(x: Array, *, dtype: dtypes.DType, out: Array | None = None) -> Any:
     return out
 
 
-def _cast_spec(x: Spec, *, dtype: dtypes.DType) -> Spec:
+def _cast_rule(x: Spec, *, dtype: dtypes.DType) -> Spec:
     if dtypes.string in (x.dtype, dtype) and x.dtype is not dtype:
         raise TypeError(
             f"Cast from {x.dtype.name} to {dtype.name} is not supported; use py_func to convert text."
@@ -405,7 +366,7 @@ def _cast_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Cast", (grad,), {"dtype": source})]
 
 
-register(OpDef("Cast", _cast, _cast_spec, _cast_gradient, out=True))
+register(OpDef("Cast", _cast, _cast_rule, _cast_gradient, out=True))
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:

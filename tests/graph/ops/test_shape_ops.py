@@ -75,7 +75,7 @@ def test_impossible_shapes_are_refused_when_built_if_they_can_be() -> None:
 
 def test_impossible_shapes_fail_in_the_run_otherwise(ops: Any) -> None:
     with pytest.raises(
-        errors.InvalidArgumentError, match="tensor with 24 values, but the requested shape"
+        errors.InvalidArgumentError, match=r"cannot reshape array of size 24 into shape \(5,5\)"
     ):
         ops.compute(tf.reshape, X, np.array([5, 5]), known="rank")
 
@@ -155,7 +155,7 @@ def test_broadcast_to(ops: Any) -> None:
     ops.differentiate(run, x)
     with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
         tf.broadcast_to(tf.constant(x), [3, 2])
-    with pytest.raises(errors.InvalidArgumentError, match="Incompatible shapes"):
+    with pytest.raises(errors.InvalidArgumentError, match="could not be broadcast together"):
         ops.compute(run, np.ones(3), known="nothing")
 
 
