@@ -64,7 +64,7 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, Spec, VariableOpDef, register
-from asyncmon.graph.core.tensor_shape import Dimension, TensorShape, dimension_value
+from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_value
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm,
     clip_by_global_norm,

@@ -24,7 +24,8 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
+from asyncmon.graph.core.op import ControlOpDef, Spec, register
+from asyncmon.graph.core.shape import common
 from asyncmon.graph.execution.surroundings import split
 from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.create import zeros_like
@@ -132,13 +133,7 @@ def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> 
     if pred.dtype.name != "bool" or pred.shape not in ((), None):
         raise TypeError(f"pred must be a bool scalar, got {pred!r}")
     pairs = zip(branches[0].targets, branches[1].targets, strict=True)
-    return tuple(Spec(a.dtype, _common(a.spec.shape, b.spec.shape)) for a, b in pairs)
-
-
-def _common(a: Shape, b: Shape) -> Shape:
-    if a is None or b is None or len(a) != len(b):
-        return None
-    return tuple(x if x == y else None for x, y in zip(a, b, strict=True))
+    return tuple(Spec(a.dtype, common(a.spec.shape, b.spec.shape)) for a, b in pairs)
 
 
 def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:

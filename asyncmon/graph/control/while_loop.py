@@ -27,7 +27,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
-from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import TensorShape, as_shape, common
 from asyncmon.graph.execution.surroundings import split
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
@@ -206,20 +206,12 @@ def _check(
                 f"Loop variable {before.name!r} enters the loop with type {before.dtype.name}, "
                 f"but has type {after.dtype.name} after 1 iteration."
             )
-        if not _covers(shape, after.spec.shape):
+        if common(shape, after.spec.shape) != shape:
             raise ValueError(
                 f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
                 f"with shape {TensorShape(shape)}, but has shape {after.shape} after one iteration. "
                 "Provide shape invariants using the `shape_invariants` argument, or set_shape()."
             )
-
-
-def _covers(shape: Shape, other: Shape) -> bool:
-    if shape is None:
-        return True
-    if other is None or len(other) != len(shape):
-        return False
-    return all(a is None or a == b for a, b in zip(shape, other, strict=True))
 
 
 def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tuple[Spec, ...]:

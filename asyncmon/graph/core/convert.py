@@ -10,7 +10,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.context import building
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.core.tensor_shape import as_shape
+from asyncmon.graph.core.shape import as_shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

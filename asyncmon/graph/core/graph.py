@@ -11,7 +11,7 @@ from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.convert import to_pair, to_tensor
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, Spec, lookup, table
-from asyncmon.graph.core.shape_rules import text as shape_text
+from asyncmon.graph.core.shape import text as shape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

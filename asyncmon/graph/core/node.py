@@ -6,11 +6,11 @@ entries of the table, which this file does not know.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.indexing import encode_index, is_mask
-from asyncmon.graph.core.op import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.op import OpRecord
+    from asyncmon.graph.core.op import OpRecord, Spec
 
 __all__ = ["Operation", "Operators", "Tensor"]
 
@@ -250,16 +250,9 @@ class Tensor(Operators):
             ValueError: the shape contradicts what is known.
         """
         known, new = self.spec.shape, as_shape(shape)
-        if new is None:
-            return
-        if not self.shape.is_compatible_with(new):
+        if not is_compatible(known, new):
             raise ValueError(f"Tensor {self.name!r} has shape {self.shape}; it cannot be set to {new}.")
-        merged = (
-            new
-            if known is None
-            else tuple(b if a is None else a for a, b in zip(known, new, strict=True))
-        )
-        self.spec = Spec(self.spec.dtype, merged, self.spec.value, self.spec.dims)
+        self.spec = replace(self.spec, shape=merge(known, new))
 
     def consumers(self) -> list[Operation]:
         """Return the operations that have it for an input, as they were built. TF1: same name."""

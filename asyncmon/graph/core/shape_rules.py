@@ -7,11 +7,18 @@ not known". Rules are made per op (``binary("AddV2")``) where the op's name belo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from math import prod
 from typing import Any
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import ZERO, Shape, Spec
+from asyncmon.graph.core.op import ZERO, Spec
+from asyncmon.graph.core.shape import broadcast as broadcast
+from asyncmon.graph.core.shape import merge as merge
+from asyncmon.graph.core.shape import merge_dim as merge_dim
+from asyncmon.graph.core.shape import normalize_axis as normalize_axis
+from asyncmon.graph.core.shape import num_elements as num_elements
+from asyncmon.graph.core.shape import text as text
+from asyncmon.graph.core.shape import with_rank as with_rank
+from asyncmon.graph.core.shape import with_rank_at_least as with_rank_at_least
 
 Rule = Callable[..., Any]
 
@@ -49,86 +56,6 @@ def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "
             f"Input {names[1]!r} of {op!r} Op has type {y.dtype.name} that does not match "
             f"type {x.dtype.name} of argument {names[0]!r}."
         )
-
-
-def broadcast(x: Shape, y: Shape) -> Shape:
-    """Return the shape two shapes broadcast to."""
-    if x == y and (x is None or None not in x):
-        return x
-    if x is None or y is None:
-        return None
-    if len(x) < len(y):
-        x = (1,) * (len(y) - len(x)) + x
-    elif len(y) < len(x):
-        y = (1,) * (len(x) - len(y)) + y
-    return tuple(_broadcast_dim(a, b) for a, b in zip(x, y, strict=True))
-
-
-def _broadcast_dim(a: int | None, b: int | None) -> int | None:
-    if a == 1 or a == b:
-        return b
-    if b == 1 or b is None:
-        return a
-    if a is None:
-        return b
-    raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
-
-
-def merge(x: Shape, y: Shape) -> Shape:
-    """Return what two descriptions of the same shape say together."""
-    if x is None:
-        return y
-    if y is None or x == y:
-        return x
-    if len(x) != len(y):
-        raise ValueError(f"Shapes must be equal rank, but are {len(x)} and {len(y)}")
-    return tuple(merge_dim(a, b) for a, b in zip(x, y, strict=True))
-
-
-def merge_dim(a: int | None, b: int | None) -> int | None:
-    """Return what two descriptions of one dimension say together."""
-    if a is None:
-        return b
-    if b is None or a == b:
-        return a
-    raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
-
-
-def with_rank(shape: Shape, rank: int) -> tuple[int | None, ...]:
-    """Return the shape as one of exactly this rank."""
-    if shape is None:
-        return (None,) * rank
-    if len(shape) != rank:
-        raise ValueError(f"Shape must be rank {rank} but is rank {len(shape)}")
-    return shape
-
-
-def with_rank_at_least(shape: Shape, rank: int) -> Shape:
-    """Return the shape, which must have this rank or a higher one."""
-    if shape is not None and len(shape) < rank:
-        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
-    return shape
-
-
-def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
-    """Count a negative axis from the end."""
-    if not -rank <= axis < rank:
-        raise ValueError(f"Invalid {what} {axis}: expected a value in [{-rank}, {rank})")
-    return axis + rank if axis < 0 else axis
-
-
-def num_elements(shape: Shape) -> int | None:
-    """Return the number of elements, or None where a dimension is not known."""
-    if shape is None or None in shape:
-        return None
-    return prod(d for d in shape if d is not None)
-
-
-def text(shape: Shape) -> str:
-    """Write a shape as the original's error texts do: ``[2,?,3]``."""
-    if shape is None:
-        return "<unknown>"
-    return "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
 
 
 def unary(allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x") -> Rule:

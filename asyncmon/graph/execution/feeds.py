@@ -9,7 +9,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import is_compatible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -85,14 +85,10 @@ class Feed:
         actual = value.shape
         if actual == self._known:
             return value
-        shape = self._shape
-        if shape is not None and (
-            len(actual) != len(shape)
-            or any(want not in (None, got) for want, got in zip(shape, actual, strict=True))
-        ):
+        if not is_compatible(self._shape, actual):
             raise ValueError(
                 f"Cannot feed value of shape {actual!r} for Tensor {self.tensor.name}, "
-                f"which has shape {TensorShape(shape)}"
+                f"which has shape {self.tensor.shape}"
             )
         self._known = actual
         return value

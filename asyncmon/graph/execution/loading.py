@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.state import RANDOM_STATE
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.convert import const, is_tensor_like, to_array
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Shape, Spec, register
-from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -169,7 +169,7 @@ def _flat(values: Any) -> list[Any]:
 
 
 def _placeholder_with_default(x: Spec, *, shape: Shape) -> Spec:
-    if not TensorShape(x.shape).is_compatible_with(shape):
+    if not is_compatible(x.shape, shape):
         raise ValueError(
             f"Shape {TensorShape(x.shape)} of the default does not fit {TensorShape(shape)}"
         )

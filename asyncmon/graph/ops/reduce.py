@@ -50,22 +50,20 @@ def _reduced(allowed: Sequence[dtypes.DType]) -> rules.Rule:
     return rule
 
 
+_OUTSIDE = "Invalid reduction dimension {axis} for input with {rank} dimension(s)"
+
+
 def _reduced_shape(
     shape: tuple[int | None, ...] | None, axis: Axes, keepdims: bool
 ) -> tuple[int | None, ...] | None:
     if shape is None:
         return () if axis is None and not keepdims else None
     rank = len(shape)
-    gone = set(range(rank)) if axis is None else {_inside(a, rank) for a in axis}
+    axes = range(rank) if axis is None else axis
+    gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
     if keepdims:
         return tuple(1 if i in gone else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in gone)
-
-
-def _inside(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError(f"Invalid reduction dimension {axis} for input with {rank} dimension(s)")
-    return axis % rank
 
 
 def _spread(grad: Array, shape: Any, axis: Axes, keepdims: bool) -> Any:

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["argmax", "argmin", "cumprod", "cumsum"]
 
 
+_OUTSIDE = (
+    "Dimension ({axis}) must be in the range {range}, where {rank} is the number of dimensions "
+    "in the input"
+)
+
+
 def _arg_shape(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
     rules.check_dtype(x.dtype, (*rules.REALS, dtypes.bool), "input")
     if x.shape is None:
         return Spec(output_type, None)
-    rank = len(x.shape)
-    if not -rank <= axis < rank:
-        raise ValueError(
-            f"Dimension ({axis}) must be in the range [{-rank}, {rank}), where {rank} is the "
-            "number of dimensions in the input"
-        )
-    axis %= rank
+    axis = rules.normalize_axis(axis, len(x.shape), error=_OUTSIDE)
     return Spec(output_type, x.shape[:axis] + x.shape[axis + 1 :])
 
 

@@ -11,7 +11,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.op import SAME, OpDef, Shape, Spec, VariableOpDef, register
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, is_compatible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,7 +141,7 @@ def _like_ref(ref: Spec, *_others: Spec, **_attrs: object) -> Spec:
 
 
 def _assign_spec(ref: Spec, value: Spec, *, validate_shape: bool) -> Spec:
-    if not TensorShape(ref.shape).is_compatible_with(value.shape):
+    if not is_compatible(ref.shape, value.shape):
         hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
         raise ValueError(
             f"Shapes must be equal: the variable has {TensorShape(ref.shape)}{hint}, "
@@ -157,7 +157,7 @@ def _add_spec(ref: Spec, value: Spec) -> Spec:
 def _scatter_spec(ref: Spec, indices: Spec, updates: Spec) -> Spec:
     if ref.shape is not None and indices.shape is not None and updates.shape not in (None, ()):
         expected = indices.shape + ref.shape[1:]
-        if not TensorShape(expected).is_compatible_with(updates.shape):
+        if not is_compatible(expected, updates.shape):
             raise ValueError(
                 f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
                 f"but have {TensorShape(updates.shape)}"

@@ -12,7 +12,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape, is_compatible
 from asyncmon.graph.queues.core import QueueCore
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class QueueSpec:
     def check(self, index: int, shape: tuple[int, ...]) -> None:
         """Refuse a component of a shape that does not fit."""
         expected = None if self.shapes is None else self.shapes[index]
-        if expected is None or expected == shape or TensorShape(expected).is_compatible_with(shape):
+        if expected is None or is_compatible(expected, shape):
             return
         raise InvalidArgumentError(
             f"Shape mismatch in tuple component {index}. Expected {list(expected)}, got {list(shape)}"
@@ -190,7 +190,7 @@ def _check_components(components: Sequence[Spec], queue: QueueSpec, leading: int
         if leading and shape == ():
             raise ValueError("Shape () must have rank at least 1")
         inner = shape if shape is None else shape[leading:]
-        if not TensorShape(expected.shape).is_compatible_with(inner):
+        if not is_compatible(expected.shape, inner):
             raise ValueError(
                 f"Shapes {TensorShape(inner)} and {TensorShape(expected.shape)} are incompatible"
             )

@@ -30,7 +30,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import building
 from asyncmon.graph.core.dtypes import as_dtype, int64
 from asyncmon.graph.core.op import RandomOpDef
-from asyncmon.graph.core.tensor_shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.execution.ordering import Access
 from asyncmon.graph.queues.ops import QueueSpec
 from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.op import Spec
-from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.state import RANDOM_STATE
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.snapshot import Snapshot

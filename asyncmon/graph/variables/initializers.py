@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
-from asyncmon.graph.core.tensor_shape import as_shape
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled
 

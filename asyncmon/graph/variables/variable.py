@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
+    from asyncmon.graph.core.shape import TensorShape
 
 _READS = frozenset({"VariableV2", "ReadVariable"})
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from asyncmon.graph import TensorShape, dimension_value
-from asyncmon.graph.core.tensor_shape import as_shape
+from asyncmon.graph.core.shape import as_shape, common, is_compatible
 
 
 def test_a_shape_is_a_tuple() -> None:
@@ -99,3 +101,18 @@ def test_assertions_about_shapes() -> None:
     ):
         with pytest.raises(ValueError, match=text):
             call()
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "fit", "both"),
+    [
+        (None, (2,), True, None),
+        ((None, 3), (2, None), True, (None, None)),
+        ((None, 3), (2, 3), True, (None, 3)),
+        ((2, 3), (2, 4), False, (2, None)),
+        ((2,), (2, 2), False, None),
+    ],
+)
+def test_two_shapes(x: Any, y: Any, fit: bool, both: Any) -> None:
+    assert is_compatible(x, y) == is_compatible(y, x) == fit
+    assert common(x, y) == common(y, x) == both

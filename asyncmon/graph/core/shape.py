@@ -1,4 +1,8 @@
-"""The static shape of a tensor. TF1: ``tf.TensorShape``."""
+"""Static shapes: what is known of them, and how two of them go together. TF1: ``tf.TensorShape``.
+
+A :data:`~asyncmon.graph.core.op.Shape` is None where the rank is unknown, or a tuple with None for each
+dimension that is unknown. The functions here are its algebra; :class:`TensorShape` is its public form.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,143 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Dimension", "TensorShape", "as_shape", "dimension_value"]
+    from asyncmon.graph.core.op import Shape
+
+
+def as_shape(value: Any) -> Shape:
+    """Return a shape given as a sequence, an int, a :class:`TensorShape` or None, as a plain tuple.
+
+    Raises:
+        TypeError: it is none of these.
+        ValueError: a dimension is negative (-1 stands for None).
+    """
+    if value is None:
+        return None
+    if isinstance(value, TensorShape):
+        return value.dims
+    if hasattr(value, "__index__"):
+        value = (value,)
+    try:
+        dims = tuple(None if d is None or d == -1 else int(d.__index__()) for d in value)
+    except (TypeError, AttributeError):
+        raise TypeError(
+            f"Cannot use {value!r} as a shape; expected None or a sequence of ints and None."
+        ) from None
+    if any(d is not None and d < 0 for d in dims):
+        raise ValueError(f"Shape {dims} has a negative dimension.")
+    return dims
+
+
+def is_known(shape: Shape) -> bool:
+    """Return true when every dimension is known."""
+    return shape is not None and None not in shape
+
+
+def num_elements(shape: Shape) -> int | None:
+    """Return the number of elements, or None where a dimension is not known."""
+    if shape is None or None in shape:
+        return None
+    return prod(d for d in shape if d is not None)
+
+
+def is_compatible(x: Shape, y: Shape) -> bool:
+    """Return true when one array could have both shapes."""
+    if x is None or y is None or x == y:
+        return True
+    return len(x) == len(y) and all(a is None or b is None or a == b for a, b in zip(x, y, strict=True))
+
+
+def merge(x: Shape, y: Shape) -> Shape:
+    """Return what two descriptions of one shape say together. ValueError where they contradict."""
+    if x is None:
+        return y
+    if y is None or x == y:
+        return x
+    if len(x) != len(y):
+        raise ValueError(f"Shapes must be equal rank, but are {len(x)} and {len(y)}")
+    return tuple(merge_dim(a, b) for a, b in zip(x, y, strict=True))
+
+
+def merge_dim(a: int | None, b: int | None) -> int | None:
+    """Return what two descriptions of one dimension say together."""
+    if a is None:
+        return b
+    if b is None or a == b:
+        return a
+    raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
+
+
+def common(x: Shape, y: Shape) -> Shape:
+    """Return what is true of two shapes: the dimensions in which they are known to be equal."""
+    if x is None or y is None or len(x) != len(y):
+        return None
+    return tuple(a if a == b else None for a, b in zip(x, y, strict=True))
+
+
+def broadcast(x: Shape, y: Shape) -> Shape:
+    """Return the shape two shapes broadcast to."""
+    if x == y and is_known(x):
+        return x
+    if x is None or y is None:
+        return None
+    if len(x) < len(y):
+        x = (1,) * (len(y) - len(x)) + x
+    elif len(y) < len(x):
+        y = (1,) * (len(x) - len(y)) + y
+    return tuple(_broadcast_dim(a, b) for a, b in zip(x, y, strict=True))
+
+
+def _broadcast_dim(a: int | None, b: int | None) -> int | None:
+    if a == 1 or a == b:
+        return b
+    if b == 1 or b is None:
+        return a
+    if a is None:
+        return b
+    raise ValueError(f"Dimensions must be equal, but are {a} and {b}")
+
+
+def with_rank(shape: Shape, rank: int) -> tuple[int | None, ...]:
+    """Return the shape as one of exactly this rank."""
+    if shape is None:
+        return (None,) * rank
+    if len(shape) != rank:
+        raise ValueError(f"Shape must be rank {rank} but is rank {len(shape)}")
+    return shape
+
+
+def with_rank_at_least(shape: Shape, rank: int) -> Shape:
+    """Return the shape, which must have this rank or a higher one."""
+    if shape is not None and len(shape) < rank:
+        raise ValueError(f"Shape must be at least rank {rank} but is rank {len(shape)}")
+    return shape
+
+
+_OUTSIDE = "Invalid {what} {axis}: expected a value in {range}"
+
+
+def normalize_axis(axis: int, rank: int, what: str = "axis", error: str = _OUTSIDE) -> int:
+    """Return an axis counted from the front.
+
+    Args:
+        axis: counted from the end where it is negative.
+        rank: how many axes there are.
+        what: the argument's name, for the error.
+        error: the error's text, with ``{what}``, ``{axis}``, ``{rank}``, ``{range}`` to be filled in.
+
+    Raises:
+        ValueError: there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise ValueError(error.format(what=what, axis=axis, rank=rank, range=f"[{-rank}, {rank})"))
+    return axis % rank
+
+
+def text(shape: Shape) -> str:
+    """Write a shape as the original's error texts do: ``[2,?,3]``."""
+    if shape is None:
+        return "<unknown>"
+    return "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
 
 
 class Dimension(int):
@@ -64,30 +204,20 @@ class TensorShape(tuple[int | None, ...]):
 
     def is_fully_defined(self) -> bool:
         """Return true when every dimension is known."""
-        return self._known and not tuple.__contains__(self, None)
+        return is_known(self.dims)
 
     def num_elements(self) -> int | None:
         """Return the product of the dimensions, or None where one is unknown."""
-        if not self.is_fully_defined():
-            return None
-        return prod(d for d in tuple.__iter__(self) if d is not None)
+        return num_elements(self.dims)
 
     def is_compatible_with(self, other: Any) -> bool:
         """Return true when one array could have both shapes."""
-        mine, yours = self.dims, TensorShape(as_shape(other)).dims
-        if mine is None or yours is None:
-            return True
-        return len(mine) == len(yours) and all(
-            a is None or b is None or a == b for a, b in zip(mine, yours, strict=True)
-        )
+        return is_compatible(self.dims, as_shape(other))
 
     def merge_with(self, other: Any) -> TensorShape:
         """Return what two shapes say together. ValueError where they contradict. TF1: same name."""
         self.assert_is_compatible_with(other)
-        mine, yours = self.dims, as_shape(other)
-        if mine is None or yours is None:
-            return TensorShape(yours if mine is None else mine)
-        return TensorShape(b if a is None else a for a, b in zip(mine, yours, strict=True))
+        return TensorShape(merge(self.dims, as_shape(other)))
 
     def concatenate(self, other: Any) -> TensorShape:
         """Return the dimensions of this shape, then those of another one. TF1: same name."""
@@ -179,27 +309,3 @@ class TensorShape(tuple[int | None, ...]):
     def _need_rank(self, message: str) -> None:
         if not self._known:
             raise ValueError(message)
-
-
-def as_shape(value: Any) -> tuple[int | None, ...] | None:
-    """Return a shape given as a sequence, an int, a :class:`TensorShape` or None, as a plain tuple.
-
-    Raises:
-        TypeError: it is none of these.
-        ValueError: a dimension is negative (-1 stands for None).
-    """
-    if value is None:
-        return None
-    if isinstance(value, TensorShape):
-        return value.dims
-    if hasattr(value, "__index__"):
-        value = (value,)
-    try:
-        dims = tuple(None if d is None or d == -1 else int(d.__index__()) for d in value)
-    except (TypeError, AttributeError):
-        raise TypeError(
-            f"Cannot use {value!r} as a shape; expected None or a sequence of ints and None."
-        ) from None
-    if any(d is not None and d < 0 for d in dims):
-        raise ValueError(f"Shape {dims} has a negative dimension.")
-    return dims
