@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import static_int, static_ints
+from asyncmon.graph.core.arguments import static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, Shape, Spec, register
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-
-__all__ = ["concat", "split", "stack", "unstack"]
 
 
 # --- stack and unstack ----------------------------------------------------------------------------
@@ -36,35 +34,26 @@ def _pack(*values: Array, axis: int) -> Any:
     return np.array(values, first.dtype)
 
 
-def _pack_spec(*values: Spec, axis: int) -> Spec:
-    _check_one_dtype("Pack", "values", values)
-    shape = values[0].shape
+def _pack_rule(*values: Spec, axis: int) -> Spec:
+    _check_one_dtype("Pack", values)
+    dtype, shape = values[0].dtype, values[0].shape
     for value in values[1:]:
         shape = rules.merge(shape, value.shape)
     if shape is None:
-        return Spec(values[0].dtype, None)
+        return Spec(dtype, None)
     at = rules.normalize_axis(axis, len(shape) + 1)
     dims = None
-    if not shape and values[0].dtype.is_integer:
+    if not shape and dtype.is_integer:
         dims = tuple((value.known_dims() or (None,))[0] for value in values)
-    return Spec(values[0].dtype, (*shape[:at], len(values), *shape[at:]), dims=dims)
+    return Spec(dtype, (*shape[:at], len(values), *shape[at:]), dims=dims)
 
 
-def _check_one_dtype(op_type: str, parameter: str, values: Sequence[Spec]) -> None:
+def _check_one_dtype(op_type: str, values: Sequence[Spec]) -> None:
     if any(value.dtype is not values[0].dtype for value in values):
         raise TypeError(
-            f"Tensors in list passed to {parameter!r} of {op_type!r} Op have types "
+            f"Tensors in list passed to 'values' of {op_type!r} Op have types "
             f"[{', '.join(value.dtype.name for value in values)}] that don't all match."
         )
-
-
-def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))
-
-
-def _outputs(parts: Sequence[Array]) -> Any:
-    """Return what a kernel gives back: a tuple, or the value of a single output itself."""
-    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _unpack(x: Array, *, num: int, axis: int) -> Any:
@@ -75,14 +64,23 @@ def _unpack(x: Array, *, num: int, axis: int) -> Any:
     return _outputs(np.moveaxis(x, axis, 0))
 
 
-def _unpack_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+def _outputs(parts: Sequence[Array]) -> Any:
+    """Return what a kernel gives back: a tuple, or the value of a single output itself."""
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _unpack_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
     if x.shape is None:
         return (Spec(x.dtype, None),) * num
     at = rules.normalize_axis(axis, len(x.shape))
     rules.merge_dim(x.shape[at], num)
-    known = x.known_dims() if len(x.shape) == 1 else None
     shape = x.shape[:at] + x.shape[at + 1 :]
+    known = None if shape else x.known_dims()
     return tuple(Spec(x.dtype, shape, dims=None if known is None else (known[i],)) for i in range(num))
+
+
+def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))
 
 
 def _unpack_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
@@ -97,8 +95,8 @@ def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
     ]
 
 
-register(OpDef("Pack", _pack, _pack_spec, _pack_gradient))
-register(OpDef("Unpack", _unpack, _unpack_spec, _unpack_gradient, aliases=True))
+register(OpDef("Pack", _pack, _pack_rule, _pack_gradient))
+register(OpDef("Unpack", _unpack, _unpack_rule, _unpack_gradient, aliases=True))
 
 
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
@@ -142,51 +140,68 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unst
         ValueError: ``num`` is not given and the size along the axis is not known.
     """
     x, at = convert_to_tensor(value), static_int(axis, "axis")
+    if num is None and x.spec.shape is not None:
+        num = x.spec.shape[rules.normalize_axis(at, len(x.spec.shape))]
     if num is None:
-        shape = x.spec.shape
-        if shape is not None:
-            num = shape[rules.normalize_axis(at, len(shape))]
-        if num is None:
-            raise ValueError(f"Cannot infer argument `num` from shape {x.shape}")
+        raise ValueError(f"Cannot infer argument `num` from shape {x.shape}")
     return list(create_ops("Unpack", (x,), {"num": num, "axis": at}, name))
 
 
-# --- concat ---------------------------------------------------------------------------------------
+# --- concat and split -----------------------------------------------------------------------------
 
 
-def _concat_spec(*values: Spec, axis: int) -> Spec:
-    _check_one_dtype("ConcatV2", "values", values)
-    known = [value.shape for value in values if value.shape is not None]
+def _concat(*values: Array, axis: int, out: Array | None = None) -> Array:
+    return np.concatenate(values, axis, out=out)
+
+
+def _concat_rule(*values: Spec, axis: int) -> Spec:
+    _check_one_dtype("ConcatV2", values)
+    dtype, known = values[0].dtype, [value.shape for value in values if value.shape is not None]
     if not known:
-        return Spec(values[0].dtype, None)
+        return Spec(dtype, None)
     if not known[0]:
         raise ValueError("concat() expects tensors of rank 1 or higher; use stack() for scalars")
     at = rules.normalize_axis(axis, len(known[0]))
-    shape: tuple[int | None, ...] = (None,) * len(known[0])
+    shape: Shape = (None,) * len(known[0])
     for other in known:
-        if len(other) != len(shape):
-            raise ValueError(f"Shapes must be equal rank, but are {len(shape)} and {len(other)}")
-        shape = rules.merge(shape, (*other[:at], None, *other[at + 1 :])) or ()
+        shape = rules.merge(shape, (*other[:at], None, *other[at + 1 :]))
     sizes = [None if value.shape is None else value.shape[at] for value in values]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
-    parts = [value.known_dims() for value in values]
     dims = None
-    if len(shape) == 1 and total is not None and any(part is not None for part in parts):
-        dims = tuple(
-            d
-            for part, size in zip(parts, sizes, strict=True)
-            for d in (part if part is not None else (None,) * (size or 0))
-        )
-    return Spec(values[0].dtype, (*shape[:at], total, *shape[at + 1 :]), dims=dims)
+    if len(known[0]) == 1 and total is not None:
+        parts = [value.known_dims() for value in values]
+        if any(part is not None for part in parts):
+            dims = tuple(
+                chain.from_iterable(
+                    (None,) * (size or 0) if part is None else part
+                    for part, size in zip(parts, sizes, strict=True)
+                )
+            )
+    return Spec(dtype, _with_size(shape, at, total), dims=dims)
+
+
+def _with_size(shape: Shape, axis: int, size: int | None) -> Shape:
+    return None if shape is None else (*shape[:axis], size, *shape[axis + 1 :])
 
 
 def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    shapes = [create_op("Shape", (x,)) for x in op.inputs]
-    return list(create_ops("ConcatGrad", (grad, *shapes), op.attrs))
+    axis, num = op.attrs["axis"], len(op.inputs)
+    sizes = create_op("Pack", [create_op("Shape", (x,))[axis] for x in op.inputs], {"axis": 0})
+    return list(create_ops("SplitV", (grad, sizes), {"num": num, "axis": axis}))
 
 
-def _concat_grad(grad: Array, *shapes: Array, axis: int) -> Any:
-    return _cut(grad, [int(shape[axis]) for shape in shapes], axis)
+def _split(x: Array, *, num: int, axis: int) -> Any:
+    size, rest = divmod(x.shape[axis], num)
+    if rest:
+        raise InvalidArgumentError(
+            "Number of ways to split should evenly divide the split dimension, but got "
+            f"{x.shape[axis]} and {num}"
+        )
+    return _cut(x, [size] * num, axis)
+
+
+def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
+    return _cut(x, _with_rest(sizes.tolist(), x.shape[axis]), axis)
 
 
 def _cut(x: Array, sizes: Sequence[int], axis: int) -> Any:
@@ -199,25 +214,47 @@ def _cut(x: Array, sizes: Sequence[int], axis: int) -> Any:
     return _outputs(parts)
 
 
-def _concat_grad_spec(grad: Spec, *shapes: Spec, axis: int) -> tuple[Spec, ...]:
-    return tuple(Spec(grad.dtype, shape.known_dims()) for shape in shapes)
+def _with_rest(sizes: list[int], total: int) -> list[int]:
+    """Return the sizes of a split with -1 replaced by what is left."""
+    rest = total - sum(sizes) - 1
+    parts = [rest if size == -1 else size for size in sizes]
+    if sum(parts) != total or min(parts) < 0:
+        raise ValueError(f"Split sizes {sizes} must add up to the size {total} of the split dimension")
+    return parts
 
 
-def _concat_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    joined = create_op("ConcatV2", _all_grads(op, grads), op.attrs)
-    return [joined, *[None] * len(grads)]
+def _split_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+    if x.shape is None:
+        return (Spec(x.dtype, None),) * num
+    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
+    size = x.shape[at]
+    if size is not None and size % num:
+        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {size}")
+    part = None if size is None else size // num
+    return (Spec(x.dtype, _with_size(x.shape, at, part)),) * num
 
 
-register(
-    OpDef(
-        "ConcatV2",
-        lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
-        _concat_spec,
-        _concat_gradient,
-        out=True,
-    )
-)
-register(OpDef("ConcatGrad", _concat_grad, _concat_grad_spec, _concat_grad_gradient, aliases=True))
+def _split_v_rule(x: Spec, sizes: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
+    parts = sizes.known_dims() or (None,) * num
+    if parts.count(-1) > 1:
+        raise ValueError(f"size_splits can only have one -1, got {list(parts)}")
+    if x.shape is None:
+        return (Spec(x.dtype, None),) * num
+    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
+    total, known = x.shape[at], [part for part in parts if part is not None]
+    if total is not None and len(known) == num:
+        parts = tuple(_with_rest(known, total))
+    return tuple(Spec(x.dtype, _with_size(x.shape, at, None if part == -1 else part)) for part in parts)
+
+
+def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
+    joined = create_op("ConcatV2", _all_grads(op, grads), {"axis": op.attrs["axis"]})
+    return [joined, None][: len(op.inputs)]
+
+
+register(OpDef("ConcatV2", _concat, _concat_rule, _concat_gradient, out=True))
+register(OpDef("Split", _split, _split_rule, _split_gradient, aliases=True))
+register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True))
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
@@ -235,71 +272,6 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)
 
 
-# --- split ----------------------------------------------------------------------------------------
-
-
-def _split(x: Array, *, num: int, axis: int) -> Any:
-    size, rest = divmod(x.shape[axis], num)
-    if rest:
-        raise InvalidArgumentError(
-            "Number of ways to split should evenly divide the split dimension, but got "
-            f"{x.shape[axis]} and {num}"
-        )
-    return _cut(x, [size] * num, axis)
-
-
-def _split_spec(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
-    if x.shape is None:
-        return (Spec(x.dtype, None),) * num
-    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
-    size = x.shape[at]
-    if size is not None and size % num:
-        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {size}")
-    part = None if size is None else size // num
-    return (Spec(x.dtype, (*x.shape[:at], part, *x.shape[at + 1 :])),) * num
-
-
-def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
-    wanted = sizes.tolist()
-    if -1 in wanted:
-        wanted[wanted.index(-1)] = x.shape[axis] - sum(wanted) - 1
-    if sum(wanted) != x.shape[axis] or min(wanted) < 0:
-        raise InvalidArgumentError(
-            f"Split sizes {sizes.tolist()} must add up to the size {x.shape[axis]} of the "
-            "split dimension"
-        )
-    return _cut(x, wanted, axis)
-
-
-def _split_v_spec(x: Spec, sizes: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
-    if x.shape is None:
-        return (Spec(x.dtype, None),) * num
-    at = rules.normalize_axis(axis, len(x.shape), "split dimension")
-    parts = list(sizes.known_dims() or (None,) * num)
-    total = x.shape[at]
-    if parts.count(-1) > 1:
-        raise ValueError(f"size_splits can only have one -1, got {parts}")
-    if None not in parts and total is not None:
-        known = sum(part for part in parts if part is not None and part >= 0)
-        if -1 in parts:
-            parts[parts.index(-1)] = total - known
-        if known > total or (-1 not in (sizes.known_dims() or ()) and known != total):
-            raise ValueError(
-                f"Split sizes {parts} must add up to the size {total} of the split dimension"
-            )
-    shapes = [(*x.shape[:at], None if part == -1 else part, *x.shape[at + 1 :]) for part in parts]
-    return tuple(Spec(x.dtype, shape) for shape in shapes)
-
-
-def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    joined = create_op("ConcatV2", _all_grads(op, grads), {"axis": op.attrs["axis"]})
-    return [joined, None][: len(op.inputs)]
-
-
-register(OpDef("Split", _split, _split_spec, _split_gradient, aliases=True))
-register(OpDef("SplitV", _split_v, _split_v_spec, _split_gradient, aliases=True))
-
-
 def split(
     value: Any, num_or_size_splits: Any, axis: Any = 0, num: int | None = None, name: str = "split"
 ) -> list[Tensor]:
@@ -315,18 +287,16 @@ def split(
     Raises:
         ValueError: the size is known and does not fit, or the number of parts is not known.
     """
-    at = static_int(axis, "axis")
-    if not is_tensor_like(num_or_size_splits) and np.ndim(num_or_size_splits) == 0:
-        parts = static_int(num_or_size_splits, "num_or_size_splits")
+    at, how = static_int(axis, "axis"), num_or_size_splits
+    listed = isinstance(how, list | tuple) or is_tensor_like(how) or np.ndim(how)
+    sizes = convert_to_tensor(how) if listed else None
+    if sizes is None or sizes.spec.shape == ():
+        parts = static_int(how, "num_or_size_splits")
         if parts < 1:
             raise ValueError(f"num_or_size_splits must be positive, got {parts}")
         return list(create_ops("Split", (value,), {"num": parts, "axis": at}, name))
-    sizes = convert_to_tensor(num_or_size_splits)
-    if sizes.spec.shape == ():
-        (count,) = static_ints(sizes, "num_or_size_splits")
-        return list(create_ops("Split", (value,), {"num": count, "axis": at}, name))
+    if num is None and sizes.spec.shape:
+        num = sizes.spec.shape[0]
     if num is None:
-        num = sizes.spec.shape[0] if sizes.spec.shape else None
-        if num is None:
-            raise ValueError(f"Cannot infer argument `num` from shape {sizes.shape}")
+        raise ValueError(f"Cannot infer argument `num` from shape {sizes.shape}")
     return list(create_ops("SplitV", (value, sizes), {"num": num, "axis": at}, name))

@@ -121,6 +121,7 @@ def test_split(ops: Any, how: Any) -> None:
 def test_split_by_sizes_known_only_in_the_run(ops: Any) -> None:
     sizes = np.array([2, 4], np.int32)
     ops.agree(lambda v, s: tf.split(v, s, 1, num=2), np.split(X, [2], 1), X, sizes)
+    ops.agree(lambda v, s: tf.split(v, [s[0], 4], 1), np.split(X, [2], 1), X, sizes)
     with pytest.raises(errors.InvalidArgumentError, match="must add up to the size 6"):
         ops.compute(lambda v, s: tf.split(v, s, 1, num=2), X, sizes + 1)
     with pytest.raises(errors.InvalidArgumentError, match="evenly divide"):
