@@ -188,6 +188,10 @@ from asyncmon.graph.ops.random_ops import (
     truncated_normal,
 )
 from asyncmon.graph.ops.reduce import (
+    argmax,
+    argmin,
+    cumprod,
+    cumsum,
     reduce_all,
     reduce_any,
     reduce_logsumexp,
@@ -197,7 +201,6 @@ from asyncmon.graph.ops.reduce import (
     reduce_prod,
     reduce_sum,
 )
-from asyncmon.graph.ops.scans import argmax, argmin, cumprod, cumsum
 from asyncmon.graph.ops.shape_ops import (
     broadcast_to,
     cast,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Shape, Spec, VariableOpDef, register
 from asyncmon.graph.ops.broadcast import unbroadcast
 
 if TYPE_CHECKING:
@@ -272,18 +272,18 @@ def reduction(
     )
 
 
-def _reduced_shape(
-    shape: tuple[int | None, ...] | None, axis: tuple[int, ...] | None, keepdims: bool
-) -> tuple[int | None, ...] | None:
+def _reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) -> Shape:
     if shape is None:
         return () if axis is None and not keepdims else None
     rank = len(shape)
-    for a in axis or ():
-        if not -rank <= a < rank:
-            raise ValueError(f"Invalid reduction dimension {a} for input with {rank} dimension(s)")
-    gone = set(range(rank)) if axis is None else {a % rank for a in axis}
-    kept = 1 if keepdims else None
-    return tuple(kept if i in gone else d for i, d in enumerate(shape) if keepdims or i not in gone)
+    axes = range(rank) if axis is None else axis
+    gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
+    if keepdims:
+        return tuple(1 if i in gone else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in gone)
+
+
+_OUTSIDE = "Invalid reduction dimension {axis} for input with {rank} dimension(s)"
 
 
 # --- updates of variables -------------------------------------------------------------------------

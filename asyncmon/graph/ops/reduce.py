@@ -1,133 +1,43 @@
-"""Reductions along axes: sum, mean, max, min, prod, any, all, logsumexp.
-
-``axis`` is None for all axes, an int, or a list of ints (or a constant tensor of them).
-"""
+"""Reductions along axes, running sums and products, and the positions of extremes."""
 
 from __future__ import annotations
 
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import renamed_argument, static_axes
-from asyncmon.graph.core.build import convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.prod_op import product_of_others
+from asyncmon.graph.core.arguments import renamed_argument, static_int
+from asyncmon.graph.core.build import create_op
+from asyncmon.graph.core.gradients import gradients
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.ops.create import one_hot
+from asyncmon.graph.ops.create import range as range_op
+from asyncmon.graph.ops.families import ReductionFunction, reduction
+from asyncmon.graph.ops.join import concat
+from asyncmon.graph.ops.shape_ops import (
+    broadcast_like,
+    cast,
+    expand_dims,
+    reshape,
+    shape,
+    size,
+    transpose,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
     Axes = tuple[int, ...] | None
-    Gradients = list[Tensor | None]
-
-__all__ = [
-    "reduce_all",
-    "reduce_any",
-    "reduce_logsumexp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-]
 
 
-# --- the shape rule and the way back --------------------------------------------------------------
-
-
-def _reduced(allowed: Sequence[dtypes.DType]) -> rules.Rule:
-    def rule(x: Spec, *, axis: Axes, keepdims: bool) -> Spec:
-        rules.check_dtype(x.dtype, allowed, "input")
-        return Spec(x.dtype, _reduced_shape(x.shape, axis, keepdims))
-
-    return rule
-
-
-_OUTSIDE = "Invalid reduction dimension {axis} for input with {rank} dimension(s)"
-
-
-def _reduced_shape(
-    shape: tuple[int | None, ...] | None, axis: Axes, keepdims: bool
-) -> tuple[int | None, ...] | None:
-    if shape is None:
-        return () if axis is None and not keepdims else None
-    rank = len(shape)
-    axes = range(rank) if axis is None else axis
-    gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
-    if keepdims:
-        return tuple(1 if i in gone else d for i, d in enumerate(shape))
-    return tuple(d for i, d in enumerate(shape) if i not in gone)
-
-
-def _spread(grad: Array, shape: Any, axis: Axes, keepdims: bool) -> Any:
-    """Put back the reduced axes and repeat the gradient along them (as a view)."""
-    target = tuple(shape)
-    if axis is not None and not keepdims:
-        kept = [False] * len(target)
-        for a in axis:
-            kept[a] = True
-        grad = np.reshape(grad, [1 if k else d for k, d in zip(kept, target, strict=True)])
-    elif axis is None and keepdims:
-        grad = np.reshape(grad, ())
-    return np.broadcast_to(grad, target)
-
-
-def _sum_grad(grad: Array, shape: Array, *, axis: Axes, keepdims: bool) -> Any:
-    return _spread(grad, shape, axis, keepdims)
-
-
-_SMALL = 4096  # elements: fewer are rather repeated than broadcast as a view
-
-
-def _mean_grad(grad: Array, shape: Array, *, axis: Axes, keepdims: bool) -> Any:
-    target = shape.tolist()
-    if axis is None and not keepdims and (count := prod(target)) <= _SMALL:
-        share = np.empty(target, grad.dtype)
-        share.fill(grad / grad.dtype.type(count))
-        return share
-    grad = np.asarray(grad)
-    count = prod(target) // max(grad.size, 1)
-    return _spread(grad / grad.dtype.type(count), shape, axis, keepdims)
-
-
-def _grad_spec(grad: Spec, shape: Spec, **_attrs: object) -> Spec:
-    return Spec(grad.dtype, shape.known_dims())
-
-
-def _back(grad_type: str, op: Operation, grad: Tensor) -> Gradients:
-    (x,) = op.inputs
-    result = create_op(grad_type, (grad, create_op("Shape", (x,), {})), op.attrs)
-    result.set_shape(x.spec.shape)
-    return [result]
-
-
-def _forth(reduce_type: str, op: Operation, grad: Tensor) -> Gradients:
-    return [create_op(reduce_type, (grad,), op.attrs), None]
-
-
-def _expanded(y: Tensor, op: Operation) -> Tensor:
-    """Return an output of the reduction, or its gradient, so that it broadcasts against the input."""
-    axis, keepdims = op.attrs["axis"], op.attrs["keepdims"]
-    if keepdims or axis is None or axis == ():
-        return y
-    return create_op("ExpandDims", (y,), {"axis": _sorted_axes(axis, op.inputs[0])})
-
-
-def _sorted_axes(axis: tuple[int, ...], x: Tensor) -> tuple[int, ...]:
-    if all(a < 0 for a in axis) or all(a >= 0 for a in axis):
-        return tuple(sorted(axis))
-    rank = len(x.shape)  # raises where the rank is unknown: axes of both signs cannot be put in order
-    return tuple(sorted(a % rank for a in axis))
-
-
-# --- sum, mean ------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------------
 
 
 _add_up: Any = np.add.reduce  # called by position, which numpy's types do not foresee
@@ -145,77 +55,27 @@ def _mean(x: Array, *, axis: Any, keepdims: Any) -> Any:
 
 
 def _integer_mean(x: Array, count: int, axis: Any, keepdims: Any) -> Any:
-    """The mean rounded towards zero; a sum that the dtype cannot hold has a mean that it can."""
+    """Return the mean rounded towards zero; the sum may exceed the dtype's range, the mean does not."""
     wide = np.int64 if x.dtype.kind == "i" else np.uint64
     total, divisor = np.asarray(_add_up(x, axis, wide, None, keepdims)), wide(max(count, 1))
     quotient = total // divisor
     return (quotient + ((total < 0) & (quotient * divisor != total))).astype(x.dtype)
 
 
-register(OpDef("Sum", _sum, _reduced(rules.NUMBERS), partial(_back, "SumGrad")))
-register(OpDef("SumGrad", _sum_grad, _grad_spec, partial(_forth, "Sum"), aliases=True))
-register(OpDef("Mean", _mean, _reduced(rules.NUMBERS), partial(_back, "MeanGrad")))
-register(OpDef("MeanGrad", _mean_grad, _grad_spec, partial(_forth, "Mean")))
+def _mean_gradient(g: Tensor, x: Tensor, y: Tensor, axis: Axes) -> Tensor:
+    count = size(x, out_type=dtypes.int64)
+    if axis is not None:
+        count = count // create_op("Maximum", (size(y, out_type=dtypes.int64), np.int64(1)))
+    return broadcast_like(g / cast(count, g.dtype), x)
 
 
-def _reduce(
-    op_type: str,
-    input_tensor: Any,
-    axis: Any,
-    keepdims: Any,
-    name: str | None,
-    old_axis: Any,
-    old_keepdims: Any,
-) -> Tensor:
-    x = convert_to_tensor(input_tensor)
-    axes = static_axes(renamed_argument("axis", axis, "reduction_indices", old_axis))
-    keep = renamed_argument("keepdims", keepdims, "keep_dims", old_keepdims)
-    return create_op(op_type, (x,), {"axis": axes, "keepdims": bool(keep)}, name)
-
-
-def reduce_sum(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return the sum along axes.
-
-    TF1: ``tf.reduce_sum``; the last two are old names of axis and keepdims.
-    """
-    return _reduce("Sum", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-def reduce_mean(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return the mean along axes; of integers, rounded towards zero. TF1: ``tf.reduce_mean``."""
-    return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-# --- max, min -------------------------------------------------------------------------------------
-
-
-def _extreme(op_type: str, ufunc: Any, worst: str) -> None:
+def _extreme(ufunc: Any, worst: str) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
         if x.size:
             return ufunc.reduce(x, axis=axis, keepdims=keepdims)
         return ufunc.reduce(x, axis=axis, keepdims=keepdims, initial=_limit(x.dtype, worst))
 
-    def gradient(op: Operation, grad: Tensor) -> Gradients:
-        (x,), y = op.inputs, _expanded(op.outputs[0], op)
-        chosen = create_op("Cast", (create_op("Equal", (x, y)),), {"dtype": grad.dtype})
-        count = create_op("Sum", (chosen,), {"axis": op.attrs["axis"], "keepdims": True})
-        return [chosen / count * _expanded(grad, op)]
-
-    register(OpDef(op_type, kernel, _reduced(rules.REALS), gradient))
+    return kernel
 
 
 def _limit(dtype: np.dtype[Any], which: str) -> Any:
@@ -224,100 +84,21 @@ def _limit(dtype: np.dtype[Any], which: str) -> Any:
     return getattr(np.iinfo(dtype), which)
 
 
-_extreme("Max", np.maximum, "min")
-_extreme("Min", np.minimum, "max")
-
-
-def reduce_max(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return the greatest element along axes; equal ones share the gradient. TF1: ``tf.reduce_max``."""
-    return _reduce("Max", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-def reduce_min(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return the smallest element along axes; equal ones share the gradient. TF1: ``tf.reduce_min``."""
-    return _reduce("Min", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-# --- prod, any, all, logsumexp --------------------------------------------------------------------
+def _extreme_gradient(g: Tensor, x: Tensor, y: Tensor, axis: Axes) -> Tensor:
+    chosen = cast(create_op("Equal", (x, y)), g.dtype)
+    return chosen / reduce_sum(chosen, axis, True) * g
 
 
 def _prod(x: Array, *, axis: Any, keepdims: Any) -> Any:
     return np.multiply.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
-def _prod_gradient(op: Operation, grad: Tensor) -> Gradients:
-    (spread,) = _back("SumGrad", op, grad)
-    assert spread is not None
-    return [spread * product_of_others(op.inputs[0], op.attrs["axis"])]
+def _any(x: Array, *, axis: Axes, keepdims: bool) -> Any:
+    return np.any(x, axis=axis, keepdims=keepdims)
 
 
-register(OpDef("Prod", _prod, _reduced(rules.NUMBERS), _prod_gradient))
-
-
-def reduce_prod(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return the product along axes. TF1: ``tf.reduce_prod``."""
-    return _reduce("Prod", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-register(
-    OpDef(
-        "Any",
-        lambda x, *, axis, keepdims: np.any(x, axis=axis, keepdims=keepdims),
-        _reduced((dtypes.bool,)),
-    )
-)
-register(
-    OpDef(
-        "All",
-        lambda x, *, axis, keepdims: np.all(x, axis=axis, keepdims=keepdims),
-        _reduced((dtypes.bool,)),
-    )
-)
-
-
-def reduce_any(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return whether any element along axes is true. TF1: ``tf.reduce_any``."""
-    return _reduce("Any", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
-
-
-def reduce_all(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return whether all elements along axes are true. TF1: ``tf.reduce_all``."""
-    return _reduce("All", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+def _all(x: Array, *, axis: Axes, keepdims: bool) -> Any:
+    return np.all(x, axis=axis, keepdims=keepdims)
 
 
 def _log_sum_exp(x: Array, *, axis: Any, keepdims: Any) -> Any:
@@ -329,30 +110,213 @@ def _log_sum_exp(x: Array, *, axis: Any, keepdims: Any) -> Any:
     return np.log(total) + (top if keepdims else top.reshape(np.shape(total)))
 
 
-def _log_sum_exp_gradient(op: Operation, grad: Tensor) -> Gradients:
+# fmt: off
+reduce_sum: ReductionFunction = reduction("reduce_sum", "Sum", _sum, rules.NUMBERS,
+    lambda g, x, y, axis: broadcast_like(g, x), "Return the sum along axes.")
+reduce_mean = reduction("reduce_mean", "Mean", _mean, rules.NUMBERS, _mean_gradient,
+    "Return the mean along axes; of integers, rounded towards zero.")
+reduce_max = reduction("reduce_max", "Max", _extreme(np.maximum, "min"), rules.REALS, _extreme_gradient,
+    "Return the greatest element along axes; equal ones share the gradient.")
+reduce_min = reduction("reduce_min", "Min", _extreme(np.minimum, "max"), rules.REALS, _extreme_gradient,
+    "Return the smallest element along axes; equal ones share the gradient.")
+reduce_prod = reduction("reduce_prod", "Prod", _prod, rules.NUMBERS,
+    lambda g, x, y, axis: g * create_op("ProdOfOthers", (x,), {"axis": axis}),
+    "Return the product along axes.")
+reduce_any = reduction("reduce_any", "Any", _any, (dtypes.bool,), None,
+    "Return whether any element along axes is true.")
+reduce_all = reduction("reduce_all", "All", _all, (dtypes.bool,), None,
+    "Return whether all elements along axes are true.")
+reduce_logsumexp = reduction("reduce_logsumexp", "LogSumExp", _log_sum_exp, rules.FLOATS,
+    lambda g, x, y, axis: create_op("Exp", (x - y,)) * g,
+    "Return ``log(sum(exp(x)))`` along axes, safe from overflow.", node="ReduceLogSumExp")
+# fmt: on
+
+
+# --- the gradient of a product --------------------------------------------------------------------
+
+
+def _product_of_others(x: Array, *, axis: Axes) -> Any:
+    """Return for each element the product of the others along axes, exact for zeros, too."""
+    axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
+    if not axes or not x.size:
+        return np.ones_like(x)
+    last = tuple(range(x.ndim - len(axes), x.ndim))
+    moved = np.moveaxis(x, axes, last)
+    flat = moved.reshape(*moved.shape[: last[0]], -1)
+    before = np.cumprod(flat, axis=-1)
+    after = np.cumprod(flat[..., ::-1], axis=-1)[..., ::-1]
+    others = np.ones_like(flat)
+    others[..., 1:] = before[..., :-1]
+    others[..., :-1] *= after[..., 1:]
+    return np.moveaxis(others.reshape(moved.shape), last, axes)
+
+
+def _product_of_others_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
     (x,) = op.inputs
-    share = create_op("Exp", (x - _expanded(op.outputs[0], op),))
-    return [share * _expanded(grad, op)]
+    return gradients(_written_out(x, op.attrs["axis"]), x, grad)
 
 
-register(OpDef("LogSumExp", _log_sum_exp, _reduced(rules.FLOATS), _log_sum_exp_gradient))
+def _written_out(x: Tensor, axis: Axes) -> Tensor:
+    """Return the same as products of rows in which a 1 replaces each element in turn.
+
+    Its derivatives of any order are exact. It takes the square of the memory.
+    """
+    if axis is None:
+        return _others_of_rows(reshape(x, [-1]), shape(x))
+    rank = x.shape.ndims
+    if rank is None:
+        raise LookupError(f"The second derivative of a product along an axis needs the rank of {x!r}.")
+    gone = [a % rank for a in axis]
+    order = [a for a in range(rank) if a not in gone] + gone
+    moved = transpose(x, order)
+    rows = reshape(moved, concat([shape(moved)[: rank - len(gone)], [-1]], 0))
+    return transpose(_others_of_rows(rows, shape(moved)), np.argsort(order).tolist())
 
 
-def reduce_logsumexp(
-    input_tensor: Any,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    name: str | None = None,
-    reduction_indices: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """Return ``log(sum(exp(x)))`` along axes, safe from overflow. TF1: ``tf.reduce_logsumexp``."""
-    return _reduce(
-        "LogSumExp",
-        input_tensor,
-        axis,
-        keepdims,
-        name or "ReduceLogSumExp",
-        reduction_indices,
-        keep_dims,
+def _others_of_rows(rows: Tensor, result_shape: Tensor) -> Tensor:
+    count = shape(rows)[-1]
+    own = one_hot(range_op(count), count, dtype=rows.dtype)
+    others = expand_dims(rows, -2) * (1 - own) + own
+    return reshape(reduce_prod(others, -1), result_shape)
+
+
+register(
+    OpDef(
+        "ProdOfOthers",
+        _product_of_others,
+        lambda x, *, axis: Spec(x.dtype, x.shape),
+        _product_of_others_gradient,
     )
+)
+
+
+# --- running sums and products -------------------------------------------------------------------
+
+
+def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
+    def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+        moved = np.moveaxis(x, axis, 0)
+        if reverse:
+            moved = moved[::-1]
+        result = np.empty_like(moved)
+        if exclusive:
+            if len(moved):
+                result[0] = ufunc.identity
+                ufunc.accumulate(moved[:-1], axis=0, out=result[1:])
+        else:
+            ufunc.accumulate(moved, axis=0, out=result)
+        return np.moveaxis(result[::-1] if reverse else result, 0, axis)
+
+    return kernel
+
+
+def _scan_shape(x: Spec, *, axis: int, exclusive: bool, reverse: bool) -> Spec:
+    rules.check_dtype(x.dtype, rules.NUMBERS)
+    if x.shape is not None:
+        rules.normalize_axis(axis, len(x.shape))
+    return Spec(x.dtype, x.shape)
+
+
+def _cumsum_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [create_op("Cumsum", (grad,), {**op.attrs, "reverse": not op.attrs["reverse"]})]
+
+
+def _cumprod_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    (x,) = op.inputs
+    weighted = grad * op.outputs[0]
+    return [create_op("Cumsum", (weighted,), {**op.attrs, "reverse": not op.attrs["reverse"]}) / x]
+
+
+register(OpDef("Cumsum", _scan(np.add), _scan_shape, _cumsum_gradient))
+register(OpDef("Cumprod", _scan(np.multiply), _scan_shape, _cumprod_gradient))
+
+
+def _scan_attrs(axis: Any, exclusive: bool, reverse: bool) -> dict[str, Any]:
+    return {"axis": static_int(axis, "axis"), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+
+
+def cumsum(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """Return the running sum along an axis. TF1: ``tf.cumsum``.
+
+    Args:
+        x: the tensor.
+        axis: to sum along.
+        exclusive: the first result is 0, the last element is not added.
+        reverse: start from the end.
+        name: the node's name.
+    """
+    return create_op("Cumsum", (x,), _scan_attrs(axis, exclusive, reverse), name)
+
+
+def cumprod(
+    x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """Return the running product along an axis; arguments as :func:`cumsum`. TF1: ``tf.cumprod``.
+
+    Its gradient divides by ``x``, as the original's does: it is not defined where an element is 0.
+    """
+    return create_op("Cumprod", (x,), _scan_attrs(axis, exclusive, reverse), name)
+
+
+# --- positions of extremes ------------------------------------------------------------------------
+
+
+_OUTSIDE = (
+    "Dimension ({axis}) must be in the range {range}, where {rank} is the number of dimensions "
+    "in the input"
+)
+
+
+def _arg_shape(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
+    rules.check_dtype(x.dtype, (*rules.REALS, dtypes.bool), "input")
+    if x.shape is None:
+        return Spec(output_type, None)
+    axis = rules.normalize_axis(axis, len(x.shape), error=_OUTSIDE)
+    return Spec(output_type, x.shape[:axis] + x.shape[axis + 1 :])
+
+
+def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
+    def kernel(x: Array, *, axis: int, output_type: dtypes.DType) -> Any:
+        if not np.ndim(x):  # numpy takes it for a vector
+            raise InvalidArgumentError(f"Expected dimension in the range [0, 0), but got {axis}")
+        return np.asarray(find(x, axis=axis), dtype=output_type.as_numpy_dtype)
+
+    return kernel
+
+
+register(OpDef("ArgMax", _arg_kernel(np.argmax), _arg_shape, ZERO))
+register(OpDef("ArgMin", _arg_kernel(np.argmin), _arg_shape, ZERO))
+
+
+def _arg(
+    op_type: str, input: Any, axis: Any, name: str | None, dimension: Any, output_type: Any
+) -> Tensor:
+    axis = renamed_argument("axis", axis, "dimension", dimension)
+    output = dtypes.as_dtype(output_type)
+    rules.check_dtype(output, (dtypes.int32, dtypes.int64), "output_type")
+    attrs = {"axis": 0 if axis is None else static_int(axis, "axis"), "output_type": output}
+    return create_op(op_type, (input,), attrs, name)
+
+
+def argmax(
+    input: Any,
+    axis: Any = None,
+    name: str | None = None,
+    dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Tensor:
+    """Return the position of the greatest element along an axis, 0 by default. TF1: ``tf.argmax``."""
+    return _arg("ArgMax", input, axis, name, dimension, output_type)
+
+
+def argmin(
+    input: Any,
+    axis: Any = None,
+    name: str | None = None,
+    dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Tensor:
+    """Return the position of the smallest element along an axis, 0 by default. TF1: ``tf.argmin``."""
+    return _arg("ArgMin", input, axis, name, dimension, output_type)
