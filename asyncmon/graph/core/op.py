@@ -176,8 +176,6 @@ class OpDef(OpRecord):
             faster than the kernel: called with the same arrays, without attributes. None if not.
         flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the multiplications of a matrix
             product that the kernel splits up where it is large.
-        factors: ``factors(*arrays, **attrs)`` -> the two matrices that the output is the product of,
-            so that it can be computed row by row. Used where inputs have two dimensions.
     """
 
     elementwise: bool = False
@@ -187,7 +185,6 @@ class OpDef(OpRecord):
     foreign: bool = False
     bind: Callable[[Any], Callable[..., Any] | None] | None = None
     flops: Callable[..., int] | None = None
-    factors: Callable[..., tuple[Any, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

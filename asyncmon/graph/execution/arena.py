@@ -47,10 +47,9 @@ class Layout:
     Attributes:
         nbytes: of memory that it takes.
         heavy: whether products are split, see :func:`~asyncmon.graph.kernels.parallel.split_products`.
-        late: whether products that can be put off until the update are, and lie nowhere.
     """
 
-    __slots__ = ("_homes", "_places", "heavy", "late", "nbytes")
+    __slots__ = ("_homes", "_places", "heavy", "nbytes")
 
     def __init__(
         self,
@@ -59,13 +58,11 @@ class Layout:
         nbytes: int,
         *,
         heavy: bool,
-        late: bool,
     ) -> None:
         self._places = places
         self._homes = homes
         self.nbytes = nbytes
         self.heavy = heavy
-        self.late = late
 
     def views(self, memory: Any) -> list[tuple[int, Any]]:
         """Return registers with the arrays to put there."""

@@ -36,7 +36,6 @@ __all__ = ["Buffers", "plan_buffers"]
 
 _LAYOUTS = 256  # shapes of feeds whose layouts a plan remembers
 _HEAVY = 1 << 25  # multiplications of a plan: about a millisecond of one core
-_PUT_OFF = 1 << 27  # multiplications that an update may take longer: whoever looks at the state waits
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
     Kind.BINARY: Kind.BINARY_INTO,
@@ -54,12 +53,6 @@ class _Value:
         self.start = self.end = start
         self.over: tuple[int, ...] = ()  # registers of inputs that it may be written over
 
-    def until(self, end: int) -> _Value:
-        """Return the same value, which lives longer."""
-        value = _Value(self.tensor, self.start)
-        value.end, value.over = end, self.over
-        return value
-
 
 class Buffers:
     """Which values of a plan lie in the arena.
@@ -67,7 +60,6 @@ class Buffers:
     Attributes:
         code: the plan's code, in which they are written into what their registers hold. Results are,
             to the bit, those of the plan's own code.
-        late_code: the same without products that are put off.
     """
 
     def __init__(
@@ -75,18 +67,9 @@ class Buffers:
         plan: Plan,
         code: list[Instruction],
         values: Mapping[int, _Value],
-        factors: Collection[int],
         ops: Sequence[Operation],
     ) -> None:
-        products = [update.product for update in plan.updates if update.product is not None]
-        self._late = {product[4]: product[5] for product in products if product[5] is not None}
-        self._late_values = {
-            i: value.until(len(plan.code)) if i in factors else value
-            for i, value in values.items()
-            if i not in self._late
-        }
         self.code = code
-        self.late_code = self.without_late(code)
         self._packs = plan.packs
         self._values = values
         self._ops = ops
@@ -105,24 +88,12 @@ class Buffers:
         heavy = (
             CORES > 1 and blas_threads.is_controllable and _multiplications(self._ops, specs) >= _HEAVY
         )
-        late = self._can_wait(specs)
-        values = self._late_values if late else self._values
-        layout = _laid_out(values, specs, self._packs, heavy=heavy, late=late)
+        layout = _laid_out(self._values, specs, self._packs, heavy=heavy)
         with self._mutex:
             while len(self._layouts) >= _LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
             self._layouts[key] = layout
         return layout
-
-    def _can_wait(self, specs: Mapping[Tensor, Spec]) -> bool:
-        """Return whether products can be put off: what takes long is computed while a run can end."""
-        ops = self._late.values()
-        known = all(is_known(specs.get(x, x.spec)) for op in ops for x in op.inputs)
-        return bool(ops) and known and _multiplications(ops, specs) <= _PUT_OFF
-
-    def without_late(self, code: Sequence[Instruction]) -> list[Instruction]:
-        """Leave out what is computed along with an update."""
-        return [instruction for instruction in code if instruction[4] not in self._late]
 
 
 def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequence[Operation]) -> None:
@@ -152,8 +123,7 @@ def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequen
     if values:
         pairs = list(zip(plan.code, into, strict=True))
         code = [new if new[4] in values else old for old, new in pairs]
-        factors = _roots([i for update in plan.updates for i in update.factors], roots)
-        plan.buffers = Buffers(plan, _without_frees(code, values), values, factors, ops)
+        plan.buffers = Buffers(plan, _without_frees(code, values), values, ops)
         plan.code = [_in_order(old) if new[4] in values else old for old, new in pairs]
 
 
@@ -307,7 +277,6 @@ def _laid_out(
     packs: Sequence[Pack],
     *,
     heavy: bool,
-    late: bool,
 ) -> Layout:
     """Give each value of a known shape a place that no value has that lives at the same time."""
     space, places = Space(), []
@@ -334,7 +303,7 @@ def _laid_out(
         at[register] = place, spec
         ending[value.end].append(register)
         places.append((register, place, spec))
-    return Layout(places, homes, space.size, heavy=heavy, late=late)
+    return Layout(places, homes, space.size, heavy=heavy)
 
 
 def _homes(

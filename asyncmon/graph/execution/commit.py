@@ -8,7 +8,6 @@ import numpy as np
 
 from asyncmon.errors import InternalError
 from asyncmon.graph.execution.applying import Call, Copy, apply_all
-from asyncmon.graph.execution.late_products import product_of
 from asyncmon.graph.execution.randomness import advanced
 from asyncmon.graph.execution.state import uninitialized
 
@@ -77,7 +76,6 @@ def _prepared(
             new.append((slot, array))
             copies.append((array, old))
         arrays.append(array)
-    product = product_of(update, registers)
     update.check(arrays, registers)
     inputs = [registers[i] for i in update.inputs]
     for at, i in enumerate(update.inputs) if update.copied else ():
@@ -93,4 +91,4 @@ def _prepared(
         ]
         arrays = [array.reshape(-1) for array in arrays]
         copies = [(new.reshape(-1), old.reshape(-1)) for new, old in copies]
-    return Call((update,), arrays, inputs, copies, product)
+    return Call((update,), arrays, inputs, copies)

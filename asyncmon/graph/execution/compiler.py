@@ -11,7 +11,6 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.execution.buffers import plan_buffers
 from asyncmon.graph.execution.feeds import Feed, missing_feed
-from asyncmon.graph.execution.late_products import with_products
 from asyncmon.graph.execution.liveness import with_frees, without_dead_code
 from asyncmon.graph.execution.ordering import Versions
 from asyncmon.graph.execution.packs import packed
@@ -358,9 +357,7 @@ class _Compiler:
         plan, registers = self.plan, self.registers
         kept = stored | set(plan.versions.values())
         kept.update(fetch.register for fetch in plan.fetches if fetch is not None)
-        if not self.embedded and not self.overruled:
-            plan.updates = with_products(plan.updates, plan.code, kept, registers)
-        kept.update(*((*update.inputs, *update.factors) for update in plan.updates))
+        kept.update(*(update.inputs for update in plan.updates))
         plan.code = without_dead_code(plan.code, kept)
         large = {
             register

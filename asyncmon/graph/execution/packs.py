@@ -171,7 +171,7 @@ def _key(update: Update) -> Any:
     op = update.op
     shape = op.inputs[0].spec.shape
     size = elements(op.inputs[0])
-    if not update.blockwise or update.copied or update.product is not None:
+    if not update.blockwise or update.copied:
         return None
     if not shape or size is None or size > LARGEST:
         return None

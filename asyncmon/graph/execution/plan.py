@@ -125,13 +125,6 @@ class Update:
     check: ShapeCheck
     copied: tuple[int, ...] = ()
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
-    product: Instruction | None = None
-    """What computes one of ``inputs`` for this update alone: it may be put off until then."""
-
-    @property
-    def factors(self) -> tuple[int, ...]:
-        """The registers that ``product`` reads."""
-        return () if self.product is None else self.product[2:4]
 
     def but_copying(self, inputs: Sequence[int]) -> Update:
         """Return this update with some of its inputs to be copied first."""
@@ -224,10 +217,10 @@ class Plan:
             return self.code, False
         layout = buffers.layout(registers)
         if arena is None:
-            return buffers.without_late(self.code) if layout.late else self.code, layout.heavy
+            return self.code, layout.heavy
         for register, array in arena.views(layout):
             registers[register] = array
-        return buffers.late_code if layout.late else buffers.code, layout.heavy
+        return buffers.code, layout.heavy
 
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""

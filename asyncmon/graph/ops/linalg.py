@@ -62,10 +62,6 @@ def _flipped(flip_a: bool, flip_b: bool) -> Callable[..., Any]:
 _BLAS = {(a, b): _flipped(a, b) for a in (False, True) for b in (False, True)}
 
 
-def _factors(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool) -> tuple[Array, Array]:
-    return a.T if transpose_a else a, b.T if transpose_b else b
-
-
 def _multiplications(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
     inner = (a.shape or ())[-2 if transpose_a else -1]
     return (rules.num_elements(result.shape) or 0) * (inner or 0)
@@ -123,7 +119,6 @@ register(
         out=True,
         bind=_bound_matmul,
         flops=_multiplications,
-        factors=_factors,
     )
 )
 

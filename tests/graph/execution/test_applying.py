@@ -11,7 +11,6 @@ from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import Spec, VariableOpDef, register, table
 from asyncmon.graph.execution import applying
-from asyncmon.graph.execution.late_products import Product
 from asyncmon.graph.kernels.parallel import using_team
 from asyncmon.graph.kernels.team import Team
 
@@ -144,21 +143,3 @@ def test_on_many_cores_blocks_are_not_too_small(
     applying.apply_all([applying.Call((update,), [np.zeros(size)], [])], None)
     assert sum(sizes) == size
     assert all(64 <= n <= 256 for n in sizes[:-1])
-
-
-@pytest.mark.parametrize("products", [1, 2])
-def test_of_several_products_the_first_piece_is_larger(
-    products: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(applying, "CORES", 2)
-    monkeypatch.setattr(applying, "_BLOCK", 1000)
-    rows: list[int] = []
-    update: Any = Update(lambda array, gradient: rows.append(array.size // 10))
-    factors = np.ones((100, 3)), np.ones((3, 10))
-    op: Any = None
-    calls = [
-        applying.Call((update,), [np.zeros(1000)], [None], (), Product(op, 0, *factors))
-        for _ in range(products)
-    ]
-    applying.apply_all(calls, None)
-    assert rows == ([50, 50] if products == 1 else [57, 43, 57, 43])
