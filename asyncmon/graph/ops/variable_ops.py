@@ -6,28 +6,94 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.op import SAME, OpDef, Shape, Spec, VariableOpDef, register
 from asyncmon.graph.core.shape import TensorShape, is_compatible
+from asyncmon.graph.ops.index import check_inside
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
 
-__all__ = [
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "is_variable_initialized",
-    "scatter_add",
-    "scatter_sub",
-    "scatter_update",
-]
+# --- reading ----------------------------------------------------------------------------------------
+
+
+def _variable_rule(*, variable: str, dtype: DType, shape: Shape) -> Spec:
+    return Spec(dtype, shape)
+
+
+def _like_ref(ref: Spec, *_others: Spec) -> Spec:
+    return Spec(ref.dtype, ref.shape)
+
+
+def _value_or_initial(value: Any, initial: Any) -> Any:
+    return initial if value is None else value
+
+
+def _value_rule(ref: Spec, initial: Spec) -> Spec:
+    return Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape)
+
+
+def _is_initialized(value: Any) -> np.bool_:
+    return np.bool_(value is not None)
+
+
+def _is_initialized_rule(_ref: Spec) -> Spec:
+    return Spec(dtypes.bool, ())
+
+
+def _report(*initialized: Any, names: tuple[str, ...]) -> Array:
+    missing = [name for name, ok in zip(names, initialized, strict=True) if not ok]
+    return np.array(missing, dtype=object)
+
+
+def _report_rule(*_initialized: Spec, names: tuple[str, ...]) -> Spec:
+    return Spec(dtypes.string, (None,))
+
+
+register(VariableOpDef("VariableV2", None, _variable_rule, refs=0, writes=False))
+register(VariableOpDef("ReadVariable", None, _like_ref, SAME, writes=False))
+register(VariableOpDef("InitializedValue", _value_or_initial, _value_rule, writes=False, aliases=True))
+register(VariableOpDef("IsVariableInitialized", _is_initialized, _is_initialized_rule, writes=False))
+register(OpDef("ReportUninitializedVariables", _report, _report_rule, stateful=True))
+
+
+def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
+    """Return a bool scalar: whether the variable has a value. TF1: same name."""
+    return create_op("IsVariableInitialized", (variable,), None, name)
+
+
+# --- assigning --------------------------------------------------------------------------------------
+
+
+def _assign(_ref: Any, value: Any, *, validate_shape: bool) -> Any:
+    return value
+
+
+def _assign_rule(ref: Spec, value: Spec, *, validate_shape: bool = True) -> Spec:
+    if not is_compatible(ref.shape, value.shape):
+        hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
+        raise ValueError(
+            f"Shapes must be equal: the variable has {TensorShape(ref.shape)}{hint}, "
+            f"the value {TensorShape(value.shape)}"
+        )
+    return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)
+
+
+def _add(ref: Array, value: Array) -> None:
+    np.add(ref, value, out=ref)
+
+
+def _subtract(ref: Array, value: Array) -> None:
+    np.subtract(ref, value, out=ref)
+
+
+register(VariableOpDef("Assign", _assign, _assign_rule, aliases=True, initializes=True))
+register(VariableOpDef("AssignAdd", np.add, _assign_rule, update=_add, blockwise=True))
+register(VariableOpDef("AssignSub", np.subtract, _assign_rule, update=_subtract, blockwise=True))
 
 
 def assign(
@@ -69,6 +135,52 @@ def assign_sub(
     return create_op("AssignSub", (ref, _operand("AssignSub", ref, value)), None, name)
 
 
+def _operand(type: str, ref: Any, value: Any) -> Tensor:
+    """Return what is written to a variable as a tensor of its dtype, in its graph."""
+    graph = graph_of((ref,))
+    if is_tensor_like(value) and value.dtype is not ref.dtype:
+        raise TypeError(
+            f"Input 'value' of {type!r} Op has type {value.dtype.name} that does not match type "
+            f"{ref.dtype.name} of argument 'ref'; cast() it."
+        )
+    return to_tensor(graph, value, ref.dtype)
+
+
+# --- scattering -------------------------------------------------------------------------------------
+
+
+def _check_indices(indices: Array, *, size: int) -> Array:
+    check_inside(indices, size)
+    return indices
+
+
+def _indices_rule(indices: Spec, *, size: int) -> Spec:
+    if not indices.dtype.is_integer:
+        raise TypeError(f"Indices must be integers, got {indices.dtype.name}")
+    return Spec(indices.dtype, indices.shape)
+
+
+def _set_rows(ref: Array, indices: Array, updates: Array) -> None:
+    ref[indices] = updates
+
+
+def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
+    if ref.shape is not None and indices.shape is not None and updates.shape != ():
+        expected = indices.shape + ref.shape[1:]
+        if not is_compatible(expected, updates.shape):
+            raise ValueError(
+                f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
+                f"but have {TensorShape(updates.shape)}"
+            )
+    return _like_ref(ref)
+
+
+register(OpDef("CheckIndices", _check_indices, _indices_rule, aliases=True))
+register(VariableOpDef("ScatterAdd", None, _scatter_rule, update=np.add.at))
+register(VariableOpDef("ScatterSub", None, _scatter_rule, update=np.subtract.at))
+register(VariableOpDef("ScatterUpdate", None, _scatter_rule, update=_set_rows))
+
+
 def scatter_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
@@ -101,147 +213,10 @@ def scatter_update(
     return _scatter("ScatterUpdate", ref, indices, updates, name)
 
 
-def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
-    """Return a bool scalar: whether the variable has a value. TF1: same name."""
-    return create_op("IsVariableInitialized", (variable,), None, name)
-
-
-def _operand(type: str, ref: Any, value: Any) -> Tensor:
-    """Return what is written to a variable as a tensor of its dtype, in its graph."""
-    graph = graph_of((ref,))
-    if is_tensor_like(value) and value.dtype is not ref.dtype:
-        raise TypeError(
-            f"Input 'value' of {type!r} Op has type {value.dtype.name} that does not match type "
-            f"{ref.dtype.name} of argument 'ref'; cast() it."
-        )
-    return to_tensor(graph, value, ref.dtype)
-
-
 def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    rows = create_op("CheckIndices", (to_tensor(graph_of((ref,)), indices),), {"size": _rows(ref)})
-    return create_op(type, (ref, rows, _operand(type, ref, updates)), None, name)
-
-
-def _rows(ref: Any) -> int:
     shape = ref.get_shape().dims
     if not shape or shape[0] is None:
         raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no rows to scatter to.")
-    return int(shape[0])
-
-
-# Shape rules.
-
-
-def _variable_spec(*, variable: str, dtype: DType, shape: Shape) -> Spec:
-    return Spec(dtype, shape)
-
-
-def _like_ref(ref: Spec, *_others: Spec, **_attrs: object) -> Spec:
-    return Spec(ref.dtype, ref.shape)
-
-
-def _assign_spec(ref: Spec, value: Spec, *, validate_shape: bool) -> Spec:
-    if not is_compatible(ref.shape, value.shape):
-        hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
-        raise ValueError(
-            f"Shapes must be equal: the variable has {TensorShape(ref.shape)}{hint}, "
-            f"the value {TensorShape(value.shape)}"
-        )
-    return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)
-
-
-def _add_spec(ref: Spec, value: Spec) -> Spec:
-    return _assign_spec(ref, value, validate_shape=True)
-
-
-def _scatter_spec(ref: Spec, indices: Spec, updates: Spec) -> Spec:
-    if ref.shape is not None and indices.shape is not None and updates.shape not in (None, ()):
-        expected = indices.shape + ref.shape[1:]
-        if not is_compatible(expected, updates.shape):
-            raise ValueError(
-                f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
-                f"but have {TensorShape(updates.shape)}"
-            )
-    return _like_ref(ref)
-
-
-def _indices_spec(indices: Spec, *, size: int) -> Spec:
-    if not indices.dtype.is_integer:
-        raise TypeError(f"Indices must be integers, got {indices.dtype.name}")
-    return indices
-
-
-# Kernels.
-
-
-def _assign_add_in_place(ref: NDArray[Any], value: Any) -> None:
-    np.add(ref, value, out=ref)
-
-
-def _assign_sub_in_place(ref: NDArray[Any], value: Any) -> None:
-    np.subtract(ref, value, out=ref)
-
-
-def _check_indices(indices: Any, *, size: int) -> Any:
-    wrong = np.flatnonzero((np.asarray(indices) < 0) | (np.asarray(indices) >= size))
-    if wrong.size:
-        raise InvalidArgumentError(
-            f"Index {np.ravel(indices)[wrong[0]]} is out of range: expected 0 to {size - 1}."
-        )
-    return indices
-
-
-def _scatter_set(ref: NDArray[Any], indices: Any, updates: Any) -> None:
-    ref[indices] = updates
-
-
-def _report(*initialized: Any, names: tuple[str, ...]) -> NDArray[Any]:
-    missing = [name for name, ok in zip(names, initialized, strict=True) if not ok]
-    return np.array(missing, dtype=object)
-
-
-def _value_or_initial(value: Any, initial: Any) -> Any:
-    return initial if value is None else value
-
-
-def _is_initialized(value: Any) -> np.bool_:
-    return np.bool_(value is not None)
-
-
-def _bool_scalar(_ref: Spec) -> Spec:
-    return Spec(dtypes.bool, ())
-
-
-def _value_after(ref: Spec, initial: Spec) -> Spec:
-    return Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape)
-
-
-register(VariableOpDef("VariableV2", None, _variable_spec, refs=0, writes=False))
-register(VariableOpDef("ReadVariable", None, _like_ref, SAME, writes=False))
-register(VariableOpDef("InitializedValue", _value_or_initial, _value_after, writes=False, aliases=True))
-register(VariableOpDef("IsVariableInitialized", _is_initialized, _bool_scalar, writes=False))
-register(
-    OpDef(
-        "ReportUninitializedVariables",
-        _report,
-        lambda *initialized, names: Spec(dtypes.string, (None,)),
-        stateful=True,
-    )
-)
-register(
-    VariableOpDef(
-        "Assign",
-        lambda ref, value, *, validate_shape: value,
-        _assign_spec,
-        aliases=True,
-        initializes=True,
-    )
-)
-register(VariableOpDef("AssignAdd", np.add, _add_spec, update=_assign_add_in_place, blockwise=True))
-register(
-    VariableOpDef("AssignSub", np.subtract, _add_spec, update=_assign_sub_in_place, blockwise=True)
-)
-register(OpDef("CheckIndices", _check_indices, _indices_spec, aliases=True))
-register(VariableOpDef("ScatterAdd", None, _scatter_spec, update=np.add.at))
-register(VariableOpDef("ScatterSub", None, _scatter_spec, update=np.subtract.at))
-register(VariableOpDef("ScatterUpdate", None, _scatter_spec, update=_scatter_set))
+    at = to_tensor(graph_of((ref,)), indices)
+    rows = create_op("CheckIndices", (at,), {"size": int(shape[0])})
+    return create_op(type, (ref, rows, _operand(type, ref, updates)), None, name)
