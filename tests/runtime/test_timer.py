@@ -10,7 +10,7 @@ import pytest
 from asyncmon.runtime import Coordinator, NeverTriggerTimer, SecondOrStepTimer
 
 if TYPE_CHECKING:
-    from asyncmon_pytest import VirtualTime
+    from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

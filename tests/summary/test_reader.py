@@ -14,7 +14,7 @@ from asyncmon.summary.records import frame
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asyncmon_pytest import VirtualTime
+    from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -10,12 +10,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROJECT = """
-import asyncio, sys
+import asyncio
 import pytest, pytest_asyncio
 
 @pytest.mark.asyncio
 async def test_before():
-    assert "asyncmon" not in sys.modules and "numpy" not in sys.modules
     assert type(asyncio.get_running_loop()).__name__ != "VirtualTimeLoop"
 
 @pytest_asyncio.fixture
@@ -45,6 +44,9 @@ class TestClass:
 """
 
 
+SWITCHED_ON = ("-p", "asyncmon.testing.pytest_plugin")
+
+
 def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_project.py").write_text(source)
     (folder / "pytest.ini").write_text(
@@ -52,12 +54,12 @@ def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.Complet
         "asyncio_default_fixture_loop_scope = function\n"
         "addopts = --strict-markers -p no:cacheprovider\n"
     )
-    command = [sys.executable, "-m", "pytest", "-v", *arguments]
+    command = [sys.executable, "-m", "pytest", "-v", *SWITCHED_ON, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_a_project_opts_in_test_by_test(tmp_path: Path) -> None:
-    """Neither numpy nor asyncmon is imported before a test asks, and test names stay as they are."""
+    """Test names stay as they are."""
     result = run_pytest(tmp_path, PROJECT)
     assert "6 passed" in result.stdout, result.stdout + result.stderr
     assert "test_project.py::test_marked PASSED" in result.stdout
@@ -75,11 +77,35 @@ def test_the_loops_a_project_chose_for_itself_stay(tmp_path: Path) -> None:
     assert "6 passed" in result.stdout, result.stdout + result.stderr
 
 
-def test_a_project_without_pytest_asyncio_is_left_alone(tmp_path: Path) -> None:
-    source = "import sys\ndef test_it():\n    assert 'asyncmon' not in sys.modules\n"
+def test_an_installed_asyncmon_is_not_loaded(tmp_path: Path) -> None:
+    """Nothing is registered by installing: pytest starts as fast as without it."""
+    source = "import sys\ndef test_it():\n    assert not {'asyncmon', 'numpy'} & sys.modules.keys()\n"
     (tmp_path / "test_project.py").write_text(source)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_the_top_conftest_switches_it_on(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["asyncmon.testing.pytest_plugin"]')
+    (tmp_path / "test_project.py").write_text(PROJECT)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "6 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_without_pytest_asyncio_other_tests_run(tmp_path: Path) -> None:
+    (tmp_path / "test_project.py").write_text("def test_it(): pass")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *SWITCHED_ON,
+        "-p",
+        "no:asyncio",
+        "-p",
+        "no:cacheprovider",
+    ]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 passed" in result.stdout, result.stdout + result.stderr
 

@@ -19,7 +19,7 @@ from asyncmon.testing import wait_all_tasks_blocked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from asyncmon_pytest import VirtualTime
+    from asyncmon.testing.pytest_plugin import VirtualTime
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 

@@ -1,10 +1,11 @@
-"""The pytest plugin of asyncmon: tests in virtual time, and an assertion that nothing is left behind.
+"""The pytest plugin: async tests in virtual time.
 
-pytest loads this module in every project of an environment where asyncmon is installed. It therefore
-lies beside the package, and imports asyncmon (and numpy with it) only for a test that asks for it.
+Switch it on in the top ``conftest.py`` of a project, or with ``-p asyncmon.testing.pytest_plugin``::
 
-A test asks by a marker or by a fixture; pytest-asyncio 1.4 or newer runs it, fixtures included, on a
-:class:`asyncmon.testing.VirtualTimeLoop`::
+    pytest_plugins = ["asyncmon.testing.pytest_plugin"]
+
+A marker or a fixture then runs a test, with its fixtures, on a
+:class:`asyncmon.testing.VirtualTimeLoop`. It needs pytest-asyncio 1.4 or newer::
 
     @pytest.mark.asyncio
     @pytest.mark.virtual_time
@@ -24,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from asyncmon.testing.virtual_time import VirtualTimeLoop
+
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
     from contextlib import AbstractContextManager
-
-    from asyncmon.testing import VirtualTimeLoop
 
 
 class VirtualTime:
@@ -49,8 +50,6 @@ class VirtualTime:
     @property
     def loop(self) -> VirtualTimeLoop:
         """The running loop."""
-        from asyncmon.testing import VirtualTimeLoop
-
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -75,23 +74,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "virtual_time: run the async test on asyncmon's loop, whose clock jumps over waits"
     )
+    # Of hooks that ask to be first, the one registered last is: this one precedes pytest-asyncio's.
+    config.pluginmanager.register(_FirstUse(), _FirstUse.name)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Take part in choosing loops from the first test on that asks for it, and not before.
+class _FirstUse:
+    """Register the loop factories when the first test asks for virtual time.
 
-    Merely defining the hook makes pytest-asyncio parametrise every test of a project.
+    Merely defining that hook makes pytest-asyncio parametrise every test of a project.
     """
-    if not _asks(metafunc.definition):
-        return
-    plugins = metafunc.config.pluginmanager
-    if not plugins.has_plugin("asyncio"):
-        return  # another plugin runs async tests here; it will say that it does not know the loop
-    if not hasattr(metafunc.config.hook, "pytest_asyncio_loop_factories"):
-        pytest.fail("virtual_time needs pytest-asyncio 1.4 or newer", pytrace=False)
-    if not plugins.has_plugin(_LoopFactories.name):
-        plugins.register(_LoopFactories(), _LoopFactories.name)
+
+    name = "asyncmon-first-use"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if not _asks(metafunc.definition):
+            return
+        plugins = metafunc.config.pluginmanager
+        if not plugins.has_plugin("asyncio"):
+            return  # another plugin runs async tests here; it will say that it does not know the loop
+        if not hasattr(metafunc.config.hook, "pytest_asyncio_loop_factories"):
+            pytest.fail("virtual_time needs pytest-asyncio 1.4 or newer", pytrace=False)
+        if not plugins.has_plugin(_LoopFactories.name):
+            plugins.register(_LoopFactories(), _LoopFactories.name)
 
 
 class _LoopFactories:
@@ -103,14 +108,8 @@ class _LoopFactories:
     ) -> Generator[None, Any, Mapping[str, Any]]:
         chosen = yield
         if _asks(item):
-            return {"virtual_time": _new_virtual_time_loop}
+            return {"virtual_time": VirtualTimeLoop}
         return chosen or {"asyncio": asyncio.new_event_loop}
-
-
-def _new_virtual_time_loop() -> VirtualTimeLoop:
-    from asyncmon.testing import VirtualTimeLoop
-
-    return VirtualTimeLoop()
 
 
 def _asks(item: pytest.Item) -> bool:
