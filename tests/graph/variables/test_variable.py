@@ -167,7 +167,7 @@ async def test_scatter() -> None:
         assert (await sess.run(add, {p: [1, 1]})).tolist() == [[0, 0], [2, 2], [0, 0]]
         assert (await sess.run(sub)).tolist() == [[-1, -2], [2, 2], [0, 0]]
         assert (await sess.run(put)).tolist() == [[-1, -2], [2, 2], [7, 8]]
-        with pytest.raises(errors.InvalidArgumentError, match=r"= 3 is not in \[0, 3\)"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"indices\[0\] = 3 is not in \[0, 3\)"):
             await sess.run(add, {p: [3, 1]})
     with pytest.raises(ValueError, match="Updates must have shape"):
         tf.scatter_add(v, [0], [[1.0]])
