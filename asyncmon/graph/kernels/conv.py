@@ -164,42 +164,16 @@ def filter_gradient(
     check_shape("gradient", g.shape, geometry.output)
     result = _target(out, shape, x.dtype)
     result[...] = 0
-    by_elements = strides == (1, 1) and shape[2] >= _DEEP and not geometry.plain
-    multiply = _filter_by_elements if by_elements else _filter_by_windows
     lock = threading.Lock()
 
     def part(block: slice) -> None:
-        share_of_it = multiply(geometry, x[block], g[block])
+        flat = np.ascontiguousarray(g[block]).reshape(-1, shape[3])
+        share_of_it = matmul_tn(geometry.windows(x[block]), flat)
         with lock:
             np.add(result, share_of_it.reshape(shape), out=result)
 
     parallel_for(partial(part, block) for block in geometry.blocks(shape[2] + shape[3]))
     return _given_back(result, out, images.dtype)
-
-
-_DEEP = 8  # channels: with fewer, products of single elements of the filter are too small
-
-
-def _filter_by_windows(geometry: _Geometry, x: Array, g: Array) -> Array:
-    return matmul_tn(geometry.windows(x), np.ascontiguousarray(g).reshape(-1, g.shape[3]))
-
-
-def _filter_by_elements(geometry: _Geometry, x: Array, g: Array) -> Array:
-    """Multiply flat images, moved by each element of the filter, by flat gradients in a frame."""
-    height, width, depth = geometry.padded
-    rows, columns = geometry.counts
-    flat = np.ascontiguousarray(geometry.pad(x)).reshape(-1, depth)
-    framed = _workspace("framed", (len(g), height, width, g.shape[3]), g.dtype)
-    framed[:, rows:] = 0
-    framed[:, :rows, columns:] = 0
-    framed[:, :rows, :columns] = g
-    other = framed.reshape(-1, g.shape[3])
-    result = np.empty(geometry.filters, x.dtype)
-    for row in range(result.shape[0]):
-        for column in range(result.shape[1]):
-            move = row * geometry.dilations[0] * width + column * geometry.dilations[1]
-            result[row, column] = matmul_tn(flat[move:], other[: len(flat) - move])
-    return result
 
 
 def input_gradient(
@@ -218,39 +192,11 @@ def input_gradient(
     geometry = _Geometry(shape, w.shape, strides, padding, dilations)
     check_shape("gradient", g.shape, geometry.output)
     result = _target(out, shape, g.dtype)
-    reach = (w.shape[1] - 1) * dilations[1]
-    if not g.size:
-        result[...] = 0
-    elif strides == (1, 1) and max(geometry.around[1]) <= reach:
-        _input_by_rows(geometry, w, g, result)
-    else:
+    if g.size:
         _input_by_elements(geometry, w, g, result)
+    else:
+        result[...] = 0
     return _given_back(result, out, grad.dtype)
-
-
-def _input_by_rows(geometry: _Geometry, w: Array, g: Array, result: Array) -> None:
-    """Convolve the gradient with each row of the filter, turned round, and add up the rows."""
-    rows, columns, depth, channels = w.shape
-    (down, across), ((top, _), (left, right)) = geometry.dilations, geometry.around
-    reach = (columns - 1) * across
-    edge = ((0, 0), (reach - left, reach - right))
-    flat = _Geometry(g.shape, (1, columns, channels, depth), (1, 1), edge, (1, across))
-    turned = [np.ascontiguousarray(row[::-1].swapaxes(1, 2)).reshape(-1, depth) for row in w]
-    high, low = result.shape[1], g.shape[1]
-
-    def part(block: slice) -> None:
-        matrix, target = flat.windows(g[block]), result[block]
-        target[...] = 0
-        lines = _workspace("part", (len(target), low, result.shape[2], depth), g.dtype)
-        for row in range(rows):
-            shift = row * down - top
-            first, last = max(0, shift), min(high, low + shift)
-            if first >= last:
-                continue  # this row of the filter meets only padding
-            matmul_tall(matrix, turned[row], lines.reshape(-1, depth))
-            target[:, first:last] += lines[:, first - shift : last - shift]
-
-    parallel_for(partial(part, block) for block in flat.blocks(columns * channels + depth))
 
 
 def _input_by_elements(geometry: _Geometry, w: Array, g: Array, result: Array) -> None:
