@@ -1,25 +1,45 @@
-"""Where the windows of convolution and pooling lie: strides, padding, sizes of outputs."""
+"""Windows over images, for convolution and pooling: how many there are and where they lie."""
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.kernels.parallel import parallel_for
 
-__all__ = [
-    "Padding",
-    "Pair",
-    "check_rank",
-    "check_shape",
-    "output_size",
-    "paddings",
-    "spatial",
-    "window_padding",
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from asyncmon.graph.kernels.arrays import Array
 
 Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
 """``"SAME"``, ``"VALID"``, or what to add before and after rows, and columns."""
+
+_BLOCK = 1 << 20  # elements of temporaries at a time: 4 MB, which stay in the cache
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def check_data_format(data_format: str | None) -> str:
+    """Return the data format, "NHWC" by default. ValueError for an unknown one."""
+    if data_format is None:
+        return "NHWC"
+    if data_format not in ("NHWC", "NCHW"):
+        raise ValueError(f"data_format must be 'NHWC' or 'NCHW', got {data_format!r}")
+    return data_format
+
+
+def window_attrs(padding: Any, data_format: str, **pairs: Any) -> dict[str, Any]:
+    """Return the attributes of an op over windows: ``pairs`` are its strides and the like."""
+    attrs = {what: spatial(value, what, data_format) for what, value in pairs.items()}
+    return {**attrs, "padding": window_padding(padding, data_format)}
 
 
 def spatial(value: Any, what: str, data_format: str) -> Pair:
@@ -44,15 +64,6 @@ def spatial(value: Any, what: str, data_format: str) -> Pair:
     return numbers[0], numbers[-1]
 
 
-def check_data_format(data_format: str | None) -> str:
-    """Return the data format, "NHWC" by default. ValueError for an unknown one."""
-    if data_format is None:
-        return "NHWC"
-    if data_format not in ("NHWC", "NCHW"):
-        raise ValueError(f"data_format must be 'NHWC' or 'NCHW', got {data_format!r}")
-    return data_format
-
-
 def window_padding(padding: Any, data_format: str) -> Padding:
     """Return a padding given as "SAME" or "VALID", or as four pairs of numbers.
 
@@ -72,64 +83,160 @@ def window_padding(padding: Any, data_format: str) -> Padding:
     return pairs[at[0]], pairs[at[1]]
 
 
-def output_size(size: int | None, window: int, stride: int, padding: str | Pair) -> int | None:
-    """Return how many windows fit in one dimension.
+# --- windows --------------------------------------------------------------------------------------
+
+
+def reach(size: Sequence[Any], dilations: Pair) -> Any:
+    """Return how far windows of a size reach, in rows and columns; None for a size gives None."""
+    return tuple(None if k is None else (k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
+
+
+def output_sizes(
+    sizes: Sequence[int | None], windows: Sequence[int | None], strides: Pair, padding: Padding
+) -> list[int | None]:
+    """Return how many windows fit in the rows, and in the columns, of images.
 
     Args:
-        size: of the input; None gives None.
-        window: how far a window reaches, dilation included.
-        stride: from one window to the next.
-        padding: "SAME", "VALID", or what is added before and after.
+        sizes: of the images; None gives None.
+        windows: how far a window reaches; likewise.
+        strides: from one window to the next.
+        padding: of the images.
 
     Raises:
         ValueError: not even one fits.
     """
-    if size is None:
-        return None
-    if padding == "SAME":
-        return -(-size // stride)
-    total = size if isinstance(padding, str) else size + sum(padding)
-    if total < window:
-        raise ValueError(
-            f"Negative dimension size caused by subtracting {window} from {total}: the window "
-            "is larger than the input"
-        )
-    return (total - window) // stride + 1
+    counts: list[int | None] = []
+    for i, (size, window, stride) in enumerate(zip(sizes, windows, strides, strict=True)):
+        if size is None or window is None:
+            counts.append(None)
+        elif padding == "SAME":
+            counts.append(-(-size // stride))
+        else:
+            total = size if isinstance(padding, str) else size + sum(padding[i])
+            if total < window:
+                raise ValueError(
+                    f"Negative dimension size caused by subtracting {window} from {total}: the window "
+                    "is larger than the input"
+                )
+            counts.append((total - window) // stride + 1)
+    return counts
+
+
+class Windows:
+    """The windows of a size over a batch of images.
+
+    Attributes:
+        images: the shape of the images, ``(n, height, width, depth)``.
+        counts: how many windows there are, in rows and columns.
+        around: what is added before and after rows, and columns.
+        reach: how far a window reaches.
+    """
+
+    def __init__(
+        self,
+        images: tuple[int, ...],
+        size: Pair,
+        strides: Pair,
+        padding: Padding,
+        dilations: Pair = (1, 1),
+    ) -> None:
+        check_rank("Images", images)
+        self.images, self.size, self.strides, self.dilations = images, size, strides, dilations
+        self.reach: Pair = reach(size, dilations)
+        rows, columns = output_sizes(images[1:3], self.reach, strides, padding)
+        self.counts: Pair = (rows or 0, columns or 0)
+        self.around = (self._around(0, padding), self._around(1, padding))
+
+    def _around(self, axis: int, padding: Padding) -> Pair:
+        if not isinstance(padding, str):
+            return padding[axis]
+        wanted = (self.counts[axis] - 1) * self.strides[axis] + self.reach[axis]
+        total = max(wanted - self.images[1 + axis], 0) if padding == "SAME" else 0
+        return total // 2, total - total // 2
+
+    def check(self, what: str, array: Array, depth: int) -> None:
+        """Refuse an array that has not the shape of the output. Errors as :func:`check_shape`."""
+        check_shape(what, array.shape, (self.images[0], *self.counts, depth))
+
+    def for_blocks(self, part: Callable[[slice], None], width: int) -> None:
+        """Call a function for slices of the batch, on several threads.
+
+        Args:
+            part: is called with a slice of images.
+            width: the elements of its temporaries for each window.
+        """
+        parallel_for(partial(part, block) for block in self.blocks(width))
+
+    def blocks(self, width: int) -> list[slice]:
+        """Return slices of the batch, for temporaries of ``width`` elements a window."""
+        each = prod(self.counts)
+        step, count = max(1, _BLOCK // max(1, each * width)), self.images[0] if each else 0
+        return [slice(i, min(i + step, count)) for i in range(0, count, step)]
+
+    def pad(self, x: Array, value: Any = 0, slot: str = "padded") -> Array:
+        """Return images with a value around them, in a scratch array; ``x`` if nothing is added."""
+        if self.around == ((0, 0), (0, 0)):
+            return x
+        (top, bottom), (left, right) = self.around
+        n, height, width, depth = x.shape
+        padded = scratch(slot, (n, height + top + bottom, width + left + right, depth), x.dtype)
+        padded[...] = value
+        self._inside(padded)[...] = x
+        return padded
+
+    def _inside(self, padded: Array) -> Array:
+        (top, _), (left, _) = self.around
+        return padded[:, top : top + self.images[1], left : left + self.images[2]]
+
+    def taps(self, padded: Array) -> Iterator[Array]:
+        """Yield for each place in a window the elements there, of all windows, as a view."""
+        (down, across), (rows, columns) = self.strides, self.counts
+        for top in range(0, self.reach[0], self.dilations[0]):
+            for left in range(0, self.reach[1], self.dilations[1]):
+                yield padded[:, top : top + down * rows : down, left : left + across * columns : across]
+
+    def scatter(self, parts: Iterable[Array], images: Array) -> None:
+        """Set images to the sum of arrays, one for each place in a window, added where that lies."""
+        images[...] = 0
+        padded = self.pad(images, slot="sum")
+        for place, part in zip(self.taps(padded), parts, strict=True):
+            place += part
+        if padded is not images:
+            images[...] = self._inside(padded)
 
 
 def check_rank(what: str, shape: tuple[int, ...]) -> None:
-    """Refuse, in a run, what has not four dimensions."""
+    """Refuse an array that has not four dimensions.
+
+    Raises:
+        InvalidArgumentError: another number.
+    """
     if len(shape) != 4:
         raise InvalidArgumentError(f"{what} must have 4 dimensions, got shape {list(shape)}")
 
 
 def check_shape(what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse, in a run, an array of another shape than windows give it."""
+    """Refuse an array of another shape than the windows give it.
+
+    Raises:
+        InvalidArgumentError: another shape.
+    """
     if found != expected:
         raise InvalidArgumentError(
             f"The {what} has shape {list(found)}, for these windows it must have {list(expected)}"
         )
 
 
-def paddings(
-    shape: tuple[int, ...], window: Pair, strides: Pair, padding: Padding
-) -> tuple[Pair, tuple[Pair, Pair]]:
-    """Return the numbers of windows, and what is added around, for rows and columns of an image.
+_local = threading.local()
 
-    Args:
-        shape: of the images, ``(n, height, width, channels)``.
-        window: how far a window reaches, dilation included.
-        strides: from one window to the next.
-        padding: as given.
-    """
-    counts, around = [], []
-    for i in (0, 1):
-        one = padding if isinstance(padding, str) else padding[i]
-        size = shape[1 + i]
-        count = output_size(size, window[i], strides[i], one) or 0
-        if isinstance(one, str):
-            total = max((count - 1) * strides[i] + window[i] - size, 0) if one == "SAME" else 0
-            one = (total // 2, total - total // 2)
-        counts.append(count)
-        around.append(one)
-    return (counts[0], counts[1]), (around[0], around[1])
+
+def scratch(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array that this thread reuses, so that its memory is not mapped anew in each run."""
+    size = prod(shape) * dtype.itemsize
+    if size > 8 * _BLOCK * 4:
+        return np.empty(shape, dtype)
+    memory = getattr(_local, slot, None)
+    if memory is None or memory.nbytes < size:
+        memory = np.empty(size, np.uint8)
+        setattr(_local, slot, memory)
+    return memory[:size].view(dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""Convolution of images: the ops. How they are computed is in :mod:`asyncmon.graph.kernels.conv`."""
+"""Convolution of images. The kernels are in :mod:`asyncmon.graph.kernels.conv`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.kernels.conv import convolve, filter_gradient, input_gradient
 from asyncmon.graph.kernels.windows import (
     Padding,
     Pair,
     check_data_format,
-    output_size,
-    spatial,
-    window_padding,
+    output_sizes,
+    reach,
+    window_attrs,
 )
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from asyncmon.graph.core.node import Operation, Tensor
 
-__all__ = ["conv2d", "conv2d_backprop_filter", "conv2d_backprop_input"]
 
-
-# --- shape rules and gradients ----------------------------------------------------------------------
-
-
-def _conv_spec(
+def _conv_rule(
     images: Spec, filters: Spec, *, strides: Pair, padding: Padding, dilations: Pair
 ) -> Spec:
     rules.check_same_dtype("Conv2D", images, filters, ("input", "filter"))
@@ -41,121 +36,83 @@ def _conv_spec(
             f"Depth of input ({depth}) is not the depth of the filter ({kernel_depth}); "
             "grouped convolution is not supported"
         )
-    out = [
-        None
-        if k is None
-        else output_size(s, (k - 1) * d + 1, step, padding if isinstance(padding, str) else padding[i])
-        for i, (s, k, d, step) in enumerate(zip(size, kernel, dilations, strides, strict=True))
-    ]
-    return Spec(images.dtype, (n, *out, channels))
+    counts = output_sizes(size, reach(kernel, dilations), strides, padding)
+    return Spec(images.dtype, (n, *counts, channels))
 
 
-def _sized(at: int) -> rules.Rule:
-    """The output has the shape that input ``at`` holds."""
+def _sized_by(at: int) -> rules.Rule:
+    """Return the rule of an output whose shape is the value of input ``at``."""
 
     def rule(*specs: Spec, **_attrs: object) -> Spec:
-        shape: Shape = specs[at].known_dims()
-        return Spec(specs[2].dtype, (None,) * 4 if shape is None else rules.with_rank(shape, 4))
+        return Spec(specs[2].dtype, rules.with_rank(specs[at].known_dims(), 4))
 
     return rule
 
 
-def _backprops(op_type: str, first: Tensor, like: Tensor, grad: Tensor, op: Operation) -> Tensor:
-    """Build one of the two gradients of a convolution, of the shape of ``like``."""
-    shape = create_op("Shape", (like,))
-    inputs = (shape, first, grad) if op_type == "Conv2DBackpropInput" else (first, shape, grad)
-    result = create_op(op_type, inputs, op.attrs)
-    result.set_shape(like.spec.shape)
-    return result
-
-
-def _conv_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    images, filters = op.inputs
-    return [
-        _backprops("Conv2DBackpropInput", filters, images, grad, op),
-        _backprops("Conv2DBackpropFilter", images, filters, grad, op),
-    ]
-
-
-def _conv_input_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    _, filters, inner = op.inputs
-    return [
-        None,
-        _backprops("Conv2DBackpropFilter", grad, filters, inner, op),
-        create_op("Conv2D", (grad, filters), op.attrs),
-    ]
-
-
-def _conv_filter_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    images, _, inner = op.inputs
-    return [
-        _backprops("Conv2DBackpropInput", grad, images, inner, op),
-        None,
-        create_op("Conv2D", (images, grad), op.attrs),
-    ]
-
-
-def _multiplications(windows: int, filters: int) -> Callable[..., int]:
-    """Return what counts them: all of one shape times the first three dimensions of another."""
+def _flops(filters: int) -> Callable[..., int]:
+    """Return what counts the multiplications; ``filters`` is the place of the filters' spec."""
 
     def count(*specs: Spec, **_attrs: object) -> int:
         window = (specs[filters].shape or ())[:3]
-        return (rules.num_elements(specs[windows].shape) or 0) * (rules.num_elements(window) or 0)
+        return (rules.num_elements(specs[2].shape) or 0) * (rules.num_elements(window) or 0)
 
     return count
 
 
-register(
-    OpDef(
-        "Conv2D",
-        convolve,
-        _conv_spec,
-        _conv_gradient,
-        out=True,
-        flops=_multiplications(windows=2, filters=1),
-    )
-)
-register(
-    OpDef(
-        "Conv2DBackpropInput",
-        input_gradient,
-        _sized(0),
-        _conv_input_gradient,
-        out=True,
-        flops=_multiplications(windows=2, filters=1),
-    )
-)
-register(
-    OpDef(
-        "Conv2DBackpropFilter",
-        filter_gradient,
-        _sized(1),
-        _conv_filter_gradient,
-        out=True,
-        flops=_multiplications(windows=2, filters=3),
-    )
-)
+def _by_images(images: Tensor, filters: Tensor, grad: Tensor, attrs: Mapping[str, Any]) -> Tensor:
+    return create_op("Conv2DBackpropInput", (create_op("Shape", (images,)), filters, grad), attrs)
 
 
-# --- public functions -------------------------------------------------------------------------------
+def _by_filters(images: Tensor, filters: Tensor, grad: Tensor, attrs: Mapping[str, Any]) -> Tensor:
+    return create_op("Conv2DBackpropFilter", (images, create_op("Shape", (filters,)), grad), attrs)
 
 
-def _attrs(strides: Any, padding: Any, data_format: str, dilations: Any) -> dict[str, Any]:
+def _conv_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    images, filters = op.inputs
+    attrs = op.attrs
+    return [_by_images(images, filters, grad, attrs), _by_filters(images, filters, grad, attrs)]
+
+
+def _by_images_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    _, filters, inner = op.inputs
+    by_inner = create_op("Conv2D", (grad, filters), op.attrs)
+    return [None, _by_filters(grad, filters, inner, op.attrs), by_inner]
+
+
+def _by_filters_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    images, _, inner = op.inputs
+    by_inner = create_op("Conv2D", (images, grad), op.attrs)
+    return [_by_images(images, grad, inner, op.attrs), None, by_inner]
+
+
+# fmt: off
+register(OpDef("Conv2D", convolve, _conv_rule, _conv_gradient, out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropInput", input_gradient, _sized_by(0), _by_images_gradient,
+    out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropFilter", filter_gradient, _sized_by(1), _by_filters_gradient,
+    out=True, flops=_flops(filters=3)))
+# fmt: on
+
+
+_LAST, _SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}  # where the channels go
+
+
+def create_image_op(
+    op_type: str, inputs: tuple[Tensor, ...], attrs: Mapping[str, Any], layout: str, name: str | None
+) -> Tensor:
+    """Add an op that takes channels last; with layout "NCHW", between two transpositions."""
+    if layout == "NHWC":
+        return create_op(op_type, inputs, attrs, name)
+    images, *rest = inputs
+    result = create_op(op_type, (create_op("Transpose", (images,), _LAST), *rest), attrs, name)
+    return create_op("Transpose", (result,), _SECOND)
+
+
+def _attrs(strides: Any, padding: Any, layout: str, dilations: Any) -> dict[str, Any]:
     if strides is None or padding is None:
         raise ValueError("conv2d() needs strides and padding")
-    return {
-        "strides": spatial(strides, "strides", data_format),
-        "padding": window_padding(padding, data_format),
-        "dilations": spatial(1 if dilations is None else dilations, "dilations", data_format),
-    }
-
-
-_LAST, _SECOND = (0, 2, 3, 1), (0, 3, 1, 2)  # where to put the channels
-
-
-def channels(x: Tensor, last: bool) -> Tensor:
-    """Return images with their channels moved from second to last, or back."""
-    return create_op("Transpose", (x,), {"perm": _LAST if last else _SECOND})
+    dilations = 1 if dilations is None else dilations
+    return window_attrs(padding, layout, strides=strides, dilations=dilations)
 
 
 def conv2d(
@@ -186,12 +143,8 @@ def conv2d(
         ValueError: shapes do not fit, or strides, padding or dilations are not of these forms.
     """
     layout = check_data_format(data_format)
-    images, kernel = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
-    attrs = _attrs(strides, padding, layout, dilations)
-    if layout == "NHWC":
-        return create_op("Conv2D", (images, kernel), attrs, name)
-    result = create_op("Conv2D", (channels(images, True), kernel), attrs, name)
-    return channels(result, False)
+    pair = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
+    return create_image_op("Conv2D", pair, _attrs(strides, padding, layout, dilations), layout, name)
 
 
 def conv2d_backprop_input(
@@ -208,25 +161,17 @@ def conv2d_backprop_input(
 ) -> Tensor:
     """Return the gradient of :func:`conv2d` with respect to its input.
 
-    TF1: ``tf.nn.conv2d_backprop_input``.
+    TF1: ``tf.nn.conv2d_backprop_input``. The other arguments are those of :func:`conv2d`.
 
     Args:
         input_sizes: the shape of the input.
-        filter: as for :func:`conv2d`, like the rest.
-        out_backprop: the gradient with respect to its output.
-        strides: likewise.
-        padding: likewise.
-        use_cudnn_on_gpu: likewise.
-        data_format: likewise; only "NHWC".
-        dilations: likewise.
-        name: the node's name.
-        filters: other name of ``filter``.
+        out_backprop: the gradient with respect to the output.
+        data_format: only "NHWC".
     """
     kernel = convert_to_tensor(filter if filters is None else filters)
+    inputs = (shape_tensor(input_sizes), kernel, out_backprop)
     attrs = _attrs(strides, padding, _only_nhwc(data_format), dilations)
-    return create_op(
-        "Conv2DBackpropInput", (shape_tensor(input_sizes), kernel, out_backprop), attrs, name
-    )
+    return create_op("Conv2DBackpropInput", inputs, attrs, name)
 
 
 def conv2d_backprop_filter(
@@ -242,23 +187,16 @@ def conv2d_backprop_filter(
 ) -> Tensor:
     """Return the gradient of :func:`conv2d` with respect to its filter.
 
-    TF1: ``tf.nn.conv2d_backprop_filter``.
+    TF1: ``tf.nn.conv2d_backprop_filter``. The other arguments are those of :func:`conv2d`.
 
     Args:
-        input: as for :func:`conv2d`, like the rest.
         filter_sizes: the shape of the filter.
-        out_backprop: the gradient with respect to its output.
-        strides: likewise.
-        padding: likewise.
-        use_cudnn_on_gpu: likewise.
-        data_format: likewise; only "NHWC".
-        dilations: likewise.
-        name: the node's name.
+        out_backprop: the gradient with respect to the output.
+        data_format: only "NHWC".
     """
     attrs = _attrs(strides, padding, _only_nhwc(data_format), dilations)
-    return create_op(
-        "Conv2DBackpropFilter", (input, shape_tensor(filter_sizes), out_backprop), attrs, name
-    )
+    inputs = (input, shape_tensor(filter_sizes), out_backprop)
+    return create_op("Conv2DBackpropFilter", inputs, attrs, name)
 
 
 def _only_nhwc(data_format: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Pooling of images: the ops. How they are computed is in :mod:`asyncmon.graph.kernels.pool`."""
+"""Pooling of images. The kernels are in :mod:`asyncmon.graph.kernels.pool`."""
 
 from __future__ import annotations
 
@@ -7,117 +7,49 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.kernels import pool as pool_kernels
-from asyncmon.graph.kernels.windows import (
-    Padding,
-    Pair,
-    check_data_format,
-    output_size,
-    spatial,
-    window_padding,
-)
-from asyncmon.graph.nn.conv import channels
+from asyncmon.graph.kernels import pool as kernels
+from asyncmon.graph.kernels.windows import Padding, Pair, check_data_format, output_sizes, window_attrs
+from asyncmon.graph.nn.conv import create_image_op
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
 
-__all__ = ["avg_pool", "max_pool"]
+
+def _pool_rule(allowed: tuple[Any, ...], parameter: str) -> rules.Rule:
+    def rule(x: Spec, *, ksize: Pair, strides: Pair, padding: Padding) -> Spec:
+        rules.check_dtype(x.dtype, allowed, parameter)
+        n, *size, depth = rules.with_rank(x.shape, 4)
+        return Spec(x.dtype, (n, *output_sizes(size, ksize, strides, padding), depth))
+
+    return rule
 
 
-# --- entries ----------------------------------------------------------------------------------------
+def _avg_grad_rule(shape: Spec, grad: Spec, **_attrs: object) -> Spec:
+    return Spec(grad.dtype, rules.with_rank(shape.known_dims(), 4))
 
 
-def _pool_spec(x: Spec, *, ksize: Pair, strides: Pair, padding: Padding) -> Spec:
-    n, *size, depth = rules.with_rank(x.shape, 4)
-    out = [
-        output_size(s, k, step, padding if isinstance(padding, str) else padding[i])
-        for i, (s, k, step) in enumerate(zip(size, ksize, strides, strict=True))
-    ]
-    return Spec(x.dtype, (n, *out, depth))
+def _of_max(op_type: str, op: Operation, grad: Tensor) -> Tensor:
+    """Add one of the two gradients of a maximum, which hand a gradient back, and forth."""
+    x, y = op.inputs[0], (op.outputs[0] if op.type == "MaxPool" else op.inputs[1])
+    return create_op(op_type, (x, y, grad), op.attrs)
 
 
-def _max_pool_spec(x: Spec, **attrs: Any) -> Spec:
-    rules.check_dtype(x.dtype, rules.REALS, "input")
-    return _pool_spec(x, **attrs)
+def _avg_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [create_op("AvgPoolGrad", (create_op("Shape", op.inputs), grad), op.attrs)]
 
 
-def _avg_pool_spec(x: Spec, **attrs: Any) -> Spec:
-    rules.check_dtype(x.dtype, rules.FLOATS, "value")
-    return _pool_spec(x, **attrs)
-
-
-def _max_pool_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [create_op("MaxPoolGrad", (op.inputs[0], op.outputs[0], grad), op.attrs)]
-
-
-def _max_pool_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    x, y, _ = op.inputs
-    return [None, None, create_op("MaxPoolGradGrad", (x, y, grad), op.attrs)]
-
-
-def _max_pool_grad_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    x, y, _ = op.inputs
-    return [None, None, create_op("MaxPoolGrad", (x, y, grad), op.attrs)]
-
-
-def _avg_pool_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    (x,) = op.inputs
-    result = create_op("AvgPoolGrad", (create_op("Shape", (x,)), grad), op.attrs)
-    result.set_shape(x.spec.shape)
-    return [result]
-
-
-def _avg_pool_grad_spec(shape: Spec, grad: Spec, **_attrs: object) -> Spec:
-    return Spec(grad.dtype, shape.known_dims() or (None,) * 4)
-
-
-def _avg_pool_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [None, create_op("AvgPool", (grad,), op.attrs)]
-
-
-register(OpDef("MaxPool", pool_kernels.max_pool, _max_pool_spec, _max_pool_gradient, out=True))
-register(
-    OpDef(
-        "MaxPoolGrad",
-        pool_kernels.max_pool_grad,
-        lambda x, y, grad, **_: Spec(x.dtype, x.shape),
-        _max_pool_grad_gradient,
-        out=True,
-    )
-)
-register(
-    OpDef(
-        "MaxPoolGradGrad",
-        pool_kernels.max_pool_grad_grad,
-        lambda x, y, grad, **_: Spec(y.dtype, y.shape),
-        _max_pool_grad_grad_gradient,
-    )
-)
-register(OpDef("AvgPool", pool_kernels.avg_pool, _avg_pool_spec, _avg_pool_gradient, out=True))
-register(
-    OpDef(
-        "AvgPoolGrad",
-        pool_kernels.avg_pool_grad,
-        _avg_pool_grad_spec,
-        _avg_pool_grad_gradient,
-        out=True,
-    )
-)
-
-
-def _pool(
-    op_type: str, value: Any, ksize: Any, strides: Any, padding: Any, data_format: str, name: str | None
-) -> Tensor:
-    layout = check_data_format(data_format)
-    x = convert_to_tensor(value)
-    attrs = {
-        "ksize": spatial(ksize, "ksize", layout),
-        "strides": spatial(strides, "strides", layout),
-        "padding": window_padding(padding, layout),
-    }
-    if layout == "NHWC":
-        return create_op(op_type, (x,), attrs, name)
-    return channels(create_op(op_type, (channels(x, True),), attrs, name), False)
+# fmt: off
+register(OpDef("MaxPool", kernels.max_pool, _pool_rule(rules.REALS, "input"),
+    lambda op, g: [_of_max("MaxPoolGrad", op, g)], out=True))
+register(OpDef("MaxPoolGrad", kernels.max_pool_grad, lambda x, y, grad, **_: Spec(x.dtype, x.shape),
+    lambda op, g: [None, None, _of_max("MaxPoolGradGrad", op, g)], out=True))
+register(OpDef("MaxPoolGradGrad", kernels.max_pool_grad_grad,
+    lambda x, y, grad, **_: Spec(y.dtype, y.shape),
+    lambda op, g: [None, None, _of_max("MaxPoolGrad", op, g)]))
+register(OpDef("AvgPool", kernels.avg_pool, _pool_rule(rules.FLOATS, "value"), _avg_gradient, out=True))
+register(OpDef("AvgPoolGrad", kernels.avg_pool_grad, _avg_grad_rule,
+    lambda op, g: [None, create_op("AvgPool", (g,), op.attrs)], out=True))
+# fmt: on
 
 
 def max_pool(
@@ -145,9 +77,8 @@ def max_pool(
     Raises:
         ValueError: windows over the batch or the depth, or arguments that are not of these forms.
     """
-    return _pool(
-        "MaxPool", value if input is None else input, ksize, strides, padding, data_format, name
-    )
+    images = value if input is None else input
+    return _pool("MaxPool", images, ksize, strides, padding, data_format, name)
 
 
 def avg_pool(
@@ -163,6 +94,13 @@ def avg_pool(
 
     Arguments and errors as :func:`max_pool`; floats only.
     """
-    return _pool(
-        "AvgPool", value if input is None else input, ksize, strides, padding, data_format, name
-    )
+    images = value if input is None else input
+    return _pool("AvgPool", images, ksize, strides, padding, data_format, name)
+
+
+def _pool(
+    op_type: str, value: Any, ksize: Any, strides: Any, padding: Any, data_format: str, name: str | None
+) -> Tensor:
+    layout, images = check_data_format(data_format), convert_to_tensor(value)
+    attrs = window_attrs(padding, layout, ksize=ksize, strides=strides)
+    return create_image_op(op_type, (images,), attrs, layout, name)

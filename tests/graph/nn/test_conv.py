@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.kernels import conv as conv_kernels
-from asyncmon.graph.kernels.windows import paddings, spatial, window_padding
+from asyncmon.graph.kernels import windows
+from asyncmon.graph.kernels.conv import filter_gradient
+from asyncmon.graph.kernels.parallel import using_team
+from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.kernels.windows import Windows, spatial, window_padding
 
 RNG = np.random.default_rng(4)
 nn = tf.nn
@@ -21,9 +24,9 @@ nn = tf.nn
 def reference(x: Any, w: Any, strides: Any, padding: Any, dilations: Any) -> Any:
     """Every window by itself, in double precision."""
     (down, right), (dh, dw) = strides, dilations
-    reach = (w.shape[0] - 1) * dh + 1, (w.shape[1] - 1) * dw + 1
-    (rows, columns), around = paddings(x.shape, reach, strides, padding)
-    padded = np.pad(x, ((0, 0), *around, (0, 0)))
+    geometry = Windows(x.shape, w.shape[:2], strides, padding, dilations)
+    (rows, columns), reach = geometry.counts, geometry.reach
+    padded = np.pad(x, ((0, 0), *geometry.around, (0, 0)))
     result = np.zeros((len(x), rows, columns, w.shape[3]))
     for i in range(rows):
         for j in range(columns):
@@ -109,7 +112,7 @@ def test_channels_may_come_second(ops: Any) -> None:
 
 
 def test_batches_that_take_several_blocks(ops: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conv_kernels, "_BLOCK", 200)
+    monkeypatch.setattr(windows, "_BLOCK", 200)
     x, w = RNG.normal(size=(5, 6, 5, 2)), RNG.normal(size=(3, 3, 2, 3))
 
     def run(a: Any, b: Any) -> Any:
@@ -234,3 +237,21 @@ def test_gradients_of_no_windows(ops: Any, shape: Any) -> None:
     by_x, by_w = ops.gradients(run, np.zeros(shape), np.ones((2, 2, 2, 3)))
     assert by_x.shape == shape
     np.testing.assert_array_equal(by_w, np.zeros((2, 2, 2, 3)))
+
+
+def test_the_filter_gradient_has_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(windows, "_BLOCK", 400)
+    x, g = RNG.normal(size=(23, 6, 6, 4)), RNG.normal(size=(23, 6, 6, 5))
+
+    def run() -> Any:
+        sizes = np.array([3, 3, 4, 5])
+        return filter_gradient(x, sizes, g, strides=(1, 1), padding="SAME", dilations=(1, 1))
+
+    expected = run()
+    team = Team(2, "help")
+    with using_team(team):
+        for _ in range(5):
+            np.testing.assert_array_equal(run(), expected)
+    team.close()

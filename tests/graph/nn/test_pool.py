@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.kernels.windows import paddings
+from asyncmon.graph.kernels.windows import Windows
 
 RNG = np.random.default_rng(6)
 X = RNG.permutation(2 * 5 * 6 * 2).reshape(2, 5, 6, 2) / 10.0
@@ -17,8 +17,9 @@ nn = tf.nn
 
 
 def reference(x: Any, ksize: Any, strides: Any, padding: Any, reduce: Any) -> Any:
-    (rows, columns), around = paddings(x.shape, ksize, strides, padding)
-    padded = np.pad(x, ((0, 0), *around, (0, 0)), constant_values=np.nan)
+    windows = Windows(x.shape, ksize, strides, padding)
+    rows, columns = windows.counts
+    padded = np.pad(x, ((0, 0), *windows.around, (0, 0)), constant_values=np.nan)
     result = np.zeros((len(x), rows, columns, x.shape[3]))
     for i in range(rows):
         for j in range(columns):
