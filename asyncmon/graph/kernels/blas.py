@@ -22,30 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def find(name: str) -> tuple[Any, type[ctypes.c_int] | type[ctypes.c_int64]] | None:
-    """Return a function of numpy's BLAS and the type of its integers; None if it has none.
-
-    In numpy's wheels names begin with ``scipy_``, and end with ``64_`` where integers have 64 bits.
-    """
-    library = _library()
-    for suffix, integer in (("64_", ctypes.c_int64), ("", ctypes.c_int)):
-        for prefix in ("scipy_", ""):
-            function = getattr(library, f"{prefix}{name}{suffix}", None)
-            if function is not None:
-                return function, integer
+def _library() -> ctypes.CDLL | None:
+    """Return what numpy is linked with, in which names of its BLAS are found, too."""
+    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
+        try:
+            return ctypes.CDLL(importlib.import_module(name).__file__)
+        except ImportError:  # numpy 1 has the second one, and numpy 2 warns of it
+            continue
+        except (OSError, TypeError):
+            return None
     return None
 
 
-def _library() -> ctypes.CDLL | None:
-    for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
-        try:
-            module = importlib.import_module(name)
-        except ImportError:  # numpy 1 has the second one, and numpy 2 warns of it
-            continue
-        try:
-            return ctypes.CDLL(module.__file__)  # names in what it is linked with are found, too
-        except (OSError, TypeError):
-            return None
+def _functions() -> tuple[Any, Any] | None:
+    """Return the functions that get and set the number of threads of OpenBLAS; None without it."""
+    library = _library()
+    for prefix in ("scipy_", ""):  # numpy's wheels rename what they bring along
+        for suffix in ("64_", ""):
+            names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+            get, put = (getattr(library, name, None) for name in names)
+            if get is not None and put is not None:
+                return get, put
     return None
 
 
@@ -57,8 +54,7 @@ class _Threads:
     """
 
     def __init__(self) -> None:
-        get, put = find("openblas_get_num_threads"), find("openblas_set_num_threads")
-        self._functions = None if get is None or put is None else (get[0], put[0])
+        self._functions = _functions()
         self._mutex = threading.Lock()
         self.count = 0
         self._before = 1

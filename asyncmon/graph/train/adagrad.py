@@ -8,7 +8,6 @@ import numpy as np
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.op import VariableOpDef, register
-from asyncmon.graph.kernels.axpby import axpy
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
 
@@ -28,7 +27,8 @@ def _adagrad(var: Array, accum: Array, lr: Array, grad: Array) -> None:
     accum += t
     np.sqrt(accum, out=t)
     np.divide(grad, t, out=t)
-    axpy(-lr, t, var, t)
+    t *= lr
+    var -= t
 
 
 def _adagrad_rows(var: Array, accum: Array, lr: Array, grad: Array, indices: Array) -> None:

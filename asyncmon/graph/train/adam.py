@@ -11,7 +11,6 @@ import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, create_op
 from asyncmon.graph.core.op import Spec, VariableOpDef, register
-from asyncmon.graph.kernels.axpby import axpby, axpy
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
@@ -40,15 +39,19 @@ def _adam(
     weight_decay: Array,
     grad: Array,
 ) -> None:
-    axpby(1 - beta1, grad, beta1, m)
+    m *= beta1
+    m += np.multiply(grad, 1 - beta1)
     t = np.multiply(grad, grad)
-    axpby(1 - beta2, t, beta2, v, t)
+    t *= 1 - beta2
+    v *= beta2
+    v += t
     np.sqrt(v, out=t)
     t += epsilon
     np.divide(m, t, out=t)
     if weight_decay:
         var -= np.multiply(var, weight_decay)
-    axpy(-lr * np.sqrt(1 - beta2_power) / (1 - beta1_power), t, var, t)
+    t *= lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    var -= t
 
 
 def _adam_rows(

@@ -11,7 +11,6 @@ import numpy as np
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.op import VariableOpDef, register
-from asyncmon.graph.kernels.axpby import axpy, xpby
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
 
@@ -28,7 +27,7 @@ __all__ = ["GradientDescentOptimizer", "MomentumOptimizer"]
 
 
 def _descend(var: Array, lr: Array, grad: Array) -> None:
-    axpy(-lr, grad, var)
+    var -= np.multiply(grad, lr)
 
 
 def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
@@ -70,13 +69,15 @@ class GradientDescentOptimizer(Optimizer):
 def _momentum(
     var: Array, accum: Array, lr: Array, grad: Array, momentum: Array, *, use_nesterov: bool
 ) -> None:
-    xpby(grad, momentum, accum)
+    accum *= momentum
+    accum += grad
     if use_nesterov:
         step = np.multiply(accum, momentum)
         step += grad
-        axpy(-lr, step, var, step)
+        step *= lr
+        var -= step
     else:
-        axpy(-lr, accum, var)
+        var -= np.multiply(accum, lr)
 
 
 def _momentum_rows(

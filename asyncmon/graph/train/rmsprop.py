@@ -8,7 +8,6 @@ import numpy as np
 
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.op import VariableOpDef, register
-from asyncmon.graph.kernels.axpby import axpby
 from asyncmon.graph.train.optimizer import Optimizer
 from asyncmon.graph.train.rules import applied_dense, applied_rows
 
@@ -30,7 +29,9 @@ def _step(
     spread += epsilon
     np.sqrt(spread, out=spread)
     np.divide(grad, spread, out=spread)
-    axpby(lr, spread, momentum, mom, spread)
+    spread *= lr
+    mom *= momentum
+    mom += spread
     var -= mom
 
 
@@ -45,7 +46,9 @@ def _rmsprop(
     grad: Array,
 ) -> None:
     t = np.multiply(grad, grad)
-    axpby(1 - rho, t, rho, ms, t)
+    t *= 1 - rho
+    ms *= rho
+    ms += t
     np.copyto(t, ms)
     _step(var, mom, t, lr, momentum, epsilon, grad)
 
@@ -61,9 +64,12 @@ def _centered(
     epsilon: Array,
     grad: Array,
 ) -> None:
-    axpby(1 - rho, grad, rho, mg)
+    mg *= rho
+    mg += np.multiply(grad, 1 - rho)
     t = np.multiply(grad, grad)
-    axpby(1 - rho, t, rho, ms, t)
+    t *= 1 - rho
+    ms *= rho
+    ms += t
     np.multiply(mg, mg, out=t)
     np.subtract(ms, t, out=t)
     _step(var, mom, t, lr, momentum, epsilon, grad)
