@@ -1,21 +1,22 @@
-"""What a queue does, apart from any graph: elements, who waits for them, what happens at the close.
+"""A queue apart from any graph: its elements, the requests that wait for them or for room, its close.
 
-One instance belongs to one session and lives on its event loop's thread. Nothing blocks: an operation
-that cannot go ahead is a :class:`Claim`, served in the order of arrival.
+One instance belongs to one session and lives on its event loop's thread. No method blocks: what cannot
+be done at once is a :class:`Request`, granted in the order of arrival.
 
-An element that was taken by a run that then fails goes back to the head; one that was put by a run is
-in the queue when the run has committed, and its room is reserved from before the run began to change
-anything. The run itself sees what it has put at once.
+Runs are transactions. Elements that a run took are restored to the head if it fails. Elements that a
+run puts get room before the run changes anything, are visible to the run itself at once and enter the
+queue at its commit.
 
-There is one exception, for a run that puts more than can ever be there at once: it would wait for its
-own end. What it has put by then is in the queue from then on, whatever becomes of the run, and the rest
-follows as room comes.
+There is one exception. Where runs hold all the room, each of them waits for more and only a commit
+could free it, elements enter the queue before the commit, and stay there if the run fails. So do those
+of a run that puts more elements than the queue can hold.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeError
@@ -23,34 +24,39 @@ from asyncmon.errors import CancelledError, InvalidArgumentError, OutOfRangeErro
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from asyncmon.graph.queues.order import Element, Shelf
-
-__all__ = ["Claim", "QueueCore"]
+    from asyncmon.graph.queues.order import Element, Order
 
 
-class Claim:
-    """A part of the queue that one operation of a run has or waits for: room, or elements.
+class Request:
+    """Room or elements that one operation of a run waits for, or has.
 
     Attributes:
         owner: the run.
-        count: how many are claimed.
-        at_most: fewer elements are enough where no more come.
-        elements: those that were taken, or that are to be put at the commit.
-        shelved: those among the taken that were in the queue, and not put by the same run.
+        count: how many.
+        at_most: fewer elements are enough if the queue is closed.
+        elements: those taken, or those that enter the queue at the commit.
+        restorable: those taken that were in the queue, rather than put by the same run.
+        future: done when the request is granted or refused, None where it need not wait.
     """
 
-    __slots__ = ("at_most", "count", "elements", "future", "owner", "shelved")
+    __slots__ = ("at_most", "count", "elements", "future", "owner", "restorable")
 
     def __init__(self, owner: Any, count: int, *, at_most: bool = False) -> None:
         self.owner = owner
         self.count = count
         self.at_most = at_most
         self.elements: list[Element] = []
-        self.shelved: list[Element] = []
+        self.restorable: list[Element] = []
         self.future: asyncio.Future[None] | None = None
 
+    @property
+    def is_met(self) -> bool:
+        """Whether it has the elements it asked for, as far as a closed queue has them."""
+        found = len(self.elements)
+        return found == self.count or (self.at_most and found > 0)
+
     def grant(self, error: Exception | None = None) -> None:
-        """Tell who waits that the claim is met, or never will be."""
+        """Let the operation that waits continue, or fail with ``error``."""
         if self.future is not None and not self.future.done():
             if error is None:
                 self.future.set_result(None)
@@ -62,48 +68,48 @@ class QueueCore:
     """A bounded queue of tuples.
 
     Args:
-        label: what to call it in errors, ``"FIFOQueue 'name'"``.
-        shelf: which element is next.
+        label: its name in errors, ``"FIFOQueue 'name'"``.
+        order: holds the elements, empty.
         capacity: how many elements fit; a negative number is no limit.
         min_after_dequeue: how many elements must stay until the queue is closed.
     """
 
-    def __init__(self, label: str, shelf: Shelf, capacity: int, min_after_dequeue: int = 0) -> None:
+    def __init__(self, label: str, order: Order, capacity: int, min_after_dequeue: int = 0) -> None:
         self._label = label
-        self._shelf = shelf
-        self._capacity = capacity if capacity >= 0 else float("inf")
+        self._order = order
+        self._capacity = capacity if capacity >= 0 else inf
         self._minimum = min_after_dequeue
-        self._rooms: dict[Claim, None] = {}  # granted to runs that have not committed yet
-        self._reserved = 0
-        self._putters: deque[Claim] = deque()
-        self._takers: deque[Claim] = deque()
+        self._rooms: dict[Request, None] = {}  # granted to runs that have not committed yet
+        self._reserved = 0  # the sum of their counts
+        self._putters: deque[Request] = deque()
+        self._takers: deque[Request] = deque()
         self._closed = False
         self._error: Exception | None = None
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more can be put, but by those who waited already."""
+        """Whether nothing more can be put, except by requests that wait already."""
         return self._closed
 
     def size(self, owner: Any = None) -> int:
-        """Return how many elements are there, for a run: with those it has put itself."""
-        own = sum(len(room.elements) for room in self._rooms if room.owner is owner)
-        return len(self._shelf) + own
+        """Return the number of elements; for a run, with those that it has put itself."""
+        return len(self._order) + sum(len(r.elements) for r in self._rooms if r.owner is owner)
 
     # -- putting
 
-    def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Claim | None:
-        """Return room for so many elements, or None if one would have to wait for it.
+    def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Request | None:
+        """Return room for so many elements, or None if that would have to wait.
 
-        No elements need no room, whatever the queue is like. With ``in_parts`` they may be more than
-        ever fit.
+        No elements need no room, even in a closed queue. With ``in_parts``, more elements are allowed
+        than the queue can hold.
 
         Raises:
             CancelledError: the queue is closed.
-            InvalidArgumentError: it will never have as much room.
+            InvalidArgumentError: it can never hold so many elements.
         """
+        room = Request(owner, count)
         if not count:
-            return Claim(owner, 0)
+            return room
         if self._closed:
             raise CancelledError(f"{self._label} is closed.")
         if (1 if in_parts else count) > self._capacity:
@@ -113,130 +119,128 @@ class QueueCore:
             )
         if self._putters or count > self._free():
             return None
-        room = Claim(owner, count)
         self._grant_room(room)
         return room
 
-    async def reserve(self, owner: Any, count: int) -> Claim:
-        """Wait for room. Cancelled, it leaves nothing reserved.
+    async def reserve(self, owner: Any, count: int) -> Request:
+        """Wait for room. A cancelled call reserves nothing.
 
-        Where it would wait for the end of the run itself, the room has a count of 0: the run must
-        :meth:`put` then.
+        Where the run would wait for its own commit, the room has a count of 0, and the run must
+        :meth:`put` its elements later.
         """
         room = self.reserve_nowait(owner, count)
         if room is None:
-            room = Claim(owner, count)
+            room = Request(owner, count)
             await self._wait(room, self._putters)
         return room
 
-    async def put(self, owner: Any, elements: Iterable[Element]) -> Claim:
-        """Wait for room, and return it filled.
-
-        Where that would be to wait for the run's own end, what the run has filled before is put at
-        once, then these elements as room comes. They stay there if the run fails.
-        """
+    async def put(self, owner: Any, elements: Iterable[Element]) -> Request:
+        """Wait for room, and return it filled. They may be more elements than the queue can hold."""
         elements = list(elements)
         room = self.reserve_nowait(owner, len(elements), in_parts=True)
         if room is not None:
             self.fill(room, elements)
             return room
-        room = Claim(owner, len(elements))
+        room = Request(owner, len(elements))
         room.elements = elements
         await self._wait(room, self._putters)
         return room
 
-    def fill(self, room: Claim, elements: Iterable[Element]) -> None:
-        """Say what is to be put: seen by the run that owns the room, by others from the commit."""
+    def fill(self, room: Request, elements: Iterable[Element]) -> None:
+        """Add the elements that enter the queue at the commit. The run that owns the room sees them."""
         room.elements.extend(elements)
         self._serve()
 
-    def commit(self, room: Claim) -> None:
-        """Put what the room was filled with."""
-        self._put_all(room)
-        self._serve()
+    def commit(self, room: Request) -> None:
+        """Put the elements of a room into the queue, and give the room back."""
+        self._put(room, len(room.elements))
+        self.release(room)
 
-    def release(self, room: Claim) -> None:
-        """Give room back, unused."""
+    def release(self, room: Request) -> None:
+        """Give room back. Its run has failed, if there are elements left."""
         self._give_up(room)
         self._serve()
 
-    def _grant_room(self, room: Claim) -> None:
+    def _free(self) -> float:
+        return self._capacity - len(self._order) - self._reserved
+
+    def _grant_room(self, room: Request) -> None:
         self._rooms[room] = None
         self._reserved += room.count
         room.grant()
 
-    def _free(self) -> float:
-        return self._capacity - len(self._shelf) - self._reserved
-
-    def _put_all(self, room: Claim) -> None:
-        self._give_up(room)
-        for element in room.elements:
-            self._shelf.put(element)
-        room.elements = []
-
-    def _put_some(self, waiting: Claim, count: int) -> None:
-        for element in waiting.elements[:count]:
-            self._shelf.put(element)
-        del waiting.elements[:count]
-        waiting.count -= count
-
-    def _give_up(self, room: Claim) -> None:
+    def _give_up(self, room: Request) -> None:
         if room in self._rooms:
             del self._rooms[room]
             self._reserved -= room.count
 
+    def _put(self, request: Request, count: int) -> None:
+        for element in request.elements[:count]:
+            self._order.put(element)
+        del request.elements[:count]
+
     # -- taking
 
-    def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Claim | None:
-        """Return so many elements, or None if one would have to wait for them; one never does for none.
+    def take_nowait(self, owner: Any, count: int, *, at_most: bool = False) -> Request | None:
+        """Return so many elements, or None if that would have to wait. No elements never wait.
 
         Raises:
             OutOfRangeError: the queue is closed and has too few, or none with ``at_most``.
         """
+        taken = Request(owner, count, at_most=at_most)
         if not count:
-            return Claim(owner, 0)
-        own = self.size(owner) - len(self._shelf)
-        there = len(self._shelf) - (0 if self._closed else self._minimum) + own
-        if self._takers or (there < count and not self._exhausted(owner)):
-            return None
-        taken = Claim(owner, count, at_most=at_most)
-        if self._serve_taker(taken):
-            self._serve()
             return taken
-        error = self._end(taken)
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error  # it refers to this frame, and so to the run
+        own = self.size(owner) - len(self._order)
+        enough = self._takeable() + own >= count
+        if self._takers or not (enough or self._exhausted(owner)):
+            return None
+        self._collect(taken)
+        if not taken.is_met:
+            raise self._end_of_data(taken)
+        self._serve()
         return taken
 
-    async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Claim:
-        """Wait for elements; they leave the queue as they come. Cancelled, it puts back what it has."""
+    async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Request:
+        """Wait for elements, which leave the queue as they arrive. A cancelled call restores them."""
         taken = self.take_nowait(owner, count, at_most=at_most)
         if taken is None:
-            taken = Claim(owner, count, at_most=at_most)
+            taken = Request(owner, count, at_most=at_most)
             await self._wait(taken, self._takers)
         return taken
 
-    def put_back(self, taken: Claim) -> None:
-        """Undo a take: its run has failed. What the run had put itself is gone with it."""
+    def restore(self, taken: Request) -> None:
+        """Undo a take, because its run has failed. What the run had put itself is gone."""
         self._return(taken)
         self._serve()
 
-    def _return(self, taken: Claim) -> None:
-        self._shelf.put_back(taken.shelved)
+    def _takeable(self) -> int:
+        return len(self._order) - (0 if self._closed else self._minimum)
+
+    def _collect(self, taken: Request) -> None:
+        """Take the elements that are there, and then those that the run has put itself."""
+        while len(taken.elements) < taken.count and self._takeable() > 0:
+            element = self._order.take()
+            taken.elements.append(element)
+            taken.restorable.append(element)
+        for room in self._rooms:
+            while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
+                taken.elements.append(room.elements.pop(0))
+                room.count -= 1
+                self._reserved -= 1
+
+    def _return(self, taken: Request) -> None:
+        self._order.restore(taken.restorable)
         taken.elements = []
-        taken.shelved = []
+        taken.restorable = []
 
     # -- closing
 
     def close(self, *, cancel_pending_enqueues: bool = False, error: Exception | None = None) -> None:
-        """Let nothing more in. Returns at once; a second call may still cancel who waits to put.
+        """Let nothing more in. Returns at once. A second call may still cancel pending enqueues.
 
         Args:
-            cancel_pending_enqueues: those who wait to put get a ``CancelledError``; else they wait on.
-            error: what takers get at the end instead of ``OutOfRangeError``.
+            cancel_pending_enqueues: requests for room fail with ``CancelledError``, else they stay.
+            error: raised at the end of the data instead of ``OutOfRangeError``.
         """
         self._closed = True
         self._error = self._error or error
@@ -245,112 +249,96 @@ class QueueCore:
         self._serve()
 
     def session_closed(self) -> None:
-        """End all waiting."""
+        """Cancel all requests that wait."""
         self._closed = True
         self._cancel(self._putters, "Enqueue operation was cancelled")
         self._cancel(self._takers, "Dequeue operation was cancelled")
 
-    def _cancel(self, claims: deque[Claim], message: str) -> None:
-        while claims:
-            claims.popleft().grant(CancelledError(message))
+    def _cancel(self, waiting: deque[Request], message: str) -> None:
+        while waiting:
+            waiting.popleft().grant(CancelledError(message))
 
     def _exhausted(self, owner: Any) -> bool:
-        """Return whether nothing more can come for a run that takes."""
+        """Return whether no more elements can arrive for a run."""
         others = any(room.owner is not owner for room in self._rooms)
         return self._closed and not self._putters and not others
 
-    def _end(self, taken: Claim) -> Exception | None:
-        """Finish a take for which nothing more comes: with what there is, or an error."""
-        if taken.at_most and taken.elements:
-            return None
+    def _end_of_data(self, taken: Request) -> Exception:
+        """Undo a take for which no more elements arrive, and return its error."""
         self._return(taken)
-        if self._error is not None:
-            return self._error
-        size = len(self._shelf)
-        return OutOfRangeError(
+        return self._error or OutOfRangeError(
             f"{self._label} is closed and has insufficient elements "
-            f"(requested {taken.count}, current size {size})"
+            f"(requested {taken.count}, current size {len(self._order)})"
         )
 
     # -- waiting
 
-    async def _wait(self, claim: Claim, line: deque[Claim]) -> None:
-        claim.future = asyncio.get_running_loop().create_future()
-        line.append(claim)
+    async def _wait(self, request: Request, line: deque[Request]) -> None:
+        loop = asyncio.get_running_loop()
+        request.future = loop.create_future()
+        line.append(request)
         if line is self._takers:
             self._serve()
-        else:  # not at once: nothing is put by a run that is merely tried
-            asyncio.get_running_loop().call_soon(self._serve)
+        else:  # a run that is only tried, and given up where it waits, must put nothing early
+            loop.call_soon(self._serve)
         try:
-            await claim.future
+            await request.future
         except BaseException:
-            if claim in line:
-                line.remove(claim)
-            self._give_up(claim)
-            self._return(claim)
+            if request in line:
+                line.remove(request)
+            self._give_up(request)
+            self._return(request)
             self._serve()
-            claim.future = None  # it may refer to the error, and that to the claim
+            request.future = None  # it may refer to the error, and that to the request
             raise
 
     def _serve(self) -> None:
-        """Grant all that can be granted, in the order in which it was asked for."""
-        served = True
-        while served:
-            served = False
-            while self._takers and self._serve_taker(self._takers[0]):
-                self._takers.popleft().grant()
-                served = True
-            while self._putters and self._putters[0].count <= self._free():
-                self._grant_room(self._putters.popleft())
-                served = True
-            if self._takers and self._exhausted(self._takers[0].owner):
-                taken = self._takers.popleft()
-                taken.grant(self._end(taken))
-                served = True
-            served = served or self._put_early()
+        """Grant all requests that can be granted, in the order of arrival."""
+        while self._serve_taker() or self._serve_putter() or self._put_early():
+            pass
+
+    def _serve_taker(self) -> bool:
+        if not self._takers:
+            return False
+        taken = self._takers[0]
+        self._collect(taken)
+        if len(taken.elements) < taken.count and not self._exhausted(taken.owner):
+            return False
+        self._takers.popleft()
+        taken.grant(None if taken.is_met else self._end_of_data(taken))
+        return True
+
+    def _serve_putter(self) -> bool:
+        if not self._putters or self._putters[0].count > self._free():
+            return False
+        self._grant_room(self._putters.popleft())
+        return True
 
     def _put_early(self) -> bool:
-        """Put before the commit what a commit waits for. Return whether that changed anything.
+        """Put elements before their commit, where no run would end otherwise. Return whether it did.
 
-        So it is where the first who waits for room would not have it though all were taken that may
-        be, and every run that has room waits for more: none of them would ever end.
+        That is where nothing can be taken, and each run that has room waits for more.
         """
-        if not self._putters:
+        if not self._putters or self._takeable() > 0:
             return False
-        first = self._putters[0]
-        stay = 0 if self._closed else min(self._minimum, len(self._shelf))
-        if stay + self._reserved + first.count <= self._capacity:
-            return False
-        waiting = {id(claim.owner) for claim in self._putters}
+        waiting = {id(request.owner) for request in self._putters}
         if any(room.count and id(room.owner) not in waiting for room in self._rooms):
             return False
+        first, free = self._putters[0], self._free()
         filled = [room for room in self._rooms if room.elements]
         own = next((room for room in filled if room.owner is first.owner), None)
-        ahead = next((claim for claim in self._putters if not claim.elements), None)
-        if own is None and first.elements and self._free() > 0:
-            self._put_some(first, int(self._free()))  # there are more
-        elif len(self._shelf) > stay:
-            return False  # some may be taken yet
+        unfilled = next((request for request in self._putters if not request.elements), None)
+        if own is None and first.elements and free > 0:
+            self._put(first, int(free))
+            first.count = len(first.elements)
         elif filled:
-            self._put_all(own or filled[0])
-        elif ahead is not None:  # room for elements that are not known yet: they are put when they are
-            self._putters.remove(ahead)
-            ahead.count = 0
-            ahead.grant()
+            room = own or filled[0]
+            self._put(room, len(room.elements))
+            self._give_up(room)
+        elif unfilled is not None:  # its run puts the elements when they are known
+            self._putters.remove(unfilled)
+            unfilled.count = 0
+            unfilled.grant()
         else:
             return False
         return True
-
-    def _serve_taker(self, taken: Claim) -> bool:
-        """Take what there is. Return whether that is all that was asked for."""
-        minimum = 0 if self._closed else self._minimum
-        while len(taken.elements) < taken.count and len(self._shelf) > minimum:
-            element = self._shelf.take()
-            taken.elements.append(element)
-            taken.shelved.append(element)
-        for room in self._rooms:
-            while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
-                taken.elements.append(room.elements.pop(0))
-                room.count -= 1
-                self._reserved -= 1
-        return len(taken.elements) == taken.count

@@ -1,4 +1,4 @@
-"""The queue ops: awaited nodes over a :class:`~asyncmon.graph.queues.core.QueueCore` of the session."""
+"""The queue ops: coroutines on a :class:`~asyncmon.graph.queues.core.QueueCore` of the session."""
 
 from __future__ import annotations
 
@@ -20,31 +20,26 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.core.op import Shape
     from asyncmon.graph.execution.run_state import Run
-    from asyncmon.graph.queues.order import Element, Shelf
-
-__all__ = ["QueueSpec", "closing_error"]
+    from asyncmon.graph.queues.order import Element, Order
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)
-"""The error that a run of a queue's ``fail`` op gives to those who wait for elements."""
+"""The error that a run of a queue's ``fail`` op gives to requests for elements."""
 
 
 @dataclass(frozen=True, eq=False)
 class QueueSpec:
-    """What the ops of one queue share; each session makes its own queue of it.
+    """What the ops of one queue share. Each session makes its own queue of it.
 
-    ``shapes`` is None where components may have any shape; ``pads`` fills elements of a batch up to the
-    largest one.
+    ``pads`` fills the elements of a batch up to the largest one.
     """
 
     kind: str
     name: str
-    dtypes: tuple[DType, ...]
-    shapes: tuple[Shape, ...] | None
+    components: tuple[Spec, ...]
     capacity: int
     min_after_dequeue: int
-    shelf: Callable[[], Shelf]
+    order: Callable[[], Order]
     pads: bool = False
 
     def __repr__(self) -> str:
@@ -55,24 +50,19 @@ class QueueSpec:
         return run.resource(self, self._make)
 
     def _make(self) -> QueueCore:
-        return QueueCore(repr(self), self.shelf(), self.capacity, self.min_after_dequeue)
-
-    def component_specs(self) -> tuple[Spec, ...]:
-        """Return what one element is."""
-        shapes = self.shapes or (None,) * len(self.dtypes)
-        return tuple(Spec(dtype, shape) for dtype, shape in zip(self.dtypes, shapes, strict=True))
+        return QueueCore(repr(self), self.order(), self.capacity, self.min_after_dequeue)
 
     def check(self, index: int, shape: tuple[int, ...]) -> None:
         """Refuse a component of a shape that does not fit."""
-        expected = None if self.shapes is None else self.shapes[index]
-        if expected is None or is_compatible(expected, shape):
-            return
-        raise InvalidArgumentError(
-            f"Shape mismatch in tuple component {index}. Expected {list(expected)}, got {list(shape)}"
-        )
+        expected = self.components[index].shape
+        if expected is not None and not is_compatible(expected, shape):
+            raise InvalidArgumentError(
+                f"Shape mismatch in tuple component {index}. "
+                f"Expected {list(expected)}, got {list(shape)}"
+            )
 
 
-# Kernels. An operation that need not wait does not, though it is ``async``.
+# --- coroutines, which wait only where they must --------------------------------------------------
 
 
 async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
@@ -91,7 +81,26 @@ async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
 
 async def _enqueue_many(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     queue, room, components = _inputs(op, inputs)
-    await _put(run, queue, room, _rows(queue, components))
+    count = len(components[0]) if np.ndim(components[0]) else -1
+    for index, component in enumerate(components):
+        if np.ndim(component) == 0 or len(component) != count:
+            raise InvalidArgumentError(
+                f"enqueue_many needs components with the same first dimension; component {index} has "
+                f"shape {list(np.shape(component))}, component 0 has {list(np.shape(components[0]))}."
+            )
+        queue.check(index, np.shape(component)[1:])
+    await _put(run, queue, room, list(zip(*components, strict=True)))
+
+
+def _inputs(op: Operation, inputs: Sequence[Any]) -> tuple[QueueSpec, Any, Element]:
+    """Return the queue, the room reserved before (or None), and the components.
+
+    These are copies, for the arrays may be the caller's, or a variable's.
+    """
+    queue: QueueSpec = op.attrs["queue"]
+    count = len(queue.components)
+    components = [value.copy() if isinstance(value, np.ndarray) else value for value in inputs[-count:]]
+    return queue, inputs[0] if len(inputs) > count else None, tuple(components)
 
 
 async def _put(run: Run, queue: QueueSpec, room: Any, elements: list[Element]) -> None:
@@ -104,34 +113,10 @@ async def _put(run: Run, queue: QueueSpec, room: Any, elements: list[Element]) -
     run.on_commit(partial(core.commit, room))
 
 
-def _inputs(op: Operation, inputs: Sequence[Any]) -> tuple[QueueSpec, Any, Element]:
-    """Return the queue, the room reserved before (or None), and copies of the components.
-
-    Copies, for the arrays may be the user's, or a variable's.
-    """
-    queue: QueueSpec = op.attrs["queue"]
-    count = len(queue.dtypes)
-    components = [value.copy() if isinstance(value, np.ndarray) else value for value in inputs[-count:]]
-    return queue, inputs[0] if len(inputs) > count else None, tuple(components)
-
-
-def _rows(queue: QueueSpec, components: Element) -> list[Element]:
-    count = len(components[0]) if np.ndim(components[0]) else -1
-    for index, component in enumerate(components):
-        if np.ndim(component) == 0 or len(component) != count:
-            raise InvalidArgumentError(
-                f"enqueue_many needs components with the same first dimension; component {index} has "
-                f"shape {list(np.shape(component))}, component 0 has {list(np.shape(components[0]))}."
-            )
-        queue.check(index, np.shape(component)[1:])
-    return list(zip(*components, strict=True))
-
-
 async def _dequeue(run: Run, op: Operation, _handle: Any) -> Any:
-    queue: QueueSpec = op.attrs["queue"]
-    core = queue.core(run)
+    core = op.attrs["queue"].core(run)
     taken = await core.take(run, 1)
-    run.on_abort(partial(core.put_back, taken))
+    run.on_abort(partial(core.restore, taken))
     (element,) = taken.elements
     return element if len(element) > 1 else element[0]
 
@@ -142,11 +127,10 @@ async def _dequeue_many(run: Run, op: Operation, _handle: Any, count: Any) -> An
         raise InvalidArgumentError(f"Cannot take {count} elements from {queue!r}.")
     core = queue.core(run)
     taken = await core.take(run, int(count), at_most=op.attrs["at_most"])
-    run.on_abort(partial(core.put_back, taken))
-    columns = [[element[i] for element in taken.elements] for i in range(len(queue.dtypes))]
+    run.on_abort(partial(core.restore, taken))
     batch = tuple(
-        _stacked(column, spec, queue.pads)
-        for column, spec in zip(columns, queue.component_specs(), strict=True)
+        _stacked([element[i] for element in taken.elements], spec, queue.pads)
+        for i, spec in enumerate(queue.components)
     )
     return batch if len(batch) > 1 else batch[0]
 
@@ -180,51 +164,43 @@ async def _is_closed(run: Run, op: Operation, _handle: Any) -> Any:
     return np.bool_(op.attrs["queue"].core(run).closed)
 
 
-# Shape rules.
+# --- shape rules ----------------------------------------------------------------------------------
 
 
-def _check_components(components: Sequence[Spec], queue: QueueSpec, leading: int) -> None:
-    """Refuse what can be seen to be wrong before the run."""
-    for component, expected in zip(components, queue.component_specs(), strict=True):
-        shape = component.shape
-        if leading and shape == ():
-            raise ValueError("Shape () must have rank at least 1")
-        inner = shape if shape is None else shape[leading:]
-        if not is_compatible(expected.shape, inner):
-            raise ValueError(
-                f"Shapes {TensorShape(inner)} and {TensorShape(expected.shape)} are incompatible"
-            )
+def _enqueue_rule(leading: int) -> Callable[..., tuple[Spec, ...]]:
+    """Return the rule of an op that puts components with so many dimensions in front."""
+
+    def rule(_handle: Spec, *inputs: Spec, queue: QueueSpec) -> tuple[Spec, ...]:
+        for component, expected in zip(inputs[-len(queue.components) :], queue.components, strict=True):
+            shape = component.shape
+            if leading and shape == ():
+                raise ValueError("Shape () must have rank at least 1")
+            inner = shape if shape is None else shape[leading:]
+            TensorShape(inner).assert_is_compatible_with(expected.shape)
+        return ()
+
+    return rule
 
 
-def _enqueue_spec(_handle: Spec, *inputs: Spec, queue: QueueSpec) -> tuple[Spec, ...]:
-    _check_components(inputs[-len(queue.dtypes) :], queue, 0)
-    return ()
+def _dequeue_rule(_handle: Spec, *, queue: QueueSpec) -> tuple[Spec, ...]:
+    return queue.components
 
 
-def _enqueue_many_spec(_handle: Spec, *inputs: Spec, queue: QueueSpec) -> tuple[Spec, ...]:
-    _check_components(inputs[-len(queue.dtypes) :], queue, 1)
-    return ()
-
-
-def _dequeue_spec(_handle: Spec, *, queue: QueueSpec) -> tuple[Spec, ...]:
-    return queue.component_specs()
-
-
-def _dequeue_many_spec(
+def _dequeue_many_rule(
     _handle: Spec, count: Spec, *, queue: QueueSpec, at_most: bool
 ) -> tuple[Spec, ...]:
     if not count.dtype.is_integer or count.shape not in (None, ()):
         raise ValueError("The number of elements to dequeue must be an integer scalar.")
     if count.value is not None and count.value < 0:
         raise ValueError(f"Input 'n' must be >= 0, but is {count.value}.")
-    specs = queue.component_specs()
-    if any(spec.shape is None or (None in spec.shape and not queue.pads) for spec in specs):
-        raise ValueError(
-            f"{queue.kind}'s DequeueMany and DequeueUpTo require the components to have specified "
-            f"shapes. Give shapes= to {queue!r}."
-        )
+    for spec in queue.components:
+        if spec.shape is None or (None in spec.shape and not queue.pads):
+            raise ValueError(
+                f"{queue.kind}'s DequeueMany and DequeueUpTo require the components to have specified "
+                f"shapes. Give shapes= to {queue!r}."
+            )
     first = None if at_most or count.value is None else int(count.value)
-    return tuple(Spec(spec.dtype, (first, *(spec.shape or ()))) for spec in specs)
+    return tuple(Spec(spec.dtype, (first, *(spec.shape or ()))) for spec in queue.components)
 
 
 def _no_output(*_inputs: Spec, **_attrs: Any) -> tuple[Spec, ...]:
@@ -235,21 +211,22 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
     return lambda *_inputs, **_attrs: Spec(dtype, ())
 
 
-def _register(name: str, kernel: Any, infer: Any, *, changes: bool = True) -> None:
-    register(AwaitedOpDef(name, kernel, infer, nowait=True, changes=changes))
-
-
 def _handle(**_attrs: Any) -> Any:
-    return np.array("queue", object)  # nobody looks at it: it ties the ops of a queue together
+    """Return the value of a queue's own node, which only ties the queue's ops together."""
+    return np.array("queue", object)
+
+
+def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None:
+    register(AwaitedOpDef(name, kernel, rule, nowait=True, changes=changes))
 
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     register(OpDef(_kind, _handle, _scalar(dtypes.string)))
-_register("QueueReserve", _reserve, _scalar(dtypes.variant))
-_register("QueueEnqueueV2", _enqueue, _enqueue_spec)
-_register("QueueEnqueueManyV2", _enqueue_many, _enqueue_many_spec)
-_register("QueueDequeueV2", _dequeue, _dequeue_spec)
-_register("QueueDequeueManyV2", _dequeue_many, _dequeue_many_spec)
-_register("QueueCloseV2", _close, _no_output)
-_register("QueueSizeV2", _size, _scalar(dtypes.int32), changes=False)
-_register("QueueIsClosedV2", _is_closed, _scalar(dtypes.bool), changes=False)
+_awaited("QueueReserve", _reserve, _scalar(dtypes.variant))
+_awaited("QueueEnqueueV2", _enqueue, _enqueue_rule(0))
+_awaited("QueueEnqueueManyV2", _enqueue_many, _enqueue_rule(1))
+_awaited("QueueDequeueV2", _dequeue, _dequeue_rule)
+_awaited("QueueDequeueManyV2", _dequeue_many, _dequeue_many_rule)
+_awaited("QueueCloseV2", _close, _no_output)
+_awaited("QueueSizeV2", _size, _scalar(dtypes.int32), changes=False)
+_awaited("QueueIsClosedV2", _is_closed, _scalar(dtypes.bool), changes=False)

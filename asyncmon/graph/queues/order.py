@@ -1,4 +1,4 @@
-"""Where the elements of a queue lie, and which one is next."""
+"""The elements of a queue, and which one is next."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ByPriority", "Element", "FirstInFirstOut", "Shelf", "Shuffled"]
-
 Element: TypeAlias = tuple[Any, ...]
 """One value for each component of the queue."""
 
 
-class Shelf(ABC):
-    """Where elements lie, and which one is next."""
+class Order(ABC):
+    """The elements of a queue in the order in which they leave."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -30,15 +28,15 @@ class Shelf(ABC):
 
     @abstractmethod
     def take(self) -> Element:
-        """Remove the next element."""
+        """Remove the next element and return it."""
 
     @abstractmethod
-    def put_back(self, elements: Sequence[Element]) -> None:
-        """Add elements that were taken, such that they come first and in this order."""
+    def restore(self, elements: Sequence[Element]) -> None:
+        """Add elements that were taken, so that they leave first and in this order."""
 
 
-class FirstInFirstOut(Shelf):
-    """In the order in which they came."""
+class FirstInFirstOut(Order):
+    """In the order of arrival."""
 
     def __init__(self) -> None:
         self._elements: deque[Element] = deque()
@@ -52,11 +50,11 @@ class FirstInFirstOut(Shelf):
     def take(self) -> Element:
         return self._elements.popleft()
 
-    def put_back(self, elements: Sequence[Element]) -> None:
+    def restore(self, elements: Sequence[Element]) -> None:
         self._elements.extendleft(reversed(elements))
 
 
-class Shuffled(Shelf):
+class Shuffled(Order):
     """In random order."""
 
     def __init__(self, seed: int | None) -> None:
@@ -75,17 +73,16 @@ class Shuffled(Shelf):
         elements[chosen], elements[-1] = elements[-1], elements[chosen]
         return elements.pop()
 
-    def put_back(self, elements: Sequence[Element]) -> None:
-        self._elements.extend(elements)  # any place is as good as another
+    def restore(self, elements: Sequence[Element]) -> None:
+        self._elements.extend(elements)  # all places are equal
 
 
-class ByPriority(Shelf):
-    """The smallest first component first; among equals, in the order in which they came."""
+class ByPriority(Order):
+    """Smallest first component first; equal ones in the order of arrival."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Element]] = []
-        self._last = 0
-        self._first = 0
+        self._last = self._first = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -97,7 +94,7 @@ class ByPriority(Shelf):
     def take(self) -> Element:
         return heapq.heappop(self._heap)[2]
 
-    def put_back(self, elements: Sequence[Element]) -> None:
+    def restore(self, elements: Sequence[Element]) -> None:
         for element in reversed(elements):
             self._first -= 1
             heapq.heappush(self._heap, (int(element[0]), self._first, element))

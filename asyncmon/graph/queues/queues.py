@@ -1,9 +1,9 @@
 """Queues in a graph. TF1: ``tf.FIFOQueue`` and kin.
 
-A queue's elements belong to a session; its ops are awaited. A run takes its elements *before* its turn
-to change the state, so producers go on while a step waits for data. An element that was taken by a run
-which then fails or is cancelled goes back to the head of the queue, and what a run puts is in the queue
-when the run has committed: all of it, or none; see :meth:`QueueBase.enqueue_many` for the exception.
+The elements of a queue belong to a session, and its ops are awaited. A run takes its elements *before*
+the run lock, so producers run while a step waits for data. What was taken by a run that fails or is
+cancelled goes back to the head of the queue. What a run puts enters the queue at its commit, all of it
+or none; see :meth:`QueueBase.enqueue_many` for the exception.
 
 Example::
 
@@ -29,7 +29,7 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.context import building
 from asyncmon.graph.core.dtypes import as_dtype, int64
-from asyncmon.graph.core.op import RandomOpDef
+from asyncmon.graph.core.op import RandomOpDef, Spec
 from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.execution.ordering import Access
 from asyncmon.graph.queues.ops import QueueSpec
@@ -38,66 +38,48 @@ from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.op import Shape
-    from asyncmon.graph.queues.order import Shelf
-
-__all__ = ["FIFOQueue", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue"]
+    from asyncmon.graph.queues.order import Order
 
 
 class QueueBase:
-    """What all queues have in common. TF1: ``tf.QueueBase``. Made by its subclasses."""
+    """What all queues have in common. TF1: ``tf.QueueBase``. Made by its subclasses.
+
+    Attributes:
+        name: of the queue's node.
+        queue_ref: the tensor that stands for the queue.
+        dtypes: of the components, a list.
+        shapes: of the components, as far as they were given.
+        names: of the components, or None.
+    """
 
     def __init__(
         self,
         kind: str,
-        shelf: Callable[[], Shelf],
+        order: Callable[[], Order],
         capacity: int,
         dtypes: Any,
         shapes: Any,
         names: Sequence[str] | None,
         name: str,
-        *,
         min_after_dequeue: int = 0,
         pads: bool = False,
     ) -> None:
-        types = tuple(map(as_dtype, dtypes if isinstance(dtypes, list | tuple) else [dtypes]))
-        if not types:
-            raise ValueError("A queue needs at least one dtype.")
-        known = _checked_shapes(shapes, types)
-        self._names = _checked_names(names, types)
-        attrs = {"capacity": int(capacity), "min_after_dequeue": int(min_after_dequeue)}
+        components = _components(dtypes, shapes)
+        if names is not None and len(names) != len(components):
+            raise ValueError(
+                "List of names must have the same length as the list of dtypes, "
+                f"received len(names)={len(names)},len(dtypes)={len(components)}"
+            )
+        capacity, minimum = int(capacity), int(min_after_dequeue)
+        attrs = {"capacity": capacity, "min_after_dequeue": minimum}
         with control_dependencies(None):
-            self._handle = create_op(f"{kind}V2", (), attrs, name)
-        self._spec = QueueSpec(
-            kind, self.name, types, known, int(capacity), int(min_after_dequeue), shelf, pads
-        )
-
-    @property
-    def name(self) -> str:
-        """The name of the queue's node."""
-        return self._handle.op.name
-
-    @property
-    def queue_ref(self) -> Tensor:
-        """The tensor that stands for the queue."""
-        return self._handle
-
-    @property
-    def dtypes(self) -> list[DType]:
-        """The dtype of each component."""
-        return list(self._spec.dtypes)
-
-    @property
-    def shapes(self) -> list[TensorShape]:
-        """The shape of each component, as far as it was given."""
-        return [TensorShape(spec.shape) for spec in self._spec.component_specs()]
-
-    @property
-    def names(self) -> list[str] | None:
-        """The name of each component, or None where they have none."""
-        return None if self._names is None else list(self._names)
+            self.queue_ref: Tensor = create_op(f"{kind}V2", (), attrs, name)
+        self.name = self.queue_ref.op.name
+        self.dtypes = [spec.dtype for spec in components]
+        self.shapes = [TensorShape(spec.shape) for spec in components]
+        self.names = None if names is None else list(names)
+        self._spec = QueueSpec(kind, self.name, components, capacity, minimum, order, pads)
 
     def __repr__(self) -> str:
         return f"<{self._spec!r}>"
@@ -116,60 +98,55 @@ class QueueBase:
             CancelledError: in the run, where the queue is closed.
             ValueError, TypeError: the components do not fit.
         """
-        return self._enqueue("QueueEnqueueV2", vals, name or f"{self.name}_enqueue", lambda _tensors: 1)
+        tensors = self._tensors(vals)
+        return self._enqueue("QueueEnqueueV2", tensors, 1, name or f"{self.name}_enqueue")
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts each row of the components as one element.
 
-        All or none, as whatever a run puts, unless that is more than the queue can hold beside what
-        must stay in it: such a run would wait for its own end, so it puts as room comes.
+        All or none, as all that a run puts, unless they are more than the queue can hold beside what
+        must stay in it: such a run puts them as room becomes free, not at its commit.
 
         Args:
             vals: as for :meth:`enqueue`, each with one more dimension at the front.
             name: the node's name.
         """
-        return self._enqueue("QueueEnqueueManyV2", vals, name or f"{self.name}_EnqueueMany", self._rows)
-
-    def _rows(self, tensors: Sequence[Tensor]) -> int | None:
-        """Return how many elements there are, if that is known and they can all be there at once."""
+        tensors = self._tensors(vals)
         shape = tensors[0].spec.shape
         rows = shape[0] if shape else None
-        fits = rows is not None and (self._spec.capacity < 0 or rows <= self._spec.capacity)
-        return rows if fits else None
+        return self._enqueue("QueueEnqueueManyV2", tensors, rows, name or f"{self.name}_EnqueueMany")
 
-    def _enqueue(
-        self, kind: str, vals: Any, name: str, count: Callable[[Sequence[Tensor]], int | None]
-    ) -> Operation:
-        tensors = self._components(vals)
-        inputs = [self._handle, *tensors]
-        number = count(tensors)
-        if number is not None and _looks_at_state(tensors):
-            # The room is waited for before the run has its turn to look at the state: others go on.
+    def _enqueue(self, kind: str, tensors: list[Tensor], count: int | None, name: str) -> Operation:
+        inputs = [self.queue_ref, *tensors]
+        attrs = {"queue": self._spec}
+        fits = count is not None and (self._spec.capacity < 0 or count <= self._spec.capacity)
+        if fits and _depends_on_state(tensors):
+            # Wait for room before the run lock, which the state is read under: other runs go on.
             with control_dependencies(None):
-                attrs = {"queue": self._spec, "count": number}
-                inputs.insert(1, create_op("QueueReserve", [self._handle], attrs, f"{name}_Reserve"))
-        return create_operation(kind, inputs, {"queue": self._spec}, name)
+                room = create_op(
+                    "QueueReserve", [self.queue_ref], {**attrs, "count": count}, f"{name}_Reserve"
+                )
+            inputs.insert(1, room)
+        return create_operation(kind, inputs, attrs, name)
 
-    def _components(self, vals: Any) -> list[Tensor]:
+    def _tensors(self, vals: Any) -> list[Tensor]:
         if isinstance(vals, Mapping):
-            if self._names is None:
+            if self.names is None:
                 raise ValueError("Queue must have names to enqueue a dictionary")
-            if sorted(vals) != sorted(self._names):
+            if sorted(vals) != sorted(self.names):
                 raise ValueError(
                     "Keys in dictionary to enqueue do not match names of Queue.  "
-                    f"Dictionary: {sorted(vals)},Queue: {sorted(self._names)}"
+                    f"Dictionary: {sorted(vals)},Queue: {sorted(self.names)}"
                 )
-            vals = [vals[key] for key in self._names]
-        elif self._names is not None:
+            vals = [vals[key] for key in self.names]
+        elif self.names is not None:
             raise ValueError("You must enqueue a dictionary in a Queue with names")
         elif not isinstance(vals, list | tuple):
             vals = [vals]
-        if len(vals) != len(self._spec.dtypes):
-            raise ValueError(f"{self!r} takes {len(self._spec.dtypes)} components, got {len(vals)}.")
-        return [
-            convert_to_tensor(value, dtype)
-            for value, dtype in zip(vals, self._spec.dtypes, strict=True)
-        ]
+        specs = self._spec.components
+        if len(vals) != len(specs):
+            raise ValueError(f"{self!r} takes {len(specs)} components, got {len(vals)}.")
+        return [convert_to_tensor(value, s.dtype) for value, s in zip(vals, specs, strict=True)]
 
     # -- taking
 
@@ -199,46 +176,46 @@ class QueueBase:
         return self._dequeued("QueueDequeueManyV2", [n], {"at_most": True}, name)
 
     def _dequeued(self, kind: str, inputs: list[Any], attrs: dict[str, Any], name: str) -> Any:
-        tensors = create_ops(kind, [self._handle, *inputs], {"queue": self._spec, **attrs}, name)
-        if self._names is not None:
-            return dict(zip(self._names, tensors, strict=True))
+        tensors = create_ops(kind, [self.queue_ref, *inputs], {"queue": self._spec, **attrs}, name)
+        if self.names is not None:
+            return dict(zip(self.names, tensors, strict=True))
         return tensors[0] if len(tensors) == 1 else list(tensors)
 
     # -- closing
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation after which nothing more can be put. It does not wait; twice is fine.
+        """Return an operation that lets nothing more in. It does not wait. A second close does nothing.
 
-        What is there can still be taken, and enqueues that wait already go on to wait.
+        The elements that are there can still be taken.
 
         Args:
-            cancel_pending_enqueues: let those end with ``CancelledError`` instead.
+            cancel_pending_enqueues: cancel enqueues that wait, with ``CancelledError``, else they stay.
             name: the node's name.
         """
         return self._closing(cancel_pending_enqueues, False, name or f"{self.name}_Close")
 
     def fail(self, name: str | None = None) -> Operation:
-        """Return an operation that closes the queue for an error, and cancels who waits to put.
+        """Return an operation that closes the queue for an error and cancels pending enqueues.
 
-        Whoever takes gets what is there, then the error that
+        Dequeues take what is there, then raise the error that
         :data:`~asyncmon.graph.queues.ops.closing_error` had in the run.
         """
         return self._closing(True, True, name or f"{self.name}_Fail")
 
     def _closing(self, cancel: bool, fails: bool, name: str) -> Operation:
         attrs = {"queue": self._spec, "cancel": cancel, "fails": fails}
-        return create_operation("QueueCloseV2", [self._handle], attrs, name)
+        return create_operation("QueueCloseV2", [self.queue_ref], attrs, name)
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return a bool scalar: whether the queue is closed."""
         return create_op(
-            "QueueIsClosedV2", [self._handle], {"queue": self._spec}, name or f"{self.name}_Is_Closed"
+            "QueueIsClosedV2", [self.queue_ref], {"queue": self._spec}, name or f"{self.name}_Is_Closed"
         )
 
     def size(self, name: str | None = None) -> Tensor:
         """Return an int32 scalar: how many elements are there."""
         return create_op(
-            "QueueSizeV2", [self._handle], {"queue": self._spec}, name or f"{self.name}_Size"
+            "QueueSizeV2", [self.queue_ref], {"queue": self._spec}, name or f"{self.name}_Size"
         )
 
 
@@ -314,15 +291,9 @@ class RandomShuffleQueue(QueueBase):
     ) -> None:
         if 0 <= capacity <= min_after_dequeue:
             raise ValueError(f"min_after_dequeue {min_after_dequeue} must be < capacity {capacity}")
+        order = partial(Shuffled, seed)
         super().__init__(
-            "RandomShuffleQueue",
-            partial(Shuffled, seed),
-            capacity,
-            dtypes,
-            shapes,
-            names,
-            name,
-            min_after_dequeue=min_after_dequeue,
+            "RandomShuffleQueue", order, capacity, dtypes, shapes, names, name, min_after_dequeue
         )
 
 
@@ -351,37 +322,27 @@ class PriorityQueue(QueueBase):
         )
 
 
-def _checked_names(names: Sequence[str] | None, types: Sequence[DType]) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    if len(names) != len(types):
-        raise ValueError(
-            "List of names must have the same length as the list of dtypes, "
-            f"received len(names)={len(names)},len(dtypes)={len(types)}"
-        )
-    return tuple(names)
-
-
-def _listed(shapes: Any) -> list[Any]:
-    """Return the shapes of the components; a shape by itself is that of the only one."""
-    single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
-    return [shapes] if single else list(shapes)
-
-
-def _checked_shapes(shapes: Any, types: Sequence[DType]) -> tuple[Shape, ...] | None:
-    if shapes is None:
-        return None
-    shapes = _listed(shapes)
+def _components(dtypes: Any, shapes: Any) -> tuple[Spec, ...]:
+    types = tuple(map(as_dtype, dtypes if isinstance(dtypes, list | tuple) else [dtypes]))
+    if not types:
+        raise ValueError("A queue needs at least one dtype.")
+    shapes = [None] * len(types) if shapes is None else _listed(shapes)
     if len(shapes) != len(types):
         raise ValueError(
             "Queue shapes must have the same length as dtypes, "
             f"received len(shapes)={len(shapes)}, len(dtypes)={len(types)}"
         )
-    return tuple(map(as_shape, shapes))
+    return tuple(Spec(dtype, as_shape(shape)) for dtype, shape in zip(types, shapes, strict=True))
 
 
-def _looks_at_state(tensors: Iterable[Tensor]) -> bool:
-    """Return whether a node on these tensors, built now, comes after a look at the state."""
+def _listed(shapes: Any) -> list[Any]:
+    """Return the shapes of the components. A shape by itself is that of the only one."""
+    single = isinstance(shapes, TensorShape) or all(isinstance(extent, int) for extent in shapes)
+    return [shapes] if single else list(shapes)
+
+
+def _depends_on_state(tensors: Iterable[Tensor]) -> bool:
+    """Return whether a node on these tensors, built now, reads variables or draws random numbers."""
     context = building.get()
     stack = [tensor.op for tensor in tensors]
     stack += context.control if context is not None else ()

@@ -13,21 +13,21 @@ from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
-    from asyncmon.graph.queues.core import Claim
-    from asyncmon.graph.queues.order import Shelf
+    from asyncmon.graph.queues.core import Request
+    from asyncmon.graph.queues.order import Order
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
-def queue(capacity: int = 3, minimum: int = 0, shelf: Shelf | None = None) -> QueueCore:
-    return QueueCore("FIFOQueue 'q'", FirstInFirstOut() if shelf is None else shelf, capacity, minimum)
+def queue(capacity: int = 3, minimum: int = 0, order: Order | None = None) -> QueueCore:
+    return QueueCore("FIFOQueue 'q'", FirstInFirstOut() if order is None else order, capacity, minimum)
 
 
 async def put(core: QueueCore, *values: Any) -> None:
     core.commit(await core.put(object(), [(value,) for value in values]))
 
 
-def values(taken: Claim | None) -> list[Any]:
+def values(taken: Request | None) -> list[Any]:
     assert taken is not None
     return [element[0] for element in taken.elements]
 
@@ -103,8 +103,8 @@ async def test_a_failed_run_puts_its_elements_back_to_the_head() -> None:
     second = core.take_nowait("run", 1)
     assert first is not None
     assert second is not None
-    core.put_back(second)
-    core.put_back(first)
+    core.restore(second)
+    core.restore(first)
     assert await take(core, 3) == [1, 2, 3]
 
 
@@ -139,7 +139,7 @@ async def test_what_a_run_puts_is_seen_by_others_at_its_commit_and_by_itself_at_
     assert (core.size("mine"), core.size("other")) == (1, 0)
     taken = core.take_nowait("mine", 1)
     assert taken is not None
-    core.put_back(taken)  # the run failed: what it had put itself is gone with it
+    core.restore(taken)  # the run failed: what it had put itself is gone with it
     core.release(room)
     assert core.size() == 0
 
@@ -259,7 +259,7 @@ async def test_the_smallest_first_component_leaves_first_and_comes_back_first() 
     taken = core.take_nowait(None, 3)
     assert taken is not None
     assert [element[1] for element in taken.elements] == ["b", "d", "a"]
-    core.put_back(taken)
+    core.restore(taken)
     again = core.take_nowait(None, 4)
     assert again is not None
     assert [element[1] for element in again.elements] == ["b", "d", "a", "c"]

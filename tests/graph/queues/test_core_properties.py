@@ -16,7 +16,7 @@ from asyncmon.graph.queues.order import FirstInFirstOut
 from asyncmon.testing import run
 
 if TYPE_CHECKING:
-    from asyncmon.graph.queues.core import Claim
+    from asyncmon.graph.queues.core import Request
 
 DISTURBANCES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30)
 """For each operation: how many turns of the loop it gets, and whether it is cancelled then."""
@@ -82,7 +82,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_cancelled(
 
 async def put_in_a_run(core: QueueCore, number: int, counts: list[int], turns: int) -> bool:
     """Put these many elements after each other, all in one run; return whether it committed."""
-    rooms: list[Claim] = []
+    rooms: list[Request] = []
     values = itertools.count()
 
     async def all_of_it() -> None:
