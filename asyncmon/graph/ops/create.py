@@ -11,25 +11,12 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, to_array
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.shape_ops import cast, shape_tensor
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-
-__all__ = [
-    "eye",
-    "fill",
-    "linspace",
-    "one_hot",
-    "ones",
-    "ones_like",
-    "range",
-    "zeros",
-    "zeros_like",
-]
 
 
 # --- one value, many times ------------------------------------------------------------------------
@@ -41,13 +28,10 @@ def _fill(dims: Array, value: Array) -> Any:
     return np.full(dims.tolist(), value, np.asarray(value).dtype)
 
 
-def _fill_spec(dims: Spec, value: Spec) -> Spec:
+def _fill_rule(dims: Spec, value: Spec) -> Spec:
     rules.check_dtype(dims.dtype, (dtypes.int32, dtypes.int64), "dims")
     rules.with_rank(value.shape, 0)
-    (rank,) = rules.with_rank(dims.shape, 1)
-    known = dims.known_dims()
-    if known is None and rank is not None:
-        known = (None,) * rank
+    known = shape_from(dims)
     if known is not None and any(d is not None and d < 0 for d in known):
         raise ValueError(f"Fill dimensions must be >= 0, got {rules.text(known)}")
     return Spec(value.dtype, known)
@@ -57,7 +41,7 @@ def _fill_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]
 
 
-register(OpDef("Fill", _fill, _fill_spec, _fill_gradient))
+register(OpDef("Fill", _fill, _fill_rule, _fill_gradient))
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
@@ -85,17 +69,21 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     return _full(shape, 1, dtype, name or "ones")
 
 
-def _like(x: Spec) -> Spec:
-    return Spec(x.dtype, x.shape)
-
-
 def _zeros_like(x: Array) -> Any:
     x = np.asarray(x)
     return np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
 
 
-register(OpDef("ZerosLike", _zeros_like, _like, rules.no_gradient))
-register(OpDef("OnesLike", lambda x: np.ones(np.shape(x), x.dtype), _like, rules.no_gradient))
+def _ones_like(x: Array) -> Any:
+    return np.ones(np.shape(x), x.dtype)
+
+
+def _like_rule(x: Spec) -> Spec:
+    return Spec(x.dtype, x.shape)
+
+
+register(OpDef("ZerosLike", _zeros_like, _like_rule, ZERO))
+register(OpDef("OnesLike", _ones_like, _like_rule, ZERO))
 
 
 def zeros_like(
@@ -123,59 +111,50 @@ def _all_like(op_type: str, full: Any, tensor: Any, dtype: Any, name: str) -> Te
     if wanted is x.dtype:
         return create_op(op_type, (x,), None, name)
     result: Tensor = full(create_op("Shape", (x,)), wanted, name)
-    result.set_shape(x.spec.shape)
     return result
 
 
 # --- sequences ------------------------------------------------------------------------------------
 
 
-def _range_problem(start: Array, limit: Array, delta: Array) -> str | None:
-    if not delta:
-        return f"Requires delta != 0: {delta}"
-    if delta > 0 and start > limit:
-        return f"Requires start <= limit when delta > 0: {start}/{limit}"
-    if delta < 0 and start < limit:
-        return f"Requires start >= limit when delta < 0: {start}/{limit}"
-    return None
-
-
 def _range(start: Array, limit: Array, delta: Array) -> Any:
-    problem = _range_problem(start, limit, delta)
-    if problem:
-        raise InvalidArgumentError(problem)
+    _check_range(start, limit, delta)
     return np.arange(start, limit, delta, dtype=np.asarray(start).dtype)
 
 
-def _range_spec(start: Spec, limit: Spec, delta: Spec) -> Spec:
-    for spec, name in ((limit, "limit"), (delta, "delta")):
-        rules.check_same_dtype("Range", start, spec, ("start", name))
-    for spec in (start, limit, delta):
-        rules.with_rank(spec.shape, 0)
-    parts = [_known_scalar(spec) for spec in (start, limit, delta)]
-    if any(part is None for part in parts):
-        return Spec(start.dtype, (None,))
-    problem = _range_problem(*parts)
-    if problem:
-        raise ValueError(problem)
-    numbers: Array = np.arange(*parts)
-    dims = (
-        tuple(numbers.tolist()) if start.dtype.is_integer and numbers.size <= _LONGEST_SHAPE else None
-    )
-    return Spec(start.dtype, (numbers.size,), dims=dims)
+def _check_range(start: Any, limit: Any, delta: Any) -> None:
+    if not delta:
+        raise ValueError(f"Requires delta != 0: {delta}")
+    if delta > 0 and start > limit:
+        raise ValueError(f"Requires start <= limit when delta > 0: {start}/{limit}")
+    if delta < 0 and start < limit:
+        raise ValueError(f"Requires start >= limit when delta < 0: {start}/{limit}")
 
 
 _LONGEST_SHAPE = 64  # a longer range is not going to be a shape or a list of axes
 
 
+def _range_rule(start: Spec, limit: Spec, delta: Spec) -> Spec:
+    rules.check_same_dtype("Range", start, limit, ("start", "limit"))
+    rules.check_same_dtype("Range", start, delta, ("start", "delta"))
+    parts = [_known_scalar(spec) for spec in (start, limit, delta)]
+    if any(part is None for part in parts):
+        return Spec(start.dtype, (None,))
+    _check_range(*parts)
+    numbers: Array = np.arange(*parts)
+    holds_dims = start.dtype.is_integer and numbers.size <= _LONGEST_SHAPE
+    return Spec(start.dtype, numbers.shape, dims=tuple(numbers.tolist()) if holds_dims else None)
+
+
 def _known_scalar(spec: Spec) -> Any:
+    rules.with_rank(spec.shape, 0)
     if spec.value is not None:
         return spec.value[()]
     known = spec.known_dims()
     return None if known is None else known[0]
 
 
-register(OpDef("Range", _range, _range_spec, rules.no_gradient))
+register(OpDef("Range", _range, _range_rule, ZERO))
 
 
 def range(
@@ -205,7 +184,7 @@ def _linspace(start: Array, stop: Array, num: Array) -> Any:
     return np.linspace(start, stop, int(num), dtype=np.asarray(start).dtype)
 
 
-def _linspace_spec(start: Spec, stop: Spec, num: Spec) -> Spec:
+def _linspace_rule(start: Spec, stop: Spec, num: Spec) -> Spec:
     rules.check_same_dtype("LinSpace", start, stop, ("start", "stop"))
     rules.check_dtype(start.dtype, rules.FLOATS, "start")
     for spec in (start, stop, num):
@@ -213,7 +192,7 @@ def _linspace_spec(start: Spec, stop: Spec, num: Spec) -> Spec:
     return Spec(start.dtype, num.known_dims() or (None,))
 
 
-register(OpDef("LinSpace", _linspace, _linspace_spec, rules.no_gradient))
+register(OpDef("LinSpace", _linspace, _linspace_rule, ZERO))
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
@@ -239,7 +218,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
     return result if axis == -1 else np.moveaxis(result, -1, axis)
 
 
-def _one_hot_spec(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *, axis: int) -> Spec:
+def _one_hot_rule(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *, axis: int) -> Spec:
     rules.check_dtype(indices.dtype, (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64), "indices")
     rules.check_same_dtype("OneHot", on_value, off_value, ("on_value", "off_value"))
     for spec in (depth, on_value, off_value):
@@ -255,7 +234,7 @@ def _one_hot_spec(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *
     return Spec(on_value.dtype, (*indices.shape[:at], size, *indices.shape[at:]))
 
 
-register(OpDef("OneHot", _one_hot, _one_hot_spec, rules.no_gradient))
+register(OpDef("OneHot", _one_hot, _one_hot_rule, ZERO))
 
 
 def one_hot(

@@ -13,7 +13,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.ops.index import picking
-from asyncmon.graph.ops.shape_ops import like
+from asyncmon.graph.ops.shape_ops import like, rank_of
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -57,7 +57,7 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Sp
     rules.check_dtype(paddings.dtype, (dtypes.int32, dtypes.int64), "paddings")
     rows, columns = rules.with_rank(paddings.shape, 2)
     rules.merge_dim(columns, 2)
-    rank = rules.merge_dim(rows, None if x.shape is None else len(x.shape))
+    rank = rules.merge_dim(rows, rank_of(x.shape))
     if x.shape is None or paddings.value is None:
         return Spec(x.dtype, None if rank is None else (None,) * rank)
     if paddings.value.size and paddings.value.min() < 0:

@@ -33,6 +33,18 @@ def shape_tensor(value: Any) -> Tensor:
     return tensor
 
 
+def shape_from(sizes: Spec) -> Shape:
+    """Return what is known of the shape that a vector of sizes describes."""
+    (rank,) = rules.with_rank(sizes.shape, 1)
+    known = sizes.known_dims()
+    return (None,) * rank if known is None and rank is not None else known
+
+
+def rank_of(shape: Shape) -> int | None:
+    """Return the number of dimensions, or None where it is not known."""
+    return None if shape is None else len(shape)
+
+
 def like(
     op_type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None
 ) -> Tensor:
@@ -53,7 +65,7 @@ def _shape(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
 
 
 def _shape_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
-    return Spec(out_type, (None if x.shape is None else len(x.shape),), dims=x.shape)
+    return Spec(out_type, (rank_of(x.shape),), dims=x.shape)
 
 
 def _size(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
@@ -65,7 +77,7 @@ def _size_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
 
 
 def _rank_rule(x: Spec) -> Spec:
-    return Spec(dtypes.int32, (), dims=(None if x.shape is None else len(x.shape),))
+    return Spec(dtypes.int32, (), dims=(rank_of(x.shape),))
 
 
 register(OpDef("Shape", _shape, _shape_rule, ZERO))
@@ -110,11 +122,8 @@ def _reshape(x: Array, target: Array) -> Any:
 
 def _reshape_rule(x: Spec, target: Spec) -> Spec:
     rules.check_dtype(target.dtype, (dtypes.int32, dtypes.int64), "shape")
-    (rank,) = rules.with_rank(target.shape, 1)
-    dims = target.known_dims()
-    if dims is None:
-        return Spec(x.dtype, None if rank is None else (None,) * rank)
-    return Spec(x.dtype, _reshaped(x.shape, dims))
+    dims = shape_from(target)
+    return Spec(x.dtype, None if dims is None else _reshaped(x.shape, dims))
 
 
 def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
@@ -271,10 +280,7 @@ def _broadcast_to(x: Array, target: Array) -> Any:
 
 
 def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
-    (rank,) = rules.with_rank(target.shape, 1)
-    dims = target.known_dims()
-    if dims is None and rank is not None:
-        dims = (None,) * rank
+    dims = shape_from(target)
     if dims is not None and x.shape is not None:
         pairs = zip(x.shape[::-1], dims[::-1], strict=False)
         if len(x.shape) > len(dims) or any(a not in (1, None, b or a) for a, b in pairs):
@@ -297,15 +303,12 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def _tile_rule(x: Spec, multiples: Spec) -> Spec:
-    (rank,) = rules.with_rank(multiples.shape, 1)
-    if x.shape is None:
-        return Spec(x.dtype, None if rank is None else (None,) * rank)
-    rules.merge_dim(rank, len(x.shape))
-    times = multiples.known_dims() or (None,) * len(x.shape)
-    shape = tuple(
-        None if n is None or m is None or m < 0 else n * m for n, m in zip(x.shape, times, strict=True)
-    )
-    return Spec(x.dtype, shape)
+    times = shape_from(multiples)
+    rank = rules.merge_dim(rank_of(times), rank_of(x.shape))
+    if rank is None:
+        return Spec(x.dtype, None)
+    pairs = zip(rules.with_rank(x.shape, rank), times or (None,) * rank, strict=True)
+    return Spec(x.dtype, tuple(None if n is None or m is None or m < 0 else n * m for n, m in pairs))
 
 
 def _tile(x: Array, multiples: Array) -> Any:
