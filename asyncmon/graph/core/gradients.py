@@ -9,6 +9,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops.shape_ops import reshape
 
 if TYPE_CHECKING:
@@ -109,37 +110,30 @@ def _between(
     With each come the tensors that its gradients go to: its inputs, or what it stands for in a branch.
     """
     across = len({tensor.graph for tensor in (*results, *inputs)}) > 1
-    ops: dict[Operation, tuple[Tensor, ...]] = {}
-    todo = [y.op for y in results]
-    while todo:
-        op = todo.pop()
-        if op not in ops:
-            ops[op] = sources = _outside(op) if across and not op.inputs else op.inputs
-            todo += [x.op for x in sources]
+    sources_of = _outer_or_inputs if across else attrgetter("inputs")
+    ops = ancestors([y.op for y in results], lambda op: [x.op for x in sources_of(op)])
+    if across:
+        ops.sort(key=lambda op: len(_around(op.graph)))  # what is inside comes after what is outside
     wanted, reached, between = set(inputs), set[Any](), []
-    # An op's id is higher than those of its inputs; what is inside comes after what is outside.
-    for op in sorted(ops, key=_depth_and_id if across else attrgetter("id")):
+    for op in ops:
         if op.op_def.gradient is ZERO:
             continue
-        if any(x in wanted or (x.op in reached and x not in stops) for x in ops[op]):
+        sources = sources_of(op)
+        if any(x in wanted or (x.op in reached and x not in stops) for x in sources):
             reached.add(op)
-            between.append((op, ops[op]))
+            between.append((op, sources))
     return between
 
 
-def _outside(op: Operation) -> tuple[Tensor, ...]:
-    """Return what a node without inputs stands for, one graph further out."""
-    outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs else None
+def _outer_or_inputs(op: Operation) -> tuple[Tensor, ...]:
+    """Return the inputs of a node; of one that stands for a tensor outside of its graph, that one."""
+    outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs and not op.inputs else None
     return op.inputs if outer is None else (outer,)
 
 
 def _around(graph: Graph) -> list[Graph]:
     """Return a graph and those it is inside."""
     return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
-
-
-def _depth_and_id(op: Operation) -> tuple[int, int]:
-    return len(_around(op.graph)), op.id
 
 
 def _check_inside(results: Iterable[Tensor], inputs: Iterable[Tensor]) -> None:

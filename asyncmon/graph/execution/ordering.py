@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+from asyncmon.graph.core.walk import predecessors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -80,7 +81,7 @@ class Versions:
 
     def _find_ordered_reads(self, ops: Sequence[Operation], writers: list[Operation]) -> None:
         readers = [op for op, access in self.access.items() if access.reads]
-        ordered = writers and any(op.control_inputs or op.inputs[op.op_def.refs :] for op in readers)
+        ordered = writers and any(map(predecessors, readers))
         ancestors = _ancestor_bits(ops, {op: 1 << i for i, op in enumerate(writers)}) if ordered else {}
         by_name: dict[str, list[int]] = {}
         for i, op in enumerate(writers):
@@ -114,9 +115,7 @@ def _ancestor_bits(ops: Sequence[Operation], own: dict[Operation, int]) -> dict[
     bits: dict[Operation, int] = {}
     for op in ops:
         found = own.get(op, 0)
-        for tensor in op.inputs[op.op_def.refs :]:
-            found |= bits.get(tensor.op, 0)
-        for before in op.control_inputs:
+        for before in predecessors(op):
             found |= bits.get(before, 0)
         if found:
             bits[op] = found

@@ -6,10 +6,12 @@ import asyncio
 import types
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef
+from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 from asyncmon.graph.execution.pace import Pace
 from asyncmon.graph.execution.plan import execute, raise_located
 
@@ -47,32 +49,16 @@ class Groups:
         self._group: dict[Operation, int] = {}
         if not any(op.op_def.awaits for op in ops):
             return
-        on_state: set[Operation] = set()
-        for op in ops:
-            if (
-                op in access
-                or isinstance(op.op_def, RandomOpDef)
-                or any(before in on_state for before in _before(op, given))
-            ):
-                on_state.add(op)
+        before = partial(predecessors, fed=given)
+        touching = {op for op in ops if op in access or isinstance(op.op_def, RandomOpDef)}
+        on_state = descendants(ops, touching, before)
         for group, wanted in ((self.MIDDLE, True), (self.PRELUDE, False)):
-            stack = [op for op in ops if op.op_def.awaits and (op in on_state) is wanted]
-            seen: set[Operation] = set()
-            while stack:
-                op = stack.pop()
-                if op not in seen:
-                    seen.add(op)
-                    self._group[op] = group
-                    stack.extend(_before(op, given))
+            awaited = [op for op in ops if op.op_def.awaits and (op in on_state) is wanted]
+            self._group.update(dict.fromkeys(ancestors(awaited, before), group))
 
     def of(self, op: Operation) -> int:
         """Return the group of a node."""
         return self._group.get(op, self.LAST)
-
-
-def _before(op: Operation, given: Collection[Tensor]) -> list[Operation]:
-    data = [tensor.op for tensor in op.inputs[op.op_def.refs :] if tensor not in given]
-    return [*data, *op.control_inputs]
 
 
 @dataclass(slots=True)
@@ -106,7 +92,7 @@ class Stage:
         inside = {op: nodes[op] for op in ops}
         for op, node in inside.items():
             node.op = op
-            for before in dict.fromkeys(_before(op, ())):
+            for before in dict.fromkeys(predecessors(op)):
                 if before in inside:
                     node.needs += 1
                     inside[before].feeds.append(node)

@@ -31,6 +31,7 @@ from asyncmon.graph.core.context import building
 from asyncmon.graph.core.dtypes import as_dtype, int64
 from asyncmon.graph.core.op import RandomOpDef, Spec
 from asyncmon.graph.core.shape import TensorShape, as_shape
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.ordering import Access
 from asyncmon.graph.queues.ops import QueueSpec
 from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
@@ -344,16 +345,8 @@ def _listed(shapes: Any) -> list[Any]:
 def _depends_on_state(tensors: Iterable[Tensor]) -> bool:
     """Return whether a node on these tensors, built now, reads variables or draws random numbers."""
     context = building.get()
-    stack = [tensor.op for tensor in tensors]
-    stack += context.control if context is not None else ()
-    seen: set[Operation] = set()
-    while stack:
-        op = stack.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        if isinstance(op.op_def, RandomOpDef) or Access.of(op) is not None:
-            return True
-        stack += [tensor.op for tensor in op.inputs]
-        stack += op.control_inputs
-    return False
+    control = () if context is None else context.control
+    return any(
+        isinstance(op.op_def, RandomOpDef) or Access.of(op) is not None
+        for op in ancestors([*(tensor.op for tensor in tensors), *control])
+    )

@@ -19,6 +19,7 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
+from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
@@ -248,7 +249,7 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
     reads and the value are built a second time; a value without such reads is returned as it is.
     """
     copies: dict[Tensor, Tensor] = {}
-    for op in _ancestors(initial.op):
+    for op in ancestors([initial.op], _values_before):
         if op.type in _READS:
             ref = op.inputs[0] if op.inputs else op.outputs[0]
             initializer = ref.graph.get_operation_by_name(f"{ref.op.name}/Assign")
@@ -265,17 +266,9 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
     return copies.get(initial, initial)
 
 
-def _ancestors(last: Operation) -> list[Operation]:
-    """Return an op and its ancestors up to those that read or write variables, oldest first."""
-    seen: set[Operation] = set()
-    stack = [last]
-    while stack:
-        op = stack.pop()
-        if op not in seen:
-            seen.add(op)
-            if op.type not in _READS and not op.op_def.refs:
-                stack.extend(tensor.op for tensor in op.inputs)
-    return sorted(seen, key=lambda op: op.id)
+def _values_before(op: Operation) -> list[Operation]:
+    """Return the nodes that a node takes values of; none for those that read or write variables."""
+    return [] if op.op_def.refs else [tensor.op for tensor in op.inputs]
 
 
 def global_variables(scope: str | None = None) -> list[Variable]:
