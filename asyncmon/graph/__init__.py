@@ -118,10 +118,6 @@ from asyncmon.graph.ops.compare import (
     not_equal,
     where,
 )
-from asyncmon.graph.ops.contraction import (
-    einsum,
-    tensordot,
-)
 from asyncmon.graph.ops.create import (
     eye,
     fill,
@@ -133,6 +129,7 @@ from asyncmon.graph.ops.create import (
     zeros,
     zeros_like,
 )
+from asyncmon.graph.ops.einsum import einsum, tensordot
 from asyncmon.graph.ops.functions import (
     abs,
     acos,

@@ -1,4 +1,4 @@
-"""Products of matrices: matmul, tensordot, einsum."""
+"""Products of matrices, and orthogonal ones."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from asyncmon.graph.core.build import convert_pair, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.matmul import product
+from asyncmon.graph.ops.shape_ops import like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-
-__all__ = ["matmul"]
 
 
 def _matmul(
@@ -100,14 +98,12 @@ def _product(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool) -> Tensor:
 
 
 def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
-    """Add up the gradient over the batch dimensions that ``x`` was repeated along."""
+    """Sum the gradient over the batch dimensions along which ``x`` was broadcast."""
     if x.spec.shape is not None and other.spec.shape is not None:
         batch, other_batch = x.spec.shape[:-2], other.spec.shape[:-2]
         if batch == other_batch and None not in batch:
             return grad
-    result = create_op("SumToShape", (grad, create_op("Shape", (x,), {})), {})
-    result.set_shape(x.spec.shape)
-    return result
+    return like("SumToShape", (grad,), x)
 
 
 register(
