@@ -12,10 +12,10 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.indexed_slices import IndexedSlices
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.ops.broadcast import sum_to_shape
 from asyncmon.graph.ops.index import check_inside, picking, put, put_back
-from asyncmon.graph.ops.shape_ops import like, shape_tensor
+from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -156,7 +156,7 @@ def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int
     return put(sizes, index, updates) if index else sum_to_shape(updates, sizes)
 
 
-def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
+def _gather_nd_rule(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
     if params.shape is None or indices.shape is None:
         return Spec(params.dtype, None)
@@ -168,8 +168,7 @@ def _gather_nd_spec(params: Spec, indices: Spec, *, batch_dims: int) -> Spec:
     if depth > len(params.shape) - batch_dims:
         raise ValueError(
             "indices.shape[-1] must be <= params.rank, but saw indices shape: "
-            f"{rules.text(indices.shape)} "
-            f"and params shape: {rules.text(params.shape)}"
+            f"{rules.text(indices.shape)} and params shape: {rules.text(params.shape)}"
         )
     shape = (*shared, *indices.shape[batch_dims:-1], *params.shape[batch_dims + depth :])
     return Spec(params.dtype, shape)
@@ -184,10 +183,9 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [like("ScatterNd", (indices, grad), params, op.attrs), None]
 
 
-def _scatter_nd_spec(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
+def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
-    rules.with_rank(shape.shape, 1)
-    return Spec(updates.dtype, shape.known_dims())
+    return Spec(updates.dtype, shape_from(shape))
 
 
 def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
@@ -195,8 +193,8 @@ def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [None, create_op("GatherNd", (grad, op.inputs[0]), attrs), None]
 
 
-register(OpDef("GatherNd", _gather_nd, _gather_nd_spec, _gather_nd_gradient, aliases=True))
-register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_spec, _scatter_nd_gradient, aliases=True))
+register(OpDef("GatherNd", _gather_nd, _gather_nd_rule, _gather_nd_gradient, aliases=True))
+register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule, _scatter_nd_gradient, aliases=True))
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
@@ -218,7 +216,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), None, name)
 
 
-# --- segments ---
+# --- segments -------------------------------------------------------------------------------------
 
 
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:
@@ -233,11 +231,11 @@ def sum_rows(values: Array, indices: Array, count: Any) -> Any:
     rows = np.reshape(values, (flat.size, *result.shape[1:]))
     if flat.size and flat.min() < 0:
         rows, flat = rows[flat >= 0], flat[flat >= 0]
-    scatter_add(result, flat, rows)
+    add_rows(result, flat, rows)
     return result
 
 
-def scatter_add(target: Array, indices: Array, rows: Array) -> None:
+def add_rows(target: Array, indices: Array, rows: Array) -> None:
     """Add each row at its index, in place; equal indices add up."""
     if not indices.size:
         return
@@ -250,7 +248,7 @@ def scatter_add(target: Array, indices: Array, rows: Array) -> None:
     target[picked[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
 
 
-def _segment_spec(values: Spec, indices: Spec, count: Spec) -> Spec:
+def _segment_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
     rules.check_dtype(values.dtype, rules.NUMBERS, "data")
     (rows,) = count.known_dims() or (None,)
     if values.shape is None or indices.shape is None:
@@ -274,9 +272,10 @@ def _rows_of(x: Array, indices: Array) -> Array:
     return rows
 
 
-def _rows_of_spec(x: Spec, indices: Spec) -> Spec:
-    known = x.shape is not None and indices.shape is not None
-    return Spec(x.dtype, (*(indices.shape or ()), *(x.shape or ())[1:]) if known else None)
+def _rows_of_rule(x: Spec, indices: Spec) -> Spec:
+    if x.shape is None or indices.shape is None:
+        return Spec(x.dtype, None)
+    return Spec(x.dtype, indices.shape + x.shape[1:])
 
 
 def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
@@ -285,8 +284,8 @@ def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [create_op("UnsortedSegmentSum", (grad, indices, count)), None]
 
 
-register(OpDef("UnsortedSegmentSum", sum_rows, _segment_spec, _segment_gradient))
-register(OpDef("RowsOf", _rows_of, _rows_of_spec, _rows_of_gradient))
+register(OpDef("UnsortedSegmentSum", sum_rows, _segment_rule, _segment_gradient))
+register(OpDef("RowsOf", _rows_of, _rows_of_rule, _rows_of_gradient))
 
 
 def unsorted_segment_sum(
@@ -299,7 +298,7 @@ def unsorted_segment_sum(
     return create_op("UnsortedSegmentSum", (data, segment_ids, num_segments), None, name)
 
 
-# --- the greatest of a row ---
+# --- the greatest of a row -------------------------------------------------------------------------
 
 
 class TopK(NamedTuple):
@@ -319,7 +318,7 @@ def _top_k(x: Array, k: Array) -> tuple[Array, Array]:
     return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
 
 
-def _top_k_spec(x: Spec, k: Spec) -> tuple[Spec, Spec]:
+def _top_k_rule(x: Spec, k: Spec) -> tuple[Spec, Spec]:
     rules.check_dtype(x.dtype, rules.REALS, "input")
     rules.with_rank(k.shape, 0)
     (count,) = k.known_dims() or (None,)
@@ -340,7 +339,7 @@ def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]
     return [like("Put", (grad, op.outputs[1]), op.inputs[0], picked), None]
 
 
-register(OpDef("TopKV2", _top_k, _top_k_spec, _top_k_gradient))
+register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))
 
 
 def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
@@ -371,7 +370,7 @@ def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
     return valid & finite & (better < k)
 
 
-def _in_top_k_spec(predictions: Spec, targets: Spec, k: Spec) -> Spec:
+def _in_top_k_rule(predictions: Spec, targets: Spec, k: Spec) -> Spec:
     rules.check_dtype(predictions.dtype, (dtypes.float32,), "predictions")
     rules.check_dtype(targets.dtype, (dtypes.int32, dtypes.int64), "targets")
     rows, _ = rules.with_rank(predictions.shape, 2)
@@ -379,7 +378,7 @@ def _in_top_k_spec(predictions: Spec, targets: Spec, k: Spec) -> Spec:
     return Spec(dtypes.bool, (rules.merge_dim(rows, count),))
 
 
-register(OpDef("InTopKV2", _in_top_k, _in_top_k_spec, rules.no_gradient))
+register(OpDef("InTopKV2", _in_top_k, _in_top_k_rule, ZERO))
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.indexing import Arg, Range, encode_index
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.shape_ops import like, shape_tensor
+from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +128,7 @@ def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 def to_shape(values: Spec, *others: Spec, **_attrs: object) -> Spec:
     """The rule of ops whose last input is the shape of the output."""
-    return Spec(values.dtype, others[-1].known_dims())
+    return Spec(values.dtype, shape_from(others[-1]))
 
 
 register(OpDef("Put", _put, to_shape, _put_gradient))
@@ -148,30 +148,27 @@ def check_inside(indices: Any, size: int) -> None:
 
 def _slice_index(shape: tuple[int, ...], begin: Array, size: Array) -> Index:
     index = []
-    for i, (start, count, n) in enumerate(zip(begin.tolist(), size.tolist(), shape, strict=True)):
-        if not 0 <= start <= n:
-            raise InvalidArgumentError(f"Expected begin[{i}] in [0, {n}], but got {start}")
-        count = n - start if count == -1 else count
-        if not 0 <= count <= n - start:
-            raise InvalidArgumentError(f"Expected size[{i}] in [0, {n - start}], but got {count}")
-        index.append(builtins.slice(start, start + count))
+    for n, start, count in zip(shape, begin.tolist(), size.tolist(), strict=True):
+        _slice_length(n, start, count)
+        index.append(builtins.slice(start, n if count == -1 else start + count))
     return tuple(index)
 
 
 def _slice_rule(x: Spec, begin: Spec, size: Spec) -> Spec:
     rank = rules.merge_dim(*rules.with_rank(begin.shape, 1), *rules.with_rank(size.shape, 1))
-    if rank is None and x.shape is None:
+    rank = rank_of(x.shape) if rank is None else rank
+    if rank is None:
         return Spec(x.dtype, None)
-    shape = x.shape if rank is None else rules.with_rank(x.shape, rank)
-    unknown = (None,) * len(shape or ())
+    unknown = (None,) * rank
     starts, counts = begin.known_dims() or unknown, size.known_dims() or unknown
-    return Spec(x.dtype, tuple(map(_slice_length, shape or (), starts, counts)))
+    return Spec(x.dtype, tuple(map(_slice_length, rules.with_rank(x.shape, rank), starts, counts)))
 
 
 def _slice_length(n: int | None, start: int | None, count: int | None) -> int | None:
+    """Return the length of a slice of a dimension of size n. ValueError out of bounds."""
     if count is not None and count < -1:
         raise ValueError(f"A slice must have a size of -1 (all that is left) or more, got {count}")
-    if n is not None and start is not None and count is not None and start + max(count, 0) > n:
+    if n is not None and start is not None and not 0 <= start <= n - max(count or 0, 0):
         raise ValueError(f"Slice of {count} from {start} is out of bounds for a dimension of size {n}")
     if count == -1:
         return None if n is None or start is None else n - start

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.ops.gather import scatter_add, sum_rows
+from asyncmon.graph.ops.gather import add_rows, sum_rows
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 AT = np.array([1, 0, 1])
@@ -48,11 +48,11 @@ def test_segments_must_fit(ops: Any) -> None:
     st.sampled_from([(), (2,), (2, 3)]),
     st.sampled_from([np.float32, np.float64, np.int32]),
 )
-def test_scatter_add_is_that_of_numpy(indices: list[int], tail: Any, dtype: Any) -> None:
+def test_add_rows_is_that_of_numpy(indices: list[int], tail: Any, dtype: Any) -> None:
     at = np.array(indices, np.int64)
     rows = np.arange(at.size * int(np.prod(tail)) + 1)[1:].reshape(-1, *tail).astype(dtype)
     found, expected = np.ones((5, *tail), dtype), np.ones((5, *tail), dtype)
-    scatter_add(found, at, rows)
+    add_rows(found, at, rows)
     np.add.at(expected, at, rows)
     np.testing.assert_allclose(found, expected)
     assert found.dtype == dtype
