@@ -66,7 +66,7 @@ def picking(
 
     def rule_and_dims(x: Spec, *inputs: Spec, **attrs: Any) -> Spec:
         spec, known = rule(x, *inputs, **attrs), x.known_dims()
-        if known is None or x.shape == ():
+        if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
         return Spec(spec.dtype, spec.shape, dims=_picked(known, index, inputs, attrs))
 

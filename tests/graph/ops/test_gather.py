@@ -68,6 +68,10 @@ def test_gather_checks_its_indices(ops: Any) -> None:
 def test_dimensions_survive_being_picked() -> None:
     x = tf.placeholder(tf.float32, [None, 3, 4])
     assert tf.zeros(tf.gather(tf.shape(x), [2, 0])).shape.as_list() == [4, None]
+    assert tf.zeros(tf.boolean_mask(tf.shape(x), [True, False, True])).shape.as_list() == [None, 4]
+    assert tf.gather(tf.shape(x), [[0, 1]]).spec.known_dims() is None  # a matrix is no shape
+    assert tf.shape(x)[:, None].spec.known_dims() is None
+    assert tf.gather(tf.shape(x), [3]).spec.known_dims() is None  # fails in the run
 
 
 @pytest.mark.parametrize(
