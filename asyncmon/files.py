@@ -22,17 +22,6 @@ from asyncmon.cancellation import outlast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "FileCalls",
-    "fsync_dir",
-    "in_thread",
-    "in_thread_abandonable",
-    "make_dirs",
-    "read_bytes",
-    "replace_file",
-    "write_atomic",
-]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -72,6 +61,13 @@ async def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Return the whole content of a small file."""
     async with aiofiles.open(path, "rb") as file:
         return await file.read()
+
+
+async def read_range(path: str | os.PathLike[str], start: int, count: int) -> bytes:
+    """Return up to ``count`` bytes of a file from a position on."""
+    async with aiofiles.open(path, "rb") as file:
+        await file.seek(start)
+        return await file.read(count)
 
 
 async def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
@@ -137,17 +133,13 @@ class FileCalls:
         os.fsync(descriptor)
 
     def sync_directory(self, path: Path) -> None:
-        """Make renames and deletions in a directory durable, by :meth:`fsync` and :meth:`close`."""
-        descriptor = self.open_directory(path)
-        if descriptor is not None:
+        """Make renames and deletions in a directory durable, by the methods above and below."""
+        if portable.DIRECTORY is not None:
+            descriptor = self.open(path, portable.DIRECTORY)
             try:
                 self.fsync(descriptor)
             finally:
                 self.close(descriptor)
-
-    def open_directory(self, path: Path) -> int | None:
-        """Return a descriptor of a directory; None on systems whose directories need no fsync."""
-        return portable.open_directory(path)
 
     def close(self, descriptor: int) -> None:
         """Give a descriptor back."""

@@ -39,7 +39,9 @@ _msvcrt = _module("msvcrt")
 _LOCKED_BYTE = 1 << 30
 _ATTEMPTS, _PAUSE_SECS = 50, 0.02
 _BINARY: int = getattr(os, "O_BINARY", 0)
-_DIRECTORY: int | None = getattr(os, "O_DIRECTORY", None)
+
+DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
+"""The flags that open a directory for fsync; None where directories need none."""
 
 
 def cores() -> int:
@@ -52,11 +54,6 @@ def cores() -> int:
 def open_file(path: str | os.PathLike[str], flags: int) -> int:
     """Return a new descriptor, binary, which child processes do not inherit."""
     return os.open(path, flags | _BINARY, 0o666)
-
-
-def open_directory(path: str | os.PathLike[str]) -> int | None:
-    """Return a descriptor of a directory, for fsync; None where directories need none."""
-    return None if _DIRECTORY is None else os.open(path, os.O_RDONLY | _DIRECTORY)
 
 
 def lock(descriptor: int, *, shared: bool = False) -> None:

@@ -8,11 +8,13 @@ its own under a key made of the tensor's name and the slice, in TensorFlow's ord
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from asyncmon.checkpoint.sstable import read_table
-from asyncmon.checkpoint.wire import fields, signed
+from asyncmon.protobuf import DELIMITED, fields, signed
 
-__all__ = ["Bundle", "BundleEntry", "Slice", "read_bundle"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Slice = tuple[tuple[int, int | None], ...]
 """For each dimension where a slice begins and how long it is; None is the whole dimension."""
@@ -49,7 +51,7 @@ def read_bundle(index: bytes) -> Bundle:
     """
     table = read_table(index)
     shards, big_endian = 1, False
-    for number, value in fields(table.pop(b"")) if b"" in table else ():
+    for number, value in _fields(table.pop(b"")) if b"" in table else ():
         if number == 1:
             shards = _number(value)
         elif number == 2:
@@ -71,12 +73,12 @@ def _entry(message: bytes) -> BundleEntry:
     dtype = shard = offset = size = crc32c = 0
     shape: tuple[int, ...] = ()
     slices: list[Slice] = []
-    for number, value in fields(message):
+    for number, value in _fields(message):
         match number:
             case 1:
                 dtype = _number(value)
             case 2:
-                shape = tuple(_dimension(dim) for key, dim in fields(_bytes(value)) if key == 2)
+                shape = tuple(_dimension(dim) for key, dim in _fields(_bytes(value)) if key == 2)
             case 3:
                 shard = _number(value)
             case 4:
@@ -86,18 +88,27 @@ def _entry(message: bytes) -> BundleEntry:
             case 6:
                 crc32c = _number(value)
             case 7:
-                slices.append(tuple(_extent(extent) for _, extent in fields(_bytes(value))))
+                slices.append(tuple(_extent(extent) for _, extent in _fields(_bytes(value))))
     if min((offset, size, shard, *shape)) < 0:
         raise ValueError(f"an entry has a negative size, offset or dimension: {shape}")
     return BundleEntry(dtype, shape, shard, offset, size, crc32c, tuple(slices))
 
 
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of each field: numbers for varints and fixed ones, bytes for the rest."""
+    for number, wire_type, value in fields(message):
+        if isinstance(value, int):
+            yield number, value
+        else:
+            yield number, bytes(value) if wire_type == DELIMITED else int.from_bytes(value, "little")
+
+
 def _dimension(message: int | bytes) -> int:
-    return next((_number(value) for number, value in fields(_bytes(message)) if number == 1), 0)
+    return next((_number(value) for number, value in _fields(_bytes(message)) if number == 1), 0)
 
 
 def _extent(message: int | bytes) -> tuple[int, int | None]:
-    values = {number: _number(value) for number, value in fields(_bytes(message))}
+    values = {number: _number(value) for number, value in _fields(_bytes(message))}
     return values.get(1, 0), values.get(2)
 
 

@@ -7,7 +7,7 @@ say which: 00 a literal (bytes follow), 01, 10 and 11 a copy of earlier content,
 
 from __future__ import annotations
 
-from asyncmon.checkpoint.wire import varint
+from asyncmon.protobuf import read_varint
 
 __all__ = ["decompress"]
 
@@ -18,7 +18,7 @@ def decompress(data: bytes) -> bytes:
     Raises:
         ValueError: the block is damaged.
     """
-    expected, at = varint(data, 0)
+    expected, at = read_varint(data, 0)
     content = bytearray()
     while at < len(data):
         kind = data[at] & 3

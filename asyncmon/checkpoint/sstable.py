@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from asyncmon.checkpoint.snappy import decompress
-from asyncmon.checkpoint.wire import varint
+from asyncmon.protobuf import read_varint
+from asyncmon.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["masked_crc32c", "read_table"]
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
@@ -45,14 +44,9 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
     return table
 
 
-def masked_crc32c(checksum: int) -> int:
-    """Return a CRC-32C as it is stored beside the data that it is of."""
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    offset, at = varint(data, at)
-    size, at = varint(data, at)
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
     return (offset, size), at
 
 
@@ -62,7 +56,7 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     if len(block) != size + _TRAILER:
         raise ValueError(f"the block at byte {offset} ends early")
     content, kind = block[:size], block[size]
-    if masked_crc32c(google_crc32c.value(block[:-4])) != int.from_bytes(block[-4:], "little"):
+    if masked(google_crc32c.value(block[:-4])) != int.from_bytes(block[-4:], "little"):
         raise ValueError(f"the block at byte {offset} does not match its checksum")
     if kind == 0:
         return content
@@ -79,9 +73,9 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     at = 0
     key = b""
     while at < end:
-        shared, at = varint(block, at)
-        fresh, at = varint(block, at)
-        length, at = varint(block, at)
+        shared, at = read_varint(block, at)
+        fresh, at = read_varint(block, at)
+        length, at = read_varint(block, at)
         if shared > len(key) or at + fresh + length > end:
             raise ValueError("an entry runs over the end of its block")
         key = key[:shared] + block[at : at + fresh]

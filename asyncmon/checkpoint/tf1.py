@@ -26,10 +26,10 @@ from asyncmon.checkpoint import places
 from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
 from asyncmon.checkpoint.contents import Facts, close_files, open_files
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.sstable import masked_crc32c
-from asyncmon.checkpoint.wire import varint
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
+from asyncmon.protobuf import read_varint
+from asyncmon.tf_types import DTYPES, QUANTIZED, masked
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,30 +40,12 @@ __all__ = ["BundleContents", "index_name", "is_part", "read"]
 
 logger = logging.getLogger(__name__)
 
-_STRING = 7
+_STRING = DTYPES["string"]
 _ELEMENTS = {
-    1: "float32",
-    2: "float64",
-    3: "int32",
-    4: "uint8",
-    5: "int16",
-    6: "int8",
-    8: "complex64",
-    9: "int64",
-    10: "bool",
-    11: "int8",  # qint8
-    12: "uint8",  # quint8
-    13: "int32",  # qint32
-    14: "bfloat16",
-    15: "int16",  # qint16
-    16: "uint16",  # quint16
-    17: "uint16",
-    18: "complex128",
-    19: "float16",
-    22: "uint32",
-    23: "uint64",
-    24: "float8_e5m2",
-    25: "float8_e4m3fn",
+    number: name
+    for table in (DTYPES, QUANTIZED)
+    for name, number in table.items()
+    if name not in ("string", "variant")
 }
 
 
@@ -194,7 +176,7 @@ class BundleContents:
         (piece,) = await file.read([(entry.offset, end)])
         if entry.dtype == _STRING:
             return await in_thread(_strings, piece.data.tobytes(), entry)
-        checksum = masked_crc32c(int(piece.crc32c, 16))
+        checksum = masked(int(piece.crc32c, 16))
         if checksum != entry.crc32c:
             raise ValueError(f"checksum {checksum:08x}, expected {entry.crc32c:08x}")
         element = element_named(_ELEMENTS[entry.dtype])
@@ -214,15 +196,15 @@ def _strings(data: bytes, entry: BundleEntry) -> Array:
     lengths: list[int] = []
     at = checksum = 0
     for _ in range(count):
-        length, at = varint(data, at)
+        length, at = read_varint(data, at)
         lengths.append(length)
         width = 4 if length < 1 << 32 else 8
         checksum = google_crc32c.extend(checksum, length.to_bytes(width, "little"))
     stored = data[at : at + 4]
-    if int.from_bytes(stored, "little") != masked_crc32c(checksum):
+    if int.from_bytes(stored, "little") != masked(checksum):
         raise ValueError("the lengths of its strings do not match their checksum")
     checksum = google_crc32c.extend(checksum, stored)
-    checksum = masked_crc32c(google_crc32c.extend(checksum, data[at + 4 :]))
+    checksum = masked(google_crc32c.extend(checksum, data[at + 4 :]))
     if checksum != entry.crc32c or at + 4 + sum(lengths) != len(data):
         raise ValueError(f"checksum {checksum:08x}, expected {entry.crc32c:08x}")
     strings = np.empty(count, object)

@@ -25,10 +25,10 @@ from asyncmon.hooks.moments import (
     whole_number,
 )
 from asyncmon.hooks.veto import at_verdict, is_judged, may_save
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SAVER, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
-from asyncmon.summary.graph_text import graph_text
+from asyncmon.summary.graph_def import write_graph_text
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,7 +126,7 @@ class CheckpointSaverHook(SessionRunHook):
         self._save_on_cancel = save_on_cancel
         self._metrics = metrics
         # an event file cannot lie in an object store
-        self._output = HookWriter(None if "://" in self._directory else self._directory, None)
+        self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
         self._saver: Saver
         self._graph: Graph | None = None
         self._path: str | None = None
@@ -288,9 +288,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
         with forgiven(self, "graph.pbtxt"):
-            await files.make_dirs(self._directory)
-            text = await files.in_thread(graph_text, operations)
-            await files.write_atomic(f"{self._directory}/graph.pbtxt", text.encode())
+            await files.in_thread(write_graph_text, self._directory, operations)
 
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from asyncmon.summary.step_stats import NodeTimes
+    from asyncmon.summary.graph_def import NodeTimes
 
 __all__ = ["chrome_trace"]
 

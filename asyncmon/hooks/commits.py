@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.handle import SaveHandle
     from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
-    from asyncmon.hooks.writers import HookWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunHook
     from asyncmon.runtime.protocol import Session
+    from asyncmon.summary.shared_writer import SharedWriter
 
 __all__ = ["Commits"]
 
@@ -43,7 +43,7 @@ class Commits:
     """
 
     def __init__(
-        self, hook: SessionRunHook, output: HookWriter, listeners: Sequence[CheckpointSaverListener]
+        self, hook: SessionRunHook, output: SharedWriter, listeners: Sequence[CheckpointSaverListener]
     ) -> None:
         self.kept: int | None = None
         """The step of the checkpoint that this session committed, or began with, last."""

@@ -20,20 +20,20 @@ from asyncmon.hooks.moments import (
     require_global_step,
     whole_number,
 )
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.program import current_program
 from asyncmon.snapshot import Snapshot
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping
 
     from asyncmon.hooks.evaluation import Source
-    from asyncmon.hooks.writers import SummaryWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocol import Session
+    from asyncmon.summary.shared_writer import SummaryWriter
 
     Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
 
@@ -66,7 +66,7 @@ class Evaluations(SessionRunHook):
         """The global step of the state that was evaluated last."""
         self.is_open = False
         """Whether this is among the hooks of a session that is open."""
-        self._output = HookWriter(output_dir, summary_writer)
+        self._output = SharedWriter(output_dir, summary_writer)
         self._listeners: list[Listener] = []
 
     def add_listener(self, listener: Listener) -> None:

@@ -12,16 +12,16 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.hooks.moments import forgiven
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
     from types import FrameType
 
-    from asyncmon.hooks.writers import SummaryWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocol import Session
+    from asyncmon.summary.shared_writer import SummaryWriter
 
 __all__ = ["LoopLagHook"]
 
@@ -69,7 +69,7 @@ class LoopLagHook(SessionRunHook):
         self._every_n_secs = every_n_secs
         self._warn_secs = warn_secs
         self._interval_secs = interval_secs
-        self._output = HookWriter(output_dir, summary_writer)
+        self._output = SharedWriter(output_dir, summary_writer)
         self._lags: list[float] = []
         self.percentiles: dict[str, float] = {}
         """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""

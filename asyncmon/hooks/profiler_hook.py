@@ -20,9 +20,9 @@ from asyncmon.hooks.moments import (
     require_global_step,
     whole_number,
 )
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ class ProfilerHook(SessionRunHook):
         self._directory = os.fspath(output_dir) or os.curdir
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
-        self._output = HookWriter(self._directory, None)
+        self._output = SharedWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._due: float | None = None  # a step or a time; None before the first run
         self._last_step = 0  # that was seen

@@ -17,16 +17,16 @@ from asyncmon.hooks.moments import (
     require_global_step,
     whole_number,
 )
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.hooks.writers import SummaryWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocol import Session
+    from asyncmon.summary.shared_writer import SummaryWriter
 
 __all__ = ["StepCounterHook"]
 
@@ -83,7 +83,7 @@ class StepCounterHook(SessionRunHook):
             self._every_n_steps = whole_number("every_n_steps", every_n_steps, least=1)
             leave_out(self, StepCounterHook, "background")
             let_idle(self, StepCounterHook)
-        self._output = HookWriter(output_dir, summary_writer)
+        self._output = SharedWriter(output_dir, summary_writer)
         self._tag = "global_step/sec"
         self._last_step: int | None = None
         self._mark: tuple[float, int] | None = None

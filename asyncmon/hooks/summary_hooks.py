@@ -16,18 +16,18 @@ from asyncmon.hooks.moments import (
     samples_every,
     whole_number,
 )
-from asyncmon.hooks.writers import HookWriter
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.hooks.writers import SummaryWriter
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocol import Session
     from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.summary.shared_writer import SummaryWriter
 
 __all__ = ["SummarySaverHook"]
 
@@ -79,7 +79,7 @@ class SummarySaverHook(SessionRunHook):
         if (scaffold is None) == (summary_op is None):
             raise ValueError("Exactly one of scaffold or summary_op must be provided.")
         SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
-        self._output = HookWriter(output_dir, summary_writer)
+        self._output = SharedWriter(output_dir, summary_writer)
         if not self._output.writes:
             raise ValueError(
                 "SummarySaverHook has nowhere to write: give output_dir or summary_writer."

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import files
 from asyncmon.summary import FileWriterCache, SessionLog
-from asyncmon.summary.graph_text import graph_text
+from asyncmon.summary.graph_def import write_graph_text
 
 if TYPE_CHECKING:
     from asyncmon.summary import FileWriter
@@ -58,9 +57,7 @@ class EventOutput:
             return
         self._graph_added = True
         if self._logdir is not None:
-            await files.make_dirs(self._logdir)
-            text = await files.in_thread(graph_text, self._graph.get_operations())
-            await files.write_atomic(os.path.join(self._logdir, "graph.pbtxt"), text.encode())
+            await files.in_thread(write_graph_text, self._logdir, self._graph.get_operations())
         if self.writer is not None:
             self.writer.add_graph(self._graph)
 

@@ -9,11 +9,10 @@ Usage::
         for value in event.summary.value:
             print(event.step, value.tag, value.simple_value)
 
-From the wire up: ``wire`` and ``message`` (protobuf without protobuf), ``events`` (what a file holds),
-``records`` (how it is framed), ``entries`` and ``backlog`` (what waits), ``event_file`` (the disk),
-``pump`` (the task between them), ``writer``, ``writer_cache``, ``reader``. ``values`` makes summaries
-of numbers, arrays, images, sound and text, ``late`` what waits for the writer's thread; ``ops`` puts
-them into a graph.
+From the ground up: ``message`` and ``events`` (what a file holds), ``tfrecord`` (how it is framed),
+``event_queue`` (what waits), ``event_file`` (the disk), ``writer_task`` (between the two), ``writer``,
+``shared_writer``, ``reader``. ``values`` makes summaries of numbers, arrays, images (``media``,
+``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a graph.
 """
 
 from asyncmon.summary.events import (
@@ -35,8 +34,8 @@ from asyncmon.summary.ops import (
     text,
 )
 from asyncmon.summary.reader import follow, summary_iterator
+from asyncmon.summary.shared_writer import FileWriterCache
 from asyncmon.summary.writer import FileWriter
-from asyncmon.summary.writer_cache import FileWriterCache
 
 __all__ = [
     "Event",

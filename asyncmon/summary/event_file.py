@@ -12,15 +12,14 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncmon.summary.entries import encode_entry
+from asyncmon.summary.event_queue import encode_entry
 from asyncmon.summary.events import Event
-from asyncmon.summary.records import frame
+from asyncmon.summary.tfrecord import frame
 
 if TYPE_CHECKING:
     from asyncmon.files import FileCalls
-    from asyncmon.summary.entries import Entry
+    from asyncmon.summary.event_queue import Entry
 
-__all__ = ["EventFile"]
 
 logger = logging.getLogger(__name__)
 

@@ -16,24 +16,6 @@ from asyncmon.summary.message import Kind, Message, proto
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "Audio",
-    "Event",
-    "HistogramProto",
-    "Image",
-    "LogMessage",
-    "PluginData",
-    "SessionLog",
-    "SourceMetadata",
-    "Summary",
-    "SummaryMetadata",
-    "TaggedRunMetadata",
-    "TensorProto",
-    "TensorShapeDim",
-    "TensorShapeProto",
-    "Value",
-]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PluginData(Message):

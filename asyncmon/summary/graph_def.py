@@ -1,4 +1,4 @@
-"""A graph as the bytes of a ``GraphDef``, for TensorBoard's graph page.
+"""Graphs and traced steps for TensorBoard's graph page: ``GraphDef``, its text, ``RunMetadata``.
 
 Any object can be a graph that has ``get_operations()`` and whose operations have a ``name`` and a
 ``type``; what else an operation has is used: ``inputs`` and ``control_inputs`` (objects with a
@@ -7,17 +7,18 @@ Any object can be a graph that has ``get_operations()`` and whose operations hav
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from asyncmon.summary.tensors import DTYPES
-from asyncmon.summary.wire import boolean, delimited, floating, integer, string
+from asyncmon.files import replace_file
+from asyncmon.protobuf import boolean, delimited, floating, integer, string
+from asyncmon.tf_types import DTYPES, enum_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-__all__ = ["GraphLike", "OperationLike", "encode_graph", "encode_meta_graph"]
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 class OperationLike(Protocol):
@@ -126,6 +127,125 @@ def _dtype(dtype: Any) -> int:
 
 
 def _shape(shape: Any) -> bytes:
-    if shape is None or getattr(shape, "ndims", 0) is None:  # of unknown rank
+    sizes = _sizes(shape)
+    if sizes is None:
         return boolean(3, True)
-    return b"".join([delimited(2, integer(1, -1 if size is None else int(size))) for size in shape])
+    return b"".join([delimited(2, integer(1, size)) for size in sizes])
+
+
+def _sizes(shape: Any) -> list[int] | None:
+    """Return the dimensions, -1 for an unknown one; None for an unknown rank."""
+    if shape is None or getattr(shape, "ndims", 0) is None:
+        return None
+    return [-1 if size is None else int(size) for size in shape]
+
+
+# --- graph.pbtxt ----------------------------------------------------------------------------------
+
+
+def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
+    """Write ``graph.pbtxt`` into a directory, which is made if missing. Blocking."""
+    path = Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    replace_file(path / "graph.pbtxt", graph_text(operations).encode())
+
+
+def graph_text(operations: Iterable[Any]) -> str:
+    """Return a ``GraphDef`` in protobuf's text format: nodes, inputs, devices, dtypes and shapes."""
+    lines = [line for operation in operations for line in _text_of_node(operation)]
+    return "\n".join([*lines, "versions {", f"  producer: {_PRODUCER}", "}", ""])
+
+
+def _text_of_node(operation: Any) -> Iterator[str]:
+    inputs = [_input_name(tensor) for tensor in operation.inputs]
+    inputs += ["^" + _name(control) for control in operation.control_inputs]
+    yield "node {"
+    yield f"  name: {json.dumps(operation.name)}"
+    yield f"  op: {json.dumps(operation.type)}"
+    yield from (f"  input: {json.dumps(name)}" for name in inputs)
+    if operation.device:
+        yield f"  device: {json.dumps(str(operation.device))}"
+    if operation.outputs:
+        dtype = enum_name(operation.outputs[0].dtype.name)
+        if dtype is not None:
+            yield f'  attr {{ key: "T" value {{ type: {dtype} }} }}'
+        shapes = " ".join(f"shape {{ {_text_of_shape(output.shape)} }}" for output in operation.outputs)
+        yield f'  attr {{ key: "_output_shapes" value {{ list {{ {shapes} }} }} }}'
+    yield "}"
+
+
+def _text_of_shape(shape: Any) -> str:
+    sizes = _sizes(shape)
+    if sizes is None:
+        return "unknown_rank: true"
+    return " ".join(f"dim {{ size: {size} }}" for size in sizes)
+
+
+# --- step statistics ------------------------------------------------------------------------------
+
+
+_DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+class NodeTimes(Protocol):
+    """One node of a traced step."""
+
+    @property
+    def name(self) -> str:
+        """The operation."""
+
+    @property
+    def op(self) -> str:
+        """Its type."""
+
+    @property
+    def start(self) -> float:
+        """Seconds since the start of the step."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+
+    @property
+    def thread(self) -> str:
+        """Where it ran."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its outputs."""
+
+
+class RunTimes(Protocol):
+    """What a traced step took; ``am.graph.RunMetadata`` is one."""
+
+    @property
+    def nodes(self) -> Iterable[NodeTimes]:
+        """The nodes, in the order in which they ran."""
+
+
+def encode_run_metadata(times: Iterable[NodeTimes]) -> bytes:
+    """Return a serialized ``RunMetadata`` with the ``StepStats`` of these nodes."""
+    threads: dict[str, int] = {}
+    nodes = []
+    for node in times:
+        thread = threads.setdefault(node.thread, len(threads))
+        nodes.append(delimited(2, _node_stats(node, thread)))
+    device = string(1, _DEVICE) + b"".join(nodes)
+    names = [delimited(3, integer(1, n) + string(2, name)) for name, n in threads.items()]
+    return delimited(1, delimited(1, device + b"".join(names)))
+
+
+def _node_stats(node: NodeTimes, thread: int) -> bytes:
+    took = max(1, round(node.duration * 1e6))  # TensorBoard takes 0 for unknown
+    memory = string(1, "cpu") + integer(2, node.nbytes) + integer(3, node.nbytes)
+    return b"".join(
+        (
+            string(1, node.name),
+            integer(2, round(node.start * 1e6)),
+            integer(4, took),  # op_end_rel_micros; what starts at once has no op_start_rel_micros
+            integer(5, took),
+            delimited(6, memory),
+            string(8, f"{node.name} = {node.op}"),
+            integer(10, thread),
+        )
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Self
 
-from asyncmon.summary.wire import (
+from asyncmon.protobuf import (
     DELIMITED,
     FIXED32,
     FIXED64,
@@ -23,6 +23,7 @@ from asyncmon.summary.wire import (
     integer,
     packed_doubles,
     read_varint,
+    signed,
     string,
     to_doubles,
     varint,
@@ -30,8 +31,6 @@ from asyncmon.summary.wire import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-__all__ = ["Kind", "Message", "proto"]
 
 
 class Kind(Enum):
@@ -235,7 +234,7 @@ def _decode(field: _Field, wire_type: int, raw: Any) -> Any:
         return field.message.FromString(raw)
     match field.kind:
         case Kind.INT:
-            return raw - (1 << 64) if raw >> 63 else raw
+            return signed(raw)
         case Kind.BOOL:
             return bool(raw)
         case Kind.FLOAT:

@@ -14,7 +14,7 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, get_collection, name_scope
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.summary.entries import summary_tags
+from asyncmon.summary.event_queue import summary_tags
 from asyncmon.summary.events import SummaryMetadata
 from asyncmon.summary.values import (
     TEXT,
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Tensor
 
-__all__ = [
-    "audio",
-    "histogram",
-    "image",
-    "merge",
-    "merge_all",
-    "scalar",
-    "tensor_summary",
-    "text",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +96,7 @@ def image(
     Args:
         name: see :func:`scalar`.
         tensor: uint8, or floats, which are scaled image by image (see
-            :func:`~asyncmon.summary.png.to_pixels`), of shape ``[batch, height, width, channels]`` with
+            :func:`~asyncmon.summary.media.to_pixels`), of shape ``[batch, height, width, channels]``;
             1, 3 or 4 channels.
         max_outputs: how many images at most; 1 or more.
         collections: see :func:`scalar`.

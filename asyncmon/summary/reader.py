@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from asyncmon import files
 from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.protobuf import WireError
 from asyncmon.summary.events import Event, SessionLog
-from asyncmon.summary.records import RecordParser
-from asyncmon.summary.wire import WireError
+from asyncmon.summary.tfrecord import RecordParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-__all__ = ["follow", "summary_iterator"]
 
 _CHUNK = 1 << 20  # bytes read at once
 
@@ -24,15 +24,16 @@ class summary_iterator:  # TF1's name
     """The events of a file, in order. TF1: ``tf.train.summary_iterator``.
 
     In a coroutine use ``async for``, which reads and decodes in a worker thread; elsewhere ``for``.
-    Either can be done any number of times, each from the beginning.
+    Either can be done any number of times, each from the beginning. A file that is being written may
+    end within a record: the iteration ends before that one.
 
     Args:
         path: an event file.
 
     Raises:
         NotFoundError: there is no such file. (All errors come from the iteration.)
-        DataLossError: a record is damaged, or the file ends within one; the message says which. The
-            events before it have been given.
+        DataLossError: a record is damaged; the message says which. The events before it have been
+            given.
 
     Example::
 
@@ -46,26 +47,16 @@ class summary_iterator:  # TF1's name
 
     def __iter__(self) -> Iterator[Event]:
         tail = _Tail(self._path)
-        while True:
-            events, error = tail.read()
-            yield from events
-            if error is not None:
-                raise error
-            if tail.at_end:
-                tail.parser.finish()
-                return
+        while not tail.at_end:
+            yield from tail.events(tail.read())
+            tail.check()
 
     async def __aiter__(self) -> AsyncGenerator[Event]:
         tail = _Tail(self._path)
-        while True:
-            events, error = await files.in_thread(tail.read)
-            for event in events:
+        while not tail.at_end:
+            for event in await tail.next_events():
                 yield event
-            if error is not None:
-                raise error
-            if tail.at_end:
-                tail.parser.finish()
-                return
+            tail.check()
 
 
 async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncGenerator[Event]:
@@ -92,12 +83,10 @@ async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncG
     tail = _Tail(os.fspath(path))
     stopped = False
     while True:
-        events, error = await files.in_thread(tail.read)
-        for event in events:
+        for event in await tail.next_events():
             stopped = event.session_log.status == SessionLog.STOP
             yield event
-        if error is not None:
-            raise error
+        tail.check()
         if tail.at_end:
             if stopped:
                 return
@@ -105,36 +94,56 @@ async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncG
 
 
 class _Tail:
-    """Reads on where it left off. Blocking."""
+    """Reads a file chunk by chunk, from where the last chunk ended, and decodes whole records."""
 
     def __init__(self, path: str) -> None:
-        self.parser = RecordParser(path)
         self.at_end = False
-        self._read = 0
+        self._path = path
+        self._parser = RecordParser(path)
+        self._position = 0
+        self._error: DataLossError | None = None
 
-    def read(self) -> tuple[list[Event], DataLossError | None]:
-        """Return the next events, and what is wrong with the record after them."""
-        try:
-            with open(self.parser.name, "rb") as file:
-                file.seek(self._read)
-                data = file.read(_CHUNK)
-        except FileNotFoundError:
-            raise NotFoundError(f"There is no event file {self.parser.name!r}.") from None
-        self._read += len(data)
+    async def next_events(self) -> list[Event]:
+        """Return the events of the next chunk. The file is read and decoded in worker threads."""
+        with self._not_found():
+            data = await files.read_range(self._path, self._position, _CHUNK)
+        return await files.in_thread(self.events, data)
+
+    def read(self) -> bytes:
+        """Return the next chunk. Blocking."""
+        with self._not_found(), open(self._path, "rb") as file:
+            file.seek(self._position)
+            return file.read(_CHUNK)
+
+    def events(self, data: bytes) -> list[Event]:
+        """Return the events that a chunk completes. :meth:`check` raises the error that comes after."""
+        self._position += len(data)
         self.at_end = len(data) < _CHUNK
         events: list[Event] = []
         try:
-            for record in self.parser.feed(data):
+            for record in self._parser.feed(data):
                 events.append(self._event(record))  # noqa: PERF401 -- what came before an error counts
         except DataLossError as error:
-            return events, error
-        return events, None
+            self._error = error
+        return events
+
+    def check(self) -> None:
+        """Raise the DataLossError of a damaged record."""
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def _not_found(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise NotFoundError(f"There is no event file {self._path!r}.") from None
 
     def _event(self, record: bytes) -> Event:
         try:
             return Event.FromString(record)
         except WireError as error:
             raise DataLossError(
-                f"Record {self.parser.index - 1} of {self.parser.name!r} matches its checksum and "
-                f"is no Event: {error}"
+                f"Record {self._parser.index - 1} of {self._path!r} matches its checksum and is no "
+                f"Event: {error}"
             ) from None

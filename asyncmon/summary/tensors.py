@@ -1,35 +1,14 @@
-"""Arrays as ``TensorProto`` messages, and protobuf's numbers of their dtypes."""
+"""Arrays as ``TensorProto`` messages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.summary.events import TensorProto, TensorShapeDim, TensorShapeProto
+from asyncmon.tf_types import DTYPES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["DTYPES", "tensor_proto"]
-
-DTYPES = {
-    "float32": 1,
-    "float64": 2,
-    "int32": 3,
-    "uint8": 4,
-    "int16": 5,
-    "int8": 6,
-    "string": 7,
-    "complex64": 8,
-    "int64": 9,
-    "bool": 10,
-    "uint16": 17,
-    "complex128": 18,
-    "float16": 19,
-    "variant": 21,
-    "uint32": 22,
-    "uint64": 23,
-}
-"""The numbers of ``tf.DataType`` by name."""
 
 
 def tensor_proto(tag: str, array: NDArray[Any]) -> TensorProto:

@@ -9,36 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.summary.buckets import encode_histogram
-from asyncmon.summary.entries import scalar_summary_bytes
-from asyncmon.summary.events import Audio, Image, PluginData, Summary, SummaryMetadata, Value
-from asyncmon.summary.png import encode_png, to_pixels
+from asyncmon.protobuf import boolean, delimited, double, string
+from asyncmon.summary.event_queue import SUMMARY_FIELD, scalar_summary_bytes
+from asyncmon.summary.events import (
+    Audio,
+    Image,
+    PluginData,
+    Summary,
+    SummaryMetadata,
+    TaggedRunMetadata,
+    Value,
+)
+from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph, encode_run_metadata
+from asyncmon.summary.histogram import encode_histogram
+from asyncmon.summary.media import encode_png, encode_wav, to_pixels
 from asyncmon.summary.tensors import tensor_proto
-from asyncmon.summary.wav import encode_wav
-from asyncmon.summary.wire import boolean, delimited, double, string
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = [
-    "TEXT",
-    "HParam",
-    "audio_summary",
-    "batch_of_images",
-    "check_images",
-    "check_sound",
-    "frozen_array",
-    "histogram_summary",
-    "hparams_summary",
-    "image_summary",
-    "scalar_number",
-    "scalar_summary",
-    "summary_bytes",
-    "tensor_summary",
-    "text_summary",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -249,3 +239,48 @@ def frozen_array(values: Any) -> NDArray[Any]:
             return array.copy()
         base = base.base
     return array if base is None or isinstance(base, bytes) else array.copy()
+
+
+GRAPH, META_GRAPH = 4, 9
+"""Field numbers of ``Event``."""
+
+_RUN_METADATA = 8
+
+
+def operations_of(graph: Any) -> list[Any]:
+    """Return the operations that a graph has now. TypeError if it is none."""
+    if not isinstance(graph, GraphLike):
+        raise TypeError(
+            "The passed graph must be an instance of `Graph` or the deprecated `GraphDef` (bytes), "
+            f"not {type(graph).__name__}."
+        )
+    return list(graph.get_operations())
+
+
+def graph_field(tags: object, operations: list[Any]) -> bytes:
+    """Encode a graph."""
+    return delimited(GRAPH, encode_graph(operations))
+
+
+def meta_graph_field(tags: object, operations: list[Any]) -> bytes:
+    """Encode a graph as a meta graph."""
+    return delimited(META_GRAPH, encode_meta_graph(encode_graph(operations)))
+
+
+def run_field(tags: object, run: tuple[str, Any]) -> bytes:
+    """Encode a traced step: its tag, and its nodes or the bytes of its ``RunMetadata``."""
+    tag, nodes = run
+    data = nodes if isinstance(nodes, bytes) else encode_run_metadata(nodes)
+    event = TaggedRunMetadata(tag=tag, run_metadata=data)
+    return delimited(_RUN_METADATA, event.SerializeToString())
+
+
+def histogram_field(tag: str, values: Any) -> bytes | None:
+    """Encode a histogram; None where it is left out."""
+    summary = histogram_summary(tag, values)
+    return None if summary is None else delimited(SUMMARY_FIELD, summary)
+
+
+def images_field(tag: str, images: tuple[Any, int]) -> bytes:
+    """Encode a batch of images, and how many of them at most."""
+    return delimited(SUMMARY_FIELD, image_summary(tag, *images))

@@ -9,41 +9,44 @@ from weakref import ref
 
 from asyncmon import clock
 from asyncmon.files import FileCalls
-from asyncmon.summary.backlog import Backlog, Policy
-from asyncmon.summary.buckets import check_numbers
-from asyncmon.summary.entries import SUMMARY_FIELD, as_is, scalar_fields, summary_tags
+from asyncmon.protobuf import delimited
 from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.event_queue import (
+    SUMMARY_FIELD,
+    Backlog,
+    Policy,
+    as_is,
+    scalar_fields,
+    summary_tags,
+)
 from asyncmon.summary.events import Event, SessionLog, Summary
-from asyncmon.summary.late import (
+from asyncmon.summary.histogram import check_numbers
+from asyncmon.summary.values import (
     GRAPH,
     META_GRAPH,
+    batch_of_images,
+    check_images,
+    frozen_array,
     graph_field,
     histogram_field,
+    hparams_summary,
     images_field,
     meta_graph_field,
     operations_of,
     run_field,
-)
-from asyncmon.summary.pump import Pump, State
-from asyncmon.summary.values import (
-    batch_of_images,
-    check_images,
-    frozen_array,
-    hparams_summary,
     scalar_number,
     summary_bytes,
     text_summary,
 )
-from asyncmon.summary.wire import delimited
+from asyncmon.summary.writer_task import Pump, State
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from asyncmon.summary.entries import Encode, Entry
-    from asyncmon.summary.step_stats import RunTimes
+    from asyncmon.summary.event_queue import Encode, Entry
+    from asyncmon.summary.graph_def import RunTimes
     from asyncmon.summary.values import HParam
 
-__all__ = ["FileWriter"]
 
 _SESSION_LOG = 7  # a field number of Event
 _CALLS = FileCalls()
@@ -167,8 +170,9 @@ class FileWriter:
 
         Args:
             tag: the tag; those of a batch are ``tag/image/0`` and so on, as TF1's op has them.
-            image: uint8, or floats, which are scaled (see :func:`~asyncmon.summary.png.to_pixels`), of
-                shape ``[height, width]``, ``[height, width, channels]`` or, a batch,
+            image: uint8, or floats, which are scaled (see
+                :func:`~asyncmon.summary.media.to_pixels`), of shape ``[height, width]``,
+                ``[height, width, channels]`` or, a batch,
                 ``[n, height, width, channels]``; 1, 3 or 4 channels.
             global_step: the step.
             max_outputs: how many of a batch are written.

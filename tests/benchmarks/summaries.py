@@ -26,7 +26,7 @@ from asyncmon import graph as tf
 from asyncmon.files import FileCalls
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.summary import FileWriter
-from asyncmon.summary.buckets import encode_histogram
+from asyncmon.summary.histogram import encode_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

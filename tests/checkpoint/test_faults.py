@@ -69,10 +69,6 @@ class FailingCalls(FileCalls):
         self._tick("open")
         return super().open(path, flags)
 
-    def open_directory(self, path: Path) -> int | None:
-        self._tick("open")
-        return super().open_directory(path)
-
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         self._tick("write")
         return super().write(descriptor, data)

@@ -16,9 +16,9 @@ import pytest
 from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, places, tf1, verify
 from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
 from asyncmon.checkpoint.snappy import decompress
-from asyncmon.checkpoint.sstable import masked_crc32c, read_table
-from asyncmon.checkpoint.wire import fields, signed, varint
+from asyncmon.checkpoint.sstable import read_table
 from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,16 +161,6 @@ async def test_mutations_never_give_wrong_numbers(tmp_path: Path, name: str) -> 
     assert refused > 90
 
 
-def test_the_wire_reader_refuses_what_is_no_message() -> None:
-    assert varint(b"\xac\x02", 0) == (300, 2)
-    assert signed(varint(b"\xff" * 9 + b"\x01", 0)[0]) == -1
-    message = b"\x08\x05\x15\x01\x00\x00\x00\x19" + b"\x02" + b"\x00" * 7
-    assert list(fields(message)) == [(1, 5), (2, 1), (3, 2)]
-    for message in [b"\x08", b"\x0a\x05ab", b"\x0b", b"\x15\x01"]:
-        with pytest.raises(ValueError, match=r"varint|ends early|wire type"):
-            list(fields(message))
-
-
 def test_tables_that_lie_are_refused() -> None:
     index = (DATA / "many.ckpt.index").read_bytes()
     assert len(read_table(index)) == 61
@@ -190,7 +180,7 @@ async def test_big_endian_bundles_are_swapped(tmp_path: Path) -> None:
     at = 0
     for number, (name, one) in enumerate(zip("ab", values, strict=True)):
         raw = data[at : at + one.nbytes]
-        checksum = masked_crc32c(google_crc32c.value(raw))
+        checksum = masked(google_crc32c.value(raw))
         entries[name] = BundleEntry([2, 8][number], one.shape, 0, at, one.nbytes, checksum, ())
         at += one.nbytes
     contents = await opened(tmp_path, Bundle(1, True, entries, {}))

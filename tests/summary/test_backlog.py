@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from asyncmon.summary.backlog import Backlog, Policy
-from asyncmon.summary.entries import as_is
+from asyncmon.summary.event_queue import Backlog, Policy, as_is
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.files import FileCalls
 from asyncmon.summary import summary_iterator
-from asyncmon.summary.entries import scalar_fields
 from asyncmon.summary.event_file import EventFile
+from asyncmon.summary.event_queue import scalar_fields
 
 if TYPE_CHECKING:
     import pytest
 
-    from asyncmon.summary.entries import Entry
+    from asyncmon.summary.event_queue import Entry
 
 
 def entry(step: int) -> Entry:

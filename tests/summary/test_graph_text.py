@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncmon import graph as g
-from asyncmon.summary.graph_text import graph_text
+from asyncmon.summary.graph_def import graph_text
 
 
 def test_nodes_have_inputs_types_and_shapes() -> None:

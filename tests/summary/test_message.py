@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto import event_pb2
 
+from asyncmon.protobuf import WireError, integer, string
 from asyncmon.summary import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
 from asyncmon.summary.events import (
     PluginData,
@@ -21,7 +22,6 @@ from asyncmon.summary.events import (
     TensorShapeDim,
     TensorShapeProto,
 )
-from asyncmon.summary.wire import WireError, integer, string
 
 text = st.text(max_size=8)
 double = st.floats(allow_nan=False).filter(lambda x: x != 0 or math.copysign(1, x) > 0)

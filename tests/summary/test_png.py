@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from asyncmon.summary.png import encode_png, to_pixels
+from asyncmon.summary.media import encode_png, to_pixels
 
 
 def decoded(png: bytes) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon.summary import Event, FileWriter, Summary, follow, summary_iterator
-from asyncmon.summary.records import frame
+from asyncmon.summary.tfrecord import frame
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,6 @@ async def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tail", "message"),
     [
-        (record(3)[:-1], "Record 2 of .*, at byte .*, is cut off"),
         (record(3)[:-1] + b"\0", "Record 2 of .* does not match its checksum"),
         (frame(b"\xff\xff"), "Record 2 of .* matches its checksum and is no Event"),
     ],
@@ -72,6 +71,15 @@ async def test_fw_11_damage_is_reported_after_all_that_is_before_it(
     assert [(await anext(events)).step, (await anext(events)).step] == [1, 2]
     with pytest.raises(errors.DataLossError, match=message):
         await anext(events)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 13, -1])
+async def test_fw_11_a_partial_last_record_ends_the_events_quietly(tmp_path: Path, cut: int) -> None:
+    """FW-11: a file that is being written has one."""
+    path = tmp_path / "events"
+    path.write_bytes(record(1) + record(2) + record(3)[:cut])
+    assert [event.step for event in summary_iterator(path)] == [1, 2]
+    assert [event.step async for event in summary_iterator(path)] == [1, 2]
 
 
 async def test_follow_gives_events_as_they_are_written_and_ends_with_the_session(

@@ -22,7 +22,7 @@ from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
 from asyncmon.run_options import NodeStats, RunMetadata
 from asyncmon.summary import FileWriter, HistogramProto, SessionLog, Summary
-from asyncmon.summary.buckets import encode_histogram
+from asyncmon.summary.histogram import encode_histogram
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import wave
 
 import numpy as np
 
-from asyncmon.summary.wav import encode_wav
+from asyncmon.summary.media import encode_wav
 
 
 def test_a_standard_reader_reads_the_samples() -> None:

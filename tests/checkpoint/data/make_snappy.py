@@ -13,8 +13,8 @@ from pathlib import Path
 import cramjam
 import google_crc32c
 
-from asyncmon.checkpoint.sstable import masked_crc32c
-from asyncmon.checkpoint.wire import varint
+from asyncmon.protobuf import read_varint as varint
+from asyncmon.tf_types import masked
 
 os.chdir(Path(__file__).parent)
 
@@ -29,7 +29,7 @@ def put_varint(number: int) -> bytes:
 
 def compressed(block: bytes) -> bytes:
     content = bytes(cramjam.snappy.compress_raw(block)) + b"\x01"
-    return content + masked_crc32c(google_crc32c.value(content)).to_bytes(4, "little")
+    return content + masked(google_crc32c.value(content)).to_bytes(4, "little")
 
 
 def handle(data: bytes, at: int) -> tuple[int, int, int]:

@@ -14,31 +14,24 @@ from typing import TYPE_CHECKING
 from google_crc32c import value as crc32c
 
 from asyncmon.errors import DataLossError
+from asyncmon.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-__all__ = ["RecordParser", "frame", "masked_crc32c"]
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 
 
-def masked_crc32c(data: bytes) -> int:
-    """Return the checksum that TFRecord files hold: rotated and shifted, so that it can be nested."""
-    crc: int = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def frame(data: bytes) -> bytes:
     """Return one record: length, its checksum, the data, its checksum."""
-    return b"".join((_header(len(data)), data, _FOOTER.pack(masked_crc32c(data))))
+    return b"".join((_header(len(data)), data, _FOOTER.pack(masked(crc32c(data)))))
 
 
 @lru_cache(1024)
 def _header(length: int) -> bytes:
     packed = struct.pack("<Q", length)
-    return packed + _FOOTER.pack(masked_crc32c(packed))
+    return packed + _FOOTER.pack(masked(crc32c(packed)))
 
 
 @dataclass(slots=True)
@@ -55,7 +48,6 @@ class RecordParser:
         parser = RecordParser("events.out.tfevents.1")
         for record in parser.feed(file.read()):
             ...
-        parser.finish()
     """
 
     name: str
@@ -74,7 +66,7 @@ class RecordParser:
         try:
             while (end := self._end_of_record(position)) is not None:
                 record = bytes(self._rest[position + _HEADER.size : end - _FOOTER.size])
-                if _FOOTER.unpack_from(self._rest, end - _FOOTER.size)[0] != masked_crc32c(record):
+                if _FOOTER.unpack_from(self._rest, end - _FOOTER.size)[0] != masked(crc32c(record)):
                     raise self._loss("does not match its checksum")
                 self.index += 1
                 self.offset += end - position
@@ -83,20 +75,11 @@ class RecordParser:
         finally:
             del self._rest[:position]
 
-    def finish(self) -> None:
-        """Say that no more bytes come.
-
-        Raises:
-            DataLossError: the file ends within a record.
-        """
-        if self._rest:
-            raise self._loss(f"is cut off: the file ends {len(self._rest)} bytes after it begins")
-
     def _end_of_record(self, position: int) -> int | None:
         if len(self._rest) - position < _HEADER.size:
             return None
         length, checksum = _HEADER.unpack_from(self._rest, position)
-        if checksum != masked_crc32c(bytes(self._rest[position : position + 8])):
+        if checksum != masked(crc32c(bytes(self._rest[position : position + 8]))):
             raise self._loss("has a length that does not match its checksum")
         end = position + _HEADER.size + int(length) + _FOOTER.size
         return end if end <= len(self._rest) else None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import HistogramProto
 
-from asyncmon.summary import wire
+from asyncmon import protobuf as wire
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -28,6 +28,11 @@ def test_an_integer_field_is_protobufs(number: int) -> None:
 def test_a_varint_is_read_back(number: int) -> None:
     data = wire.varint(number)
     assert wire.read_varint(memoryview(data), 0) == (number % 2**64, len(data))
+
+
+@given(int64)
+def test_a_negative_number_comes_back_signed(number: int) -> None:
+    assert wire.signed(wire.read_varint(wire.varint(number), 0)[0]) == number
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1])

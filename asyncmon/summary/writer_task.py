@@ -15,14 +15,11 @@ import anyio
 
 from asyncmon import clock, files
 from asyncmon.error_text import add_note
-from asyncmon.summary.entries import scalar_fields
+from asyncmon.summary.event_queue import scalar_fields
 
 if TYPE_CHECKING:
-    from asyncmon.summary.backlog import Backlog
-    from asyncmon.summary.entries import Entry
     from asyncmon.summary.event_file import EventFile
-
-__all__ = ["DROPPED_TAG", "Pump", "State"]
+    from asyncmon.summary.event_queue import Backlog, Entry
 
 logger = logging.getLogger(__name__)
 

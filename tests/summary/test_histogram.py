@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from asyncmon.summary.buckets import bucket_limits, check_numbers, encode_histogram
 from asyncmon.summary.events import HistogramProto
+from asyncmon.summary.histogram import bucket_limits, check_numbers, encode_histogram
 
 LIMITS = bucket_limits().tolist()
 MAX = sys.float_info.max

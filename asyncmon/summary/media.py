@@ -1,8 +1,10 @@
-"""Images of numbers as PNG files, with TF1's rule for what is black and what is white."""
+"""Images as PNG files and sound as WAV files, with TF1's rules for scaling."""
 
 from __future__ import annotations
 
+import io
 import struct
+import wave
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +12,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["encode_png", "to_pixels"]
 
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}  # channels: PNG's name for grey, RGB, RGBA
 _BAD_PIXEL = (255, 0, 0, 255)
@@ -59,3 +59,23 @@ def to_pixels(image: NDArray[Any]) -> NDArray[np.uint8]:
     pixels: NDArray[np.uint8] = np.minimum(values, values.dtype.type(255)).astype(np.uint8)
     pixels[~good] = _BAD_PIXEL[: image.shape[-1]]
     return pixels
+
+
+_FULL = 1 << 15  # a sample of 1.0, which is clipped to one less
+
+
+def encode_wav(samples: NDArray[Any], sample_rate: int) -> bytes:
+    """Return a WAV file, 16-bit PCM, of floats of shape ``[frames, channels]``, from -1.0 to 1.0.
+
+    Samples beyond are clipped; NaN is silence.
+    """
+    scaled = np.nan_to_num(samples.astype(np.float32) * np.float32(_FULL), posinf=_FULL, neginf=-_FULL)
+    # away from zero, as C rounds
+    rounded = np.trunc(scaled + np.copysign(np.float32(0.5), scaled))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(samples.shape[1])
+        sound.setsampwidth(2)
+        sound.setframerate(sample_rate)
+        sound.writeframes(np.clip(rounded, -_FULL, _FULL - 1).astype("<i2").tobytes())
+    return file.getvalue()

@@ -1,8 +1,8 @@
-"""The protobuf wire format: as much of it as event files need, and no protobuf package.
+"""The protobuf wire format, without the protobuf package: event files and TF checkpoints need it.
 
-Each function returns the bytes of one field; joined, they are a message. :func:`fields` takes one
-apart. Messages that are only ever written (graphs, hyperparameters, step statistics) are put together
-with these; those that are read too are declared as :class:`~asyncmon.summary.message.Message`.
+Each of the writing functions returns the bytes of one field; joined, they are a message. :func:`fields`
+takes a message apart. Messages that event files hold in both directions are declared as
+:class:`~asyncmon.summary.message.Message`.
 """
 
 from __future__ import annotations
@@ -14,26 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-__all__ = [
-    "DELIMITED",
-    "FIXED32",
-    "FIXED64",
-    "VARINT",
-    "WireError",
-    "boolean",
-    "delimited",
-    "double",
-    "fields",
-    "float32",
-    "floating",
-    "integer",
-    "packed_doubles",
-    "read_varint",
-    "string",
-    "to_doubles",
-    "varint",
-]
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 """Wire types."""
@@ -140,7 +120,12 @@ def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryvie
         position += size
 
 
-def read_varint(view: memoryview, position: int) -> tuple[int, int]:
+def signed(number: int) -> int:
+    """Return an unsigned 64-bit number of the wire as the signed one that it stands for."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
     """Return the number (unsigned, 64 bits) at a position, and the position after it."""
     result = shift = 0
     try:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.summary.wire import delimited
+from asyncmon.protobuf import delimited
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-__all__ = ["bucket_limits", "check_numbers", "encode_histogram"]
 
 _SMALL = 8192  # up to here a binary search for each element is the faster way
 _BLOCK = 65536  # elements that stay in the cache while they are converted and summed
