@@ -32,8 +32,8 @@ Elements move in chunks, so an element costs well under a microsecond a step; ye
 of the consumer except what ``prefetch`` and a ``map`` with concurrency may.
 """
 
-from .batching import stack
-from .dataset import Dataset, from_arrays, from_iterable
-from .iteration import Iteration
+from asyncmon.data.batching import stack
+from asyncmon.data.dataset import Dataset, from_arrays, from_iterable
+from asyncmon.data.iteration import Iteration
 
 __all__ = ["Dataset", "Iteration", "from_arrays", "from_iterable", "stack"]

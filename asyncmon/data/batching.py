@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..files import in_thread
-from ..loop_budget import LoopBudget
-from .indexed import Rows, joined
-from .stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
-
-__all__ = ["Batch", "stack"]
+from asyncmon.data.indexed import Rows, joined
+from asyncmon.data.stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
+from asyncmon.files import in_thread
+from asyncmon.loop_budget import LoopBudget
 
 _INLINE_SECONDS = 0.0003  # stacking that takes longer, by its own average, is done in a thread
 
@@ -29,9 +27,9 @@ def stack(elements: Sequence[Any]) -> Any:
         ValueError: arrays of different shapes, or mappings of different keys.
     """
     first = elements[0]
-    if isinstance(first, (str, bytes)):
+    if isinstance(first, str | bytes):
         return np.array(elements, dtype=object)
-    if isinstance(first, (bool, int, float, complex, np.generic)):
+    if isinstance(first, bool | int | float | complex | np.generic):
         return np.array(elements)
     if isinstance(first, np.ndarray):
         return np.stack(elements)

@@ -7,13 +7,11 @@ import inspect
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .stage import CHUNK
-from .threads import DaemonExecutor, no_stop_iteration
+from asyncmon.data.stage import CHUNK
+from asyncmon.data.threads import DaemonExecutor, no_stop_iteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Caller", "caller_of", "name_of"]
 
 _JOB_SECONDS = 0.001  # what is done by then leaves and does not wait for the rest
 

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .stage import Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node, to_the_end
+from asyncmon.cancellation import shielded
+from asyncmon.data.stage import Backlog, Chunk, Epoch, Mark, Node, Stage, State, open_node
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-
-__all__ = ["Interleave", "Repeat", "Take", "Zip"]
 
 
 class Repeat(Node):
@@ -55,7 +54,7 @@ class _RepeatStage(Stage):
             self._above = await open_node(self._node, None, (*self._epoch, self._turn + 1))
             self._turn += 1
             self._gave = False
-            await to_the_end(ended.aclose())
+            await shielded(ended.aclose, name="asyncmon.data closing")
         self._gave = True
         return chunk
 
@@ -133,7 +132,7 @@ class Zip(Node):
             for node, inner in zip(self.above, states, strict=True):
                 stages.append(await open_node(node, inner, epoch))
         except BaseException:
-            await to_the_end(_close_all(stages))
+            await shielded(_close_all, stages, name="asyncmon.data closing")
             raise
         return _ZipStage(stages)
 
@@ -197,7 +196,7 @@ class Interleave(Node):
             try:
                 await stage.resume(state, self.above[0])
             except BaseException:
-                await to_the_end(stage.aclose())
+                await shielded(stage.aclose, name="asyncmon.data closing")
                 raise
         return stage
 
@@ -236,7 +235,7 @@ class _InterleaveStage(Stage):
             try:
                 element = (await above.pull(1))[0]
             finally:
-                await to_the_end(above.aclose())
+                await shielded(above.aclose, name="asyncmon.data closing")
             node = await self._node.inner(element)
             node.check(slot["inner"])
             stage = await open_node(node, slot["inner"], (*self._epoch, int(slot["index"])))
@@ -278,7 +277,7 @@ class _InterleaveStage(Stage):
                 return chunk
             self._slots[self._turn] = None
             self._advance()
-            await to_the_end(slot.stage.aclose())
+            await shielded(slot.stage.aclose, name="asyncmon.data closing")
 
     def _advance(self) -> None:
         self._turn = (self._turn + 1) % self._node.cycle_length

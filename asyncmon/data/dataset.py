@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import OutOfRangeError
-from .batching import Batch, stack
-from .combining import Interleave, Repeat, Take, Zip
-from .indexed import Arrays, Fetch, FetchArrays, FetchItems, Span, map_arrays
-from .iteration import Iteration, Position
-from .mapping import Map, UnorderedMap
-from .prefetch import Prefetch
-from .shuffling import Shuffle
-from .sources import AnyIterable, Source
+from asyncmon.data.batching import Batch, stack
+from asyncmon.data.combining import Interleave, Repeat, Take, Zip
+from asyncmon.data.indexed import Arrays, Fetch, FetchArrays, FetchItems, Span, map_arrays
+from asyncmon.data.iteration import Iteration, Position
+from asyncmon.data.mapping import Map, UnorderedMap
+from asyncmon.data.prefetch import Prefetch
+from asyncmon.data.shuffling import Shuffle
+from asyncmon.data.sources import AnyIterable, Source
+from asyncmon.errors import OutOfRangeError
 
 if TYPE_CHECKING:
-    from .stage import Node, Stage, State
-
-__all__ = ["Dataset", "from_arrays", "from_iterable"]
+    from asyncmon.data.stage import Node, Stage, State
 
 
 class Dataset:
@@ -58,7 +56,7 @@ class Dataset:
         self._running: weakref.ref[Iteration] | None = None
         self._own: Iteration | None = None
         self._closing: set[asyncio.Future[None]] = set()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def __repr__(self) -> str:
         return repr(self._node)
@@ -141,7 +139,7 @@ class Dataset:
 
         async def node_of(element: Any) -> Node:
             made = fn(element)
-            if not isinstance(made, (Dataset, Iterable, AsyncIterable)) and hasattr(made, "__await__"):
+            if not isinstance(made, Dataset | Iterable | AsyncIterable) and hasattr(made, "__await__"):
                 made = await made
             return from_iterable(made)._node
 
@@ -170,7 +168,7 @@ class Dataset:
         Raises:
             OutOfRangeError: at the end, at every call until a position is loaded.
         """
-        async with self._turn:
+        async with self._lock:
             if self._own is None:
                 self._own = Iteration(self)
             try:
@@ -244,22 +242,22 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
     """
     if isinstance(source, Dataset):
         return source
-    if isinstance(source, (list, tuple, range)):
+    if isinstance(source, list | tuple | range):
         return Dataset(FetchItems(source, Span(len(source)), in_memory=True))
     if isinstance(source, np.ndarray):
         return from_arrays(source)
-    if isinstance(source, (str, bytes)):
+    if isinstance(source, str | bytes):
         raise TypeError(f"from_iterable({source!r}): a string is no data; did you mean to open a file?")
-    if isinstance(source, (dict, set, frozenset, deque)):
+    if isinstance(source, dict | set | frozenset | deque):
         return from_iterable(list(source))
     if (
         hasattr(source, "__len__")
         and hasattr(source, "__getitem__")
-        and not isinstance(source, (Mapping, Set))
+        and not isinstance(source, Mapping | Set)
     ):
         items: Any = source
         return Dataset(FetchItems(items, Span(len(items)), in_memory=False))
-    if isinstance(source, (Iterable, AsyncIterable)) or callable(source):
+    if isinstance(source, Iterable | AsyncIterable) or callable(source):
         return Dataset(Source(source))
     raise TypeError(
         "from_iterable needs an iterable, an asynchronous iterable, or a function that returns one, "
@@ -295,11 +293,6 @@ def from_arrays(arrays: Arrays) -> Dataset:
     return Dataset(FetchArrays(arrays, Span(next(iter(lengths.values())))))
 
 
-def _is_indexed(source: object) -> bool:
-    lookup = hasattr(source, "__len__") and hasattr(source, "__getitem__")
-    return lookup and not isinstance(source, (Mapping, Set))
-
-
 def _check_count(name: str, count: Any) -> None:
-    if not isinstance(count, (int, np.integer)) or count < 1:
+    if not isinstance(count, int | np.integer) or count < 1:
         raise ValueError(f"{name} must be an integer of at least 1, not {count!r}.")

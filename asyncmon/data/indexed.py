@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
-from .calls import caller_of
-from .mapping import OrderedMapStage
-from .stage import Chunk, Epoch, Mark, Node, Stage, State, open_node, too_short
+from asyncmon.data.calls import caller_of
+from asyncmon.data.mapping import OrderedMapStage
+from asyncmon.data.stage import Chunk, Epoch, Mark, Node, Stage, State, open_node, too_short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-__all__ = ["Arrays", "Fetch", "FetchArrays", "FetchItems", "Rows", "Span", "joined", "map_arrays"]
 
 Arrays: TypeAlias = Any
 """One array, or a tuple, a named tuple or a mapping of :data:`Arrays`, with rows of the same number."""

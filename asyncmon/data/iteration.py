@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..loop_budget import LoopBudget
-from .stage import Mark, Stage, State, open_node, skipped, to_the_end
+from asyncmon.cancellation import shielded
+from asyncmon.data.stage import Mark, Stage, State, open_node, skipped
+from asyncmon.loop_budget import LoopBudget
 
 if TYPE_CHECKING:
-    from .dataset import Dataset
-
-__all__ = ["Iteration", "Position"]
+    from asyncmon.data.stage import Node
 
 _FORMAT = 1
 
@@ -48,6 +47,19 @@ class Position:
         return cls(int(state["passes"]), None if inner is None else lambda: inner)
 
 
+class Walked(Protocol):
+    """What an iteration needs of its dataset: the description, and the position that it moves."""
+
+    _node: Node
+    _position: Position
+
+    async def _end_walk(self, next_walk: Iteration | None) -> None:
+        """End the walk under way for another one."""
+
+    def _close_later(self, stage: Stage) -> None:
+        """Close a stage whose walk was left early and forgotten."""
+
+
 class Iteration:
     """What ``async for`` walks. Follows the dataset when a position is loaded into it meanwhile.
 
@@ -55,7 +67,7 @@ class Iteration:
     nothing refers to it; :meth:`aclose` does so at once and waits.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Walked) -> None:
         self._dataset = dataset
         self._position: Position | None = None
         self._stage: Stage | None = None
@@ -140,7 +152,7 @@ class Iteration:
     async def _close_stage(self) -> None:
         stage, self._stage = self._stage, None
         if stage is not None:
-            await to_the_end(stage.aclose())
+            await shielded(stage.aclose, name="asyncmon.data closing")
 
     def __del__(self) -> None:
         stage, loop = self._stage, self._loop

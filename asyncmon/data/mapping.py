@@ -7,13 +7,23 @@ from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from .calls import Caller, caller_of, name_of
-from .stage import CHUNK, Chunk, Epoch, Mark, Node, Stage, State, Waiter, end_tasks, open_node, skipped
+from asyncmon.data.calls import Caller, caller_of, name_of
+from asyncmon.data.stage import (
+    CHUNK,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    open_node,
+    skipped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-__all__ = ["Map", "MapStage", "OrderedMapStage", "UnorderedMap", "UnorderedMapStage"]
 
 
 class Map(Node):

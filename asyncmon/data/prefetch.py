@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from ..loop_budget import LoopBudget
-from .indexed import joined
-from .sources import SourceStage
-from .stage import CHUNK, Backlog, Chunk, Epoch, Mark, Node, Stage, State, Waiter, end_tasks, open_node
-
-__all__ = ["Prefetch"]
+from asyncmon.data.indexed import joined
+from asyncmon.data.sources import SourceStage
+from asyncmon.data.stage import (
+    CHUNK,
+    Backlog,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    Waiter,
+    end_tasks,
+    open_node,
+)
+from asyncmon.loop_budget import LoopBudget
 
 
 class Prefetch(Node):

@@ -14,11 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from ..files import in_thread
-from ..loop_budget import LoopBudget
-from .stage import CHUNK, Chunk, Epoch, Mark, Node, Stage, State, open_node, skipped, too_short
-
-__all__ = ["Shuffle"]
+from asyncmon.data.stage import (
+    CHUNK,
+    Chunk,
+    Epoch,
+    Mark,
+    Node,
+    Stage,
+    State,
+    open_node,
+    skipped,
+    too_short,
+)
+from asyncmon.files import in_thread
+from asyncmon.loop_budget import LoopBudget
 
 _TAIL = 2**32
 """The segment number of the last draw of a pass, out of reach of the others."""

@@ -9,9 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import islice
 from typing import Any, TypeAlias
 
-from ..errors import OutOfRangeError
-from ..loop_budget import LoopBudget
-from .stage import (
+from asyncmon.data.stage import (
     CLOSE_SECONDS,
     Chunk,
     Epoch,
@@ -24,9 +22,9 @@ from .stage import (
     logger,
     too_short,
 )
-from .threads import DaemonExecutor
-
-__all__ = ["AnyIterable", "Source", "SourceStage"]
+from asyncmon.data.threads import DaemonExecutor
+from asyncmon.errors import OutOfRangeError
+from asyncmon.loop_budget import LoopBudget
 
 AnyIterable: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
@@ -61,8 +59,8 @@ class Source(Node):
 
     async def _make(self, executor: DaemonExecutor) -> AnyIterable:
         source = self._source
-        if isinstance(source, (Iterable, AsyncIterable)):
-            if isinstance(source, (Iterator, AsyncIterator)):
+        if isinstance(source, Iterable | AsyncIterable):
+            if isinstance(source, Iterator | AsyncIterator):
                 if self._spent:
                     raise ValueError(
                         f"{source!r} can be read once, and it was. To read it again (another epoch, a "
@@ -72,7 +70,7 @@ class Source(Node):
                 self._spent = True
             return source
         made = source() if inspect.isasyncgenfunction(source) else await executor.call(source)
-        if not isinstance(made, (Iterable, AsyncIterable)):
+        if not isinstance(made, Iterable | AsyncIterable):
             raise TypeError(
                 f"{source!r} was expected to return an iterable or an asynchronous one, not {made!r}."
             )

@@ -18,28 +18,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-import anyio
+from asyncmon.cancellation import shielded
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
-
-__all__ = [
-    "CHUNK",
-    "CLOSE_SECONDS",
-    "Backlog",
-    "Chunk",
-    "Epoch",
-    "Mark",
-    "Node",
-    "Stage",
-    "State",
-    "Waiter",
-    "end_tasks",
-    "open_node",
-    "skipped",
-    "to_the_end",
-    "too_short",
-]
+    from collections.abc import Iterable
 
 T = TypeVar("T")
 
@@ -160,7 +142,7 @@ async def open_node(node: Node, state: State | None, epoch: Epoch) -> Stage:
         if missing:
             raise too_short(f"{missing} elements were missing")
     except BaseException:
-        await to_the_end(stage.aclose())
+        await shielded(stage.aclose, name="asyncmon.data closing")
         raise
     return stage
 
@@ -259,21 +241,6 @@ async def end_tasks(*tasks: asyncio.Task[Any] | None) -> None:
             logger.warning(
                 "%s did not end within %g s of its cancellation.", task.get_name(), CLOSE_SECONDS
             )
-
-
-async def to_the_end(closing: Coroutine[Any, Any, T]) -> T:
-    """Run clean-up to its end, cancelled or not. A cancellation meanwhile is passed on afterwards."""
-    task = asyncio.create_task(closing, name="asyncmon.data closing")
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    return task.result()
 
 
 def _words(signature: State) -> str:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DaemonExecutor", "no_stop_iteration"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
