@@ -11,7 +11,10 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.nn.activations import relu
+from asyncmon.graph.ops.create import zeros_like
 from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.shape_ops import broadcast_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +23,10 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-__all__ = ["bias_add", "relu_layer", "xw_plus_b"]
+@lru_cache(maxsize=64)
+def ones(count: int, dtype: np.dtype[Any]) -> Array:
+    """Return a vector of ones: BLAS adds up rows much faster than numpy."""
+    return np.ones(count, dtype)
 
 
 def _bias_add(value: Array, bias: Array, out: Array | None = None, *, second: bool = False) -> Any:
@@ -39,7 +45,7 @@ def _bound_bias_add(op: Operation) -> Callable[..., Any] | None:
     return np.add if fits and not op.attrs else None
 
 
-def _bias_add_spec(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
+def _bias_add_rule(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
     rules.check_same_dtype("BiasAdd", value, bias, ("value", "bias"))
     rules.check_dtype(value.dtype, rules.NUMBERS, "value")
     (channels,) = rules.with_rank(bias.shape, 1)
@@ -49,10 +55,6 @@ def _bias_add_spec(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
     shape, at = list(value.shape), 1 if second else -1
     shape[at] = rules.merge_dim(shape[at], channels)
     return Spec(value.dtype, tuple(shape))
-
-
-def _bias_add_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [grad, create_op("BiasAddGrad", (grad,), op.attrs)]
 
 
 def _bias_add_grad(grad: Array, out: Array | None = None, *, second: bool = False) -> Any:
@@ -66,16 +68,11 @@ def _bias_add_grad(grad: Array, out: Array | None = None, *, second: bool = Fals
         return np.zeros(0, grad.dtype) if out is None else out
     flat = grad.reshape(-1, channels)
     if flat.dtype.char in "fd":
-        return np.dot(_ones(len(flat), flat.dtype), flat, out)  # much faster than numpy's sum of rows
+        return np.dot(ones(len(flat), flat.dtype), flat, out)
     return np.add.reduce(flat, axis=0, dtype=flat.dtype, out=out)
 
 
-@lru_cache(maxsize=64)
-def _ones(count: int, dtype: np.dtype[Any]) -> Array:
-    return np.ones(count, dtype)
-
-
-def _bias_add_grad_spec(grad: Spec, *, second: bool = False) -> Spec:
+def _bias_add_grad_rule(grad: Spec, *, second: bool = False) -> Spec:
     shape = rules.with_rank_at_least(grad.shape, 2)
     return Spec(grad.dtype, (None if shape is None else shape[1 if second else -1],))
 
@@ -83,21 +80,21 @@ def _bias_add_grad_spec(grad: Spec, *, second: bool = False) -> Spec:
 def _bias_add_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     (value,) = op.inputs
     if op.attrs:
-        return [create_op("BiasAdd", (create_op("ZerosLike", (value,)), grad), op.attrs)]
-    return [create_op("BroadcastTo", (grad, create_op("Shape", (value,))))]
+        return [create_op("BiasAdd", (zeros_like(value), grad), op.attrs)]
+    return [broadcast_like(grad, value)]
 
 
 register(
     OpDef(
         "BiasAdd",
         _bias_add,
-        _bias_add_spec,
-        _bias_add_gradient,
+        _bias_add_rule,
+        lambda op, grad: [grad, create_op("BiasAddGrad", (grad,), op.attrs)],
         elementwise=True,
         bind=_bound_bias_add,
     )
 )
-register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_spec, _bias_add_grad_gradient, out=True))
+register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_rule, _bias_add_grad_gradient, out=True))
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
@@ -131,4 +128,4 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ten
 
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
     """Return ``relu(matmul(x, weights) + biases)``. TF1: ``tf.nn.relu_layer``."""
-    return create_op("Relu", (xw_plus_b(x, weights, biases),), None, name or "relu_layer")
+    return relu(xw_plus_b(x, weights, biases), name or "relu_layer")

@@ -1,4 +1,4 @@
-"""Losses: each cross entropy is one op that gives the loss and what its gradient needs in one pass."""
+"""Losses. Each cross entropy is one op, which also gives what its gradient needs: one pass for both."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softplus
+from asyncmon.graph.nn.dense import ones
+from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.broadcast import unbroadcast
-from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.functions import abs, sigmoid
+from asyncmon.graph.ops.reduce import reduce_sum
+from asyncmon.graph.ops.shape_ops import cast, expand_dims
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
     Gradients = list[Tensor | None]
-
-__all__ = [
-    "l2_loss",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "sparse_softmax_cross_entropy_with_logits",
-    "weighted_cross_entropy_with_logits",
-]
 
 
 def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
@@ -39,10 +35,18 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
         raise ValueError("Both labels and logits must be provided.")
 
 
-# --- the softmax cross entropies ------------------------------------------------------------------
+def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
+    """Return logits in the precision to compute in, and the dtype they have."""
+    x = convert_to_tensor(logits)
+    return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
 
 
-def _shifted(logits: Array) -> tuple[Any, Any, Any]:
+# --- softmax cross entropy ------------------------------------------------------------------------
+
+_FEW = 32
+
+
+def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
     """Return logits less their maximum, and the exponentials of that and their sums."""
     classes = logits.shape[-1]
     if 0 < classes <= _FEW and logits.ndim == 2:  # numpy is slow at reducing many short rows
@@ -52,16 +56,19 @@ def _shifted(logits: Array) -> tuple[Any, Any, Any]:
     shifted = np.subtract(logits, peak, order="C")  # of a transposed view too: rows are cut out below
     exps = np.exp(shifted)
     if logits.dtype.char in "fd":
-        return shifted, exps, np.dot(exps, _ones(classes, logits.dtype))
+        return shifted, exps, np.dot(exps, ones(classes, logits.dtype)[:, None])
     return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
 
 
-_FEW = 32
-
-
-@lru_cache(maxsize=64)
-def _ones(count: int, dtype: np.dtype[Any]) -> Array:
-    return np.ones((count, 1), dtype)
+def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
+    """Return the gradient by the logits; of the loss, and for second derivatives of the backprop."""
+    flows = []
+    if grad is not None:
+        flows.append(op.outputs[1] * expand_dims(grad, -1))
+    if grad_back is not None:
+        share = softmax(op.inputs[0])
+        flows.append((grad_back - reduce_sum(grad_back * share, -1, True)) * share)
+    return flows[0] if len(flows) == 1 else flows[0] + flows[1]
 
 
 def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
@@ -70,7 +77,7 @@ def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
             f"logits and labels must be broadcastable, to a loss for each row of logits, got shapes "
             f"{list(logits.shape)} and {list(labels.shape)}"
         )
-    shifted, exps, total = _shifted(logits)
+    shifted, exps, total = _exponentials(logits)
     losses = np.multiply(labels, np.subtract(np.log(total), shifted))
     backprop = np.divide(exps, total, out=exps)
     return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
@@ -81,7 +88,7 @@ def _fits(labels: tuple[int, ...], logits: tuple[int, ...]) -> bool:
     return len(labels) > 0 and rows == logits[:-1]
 
 
-def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+def _softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     rules.check_same_dtype("SoftmaxCrossEntropyWithLogits", logits, labels, ("features", "labels"))
     rules.check_dtype(logits.dtype, rules.FLOATS, "features")
     for spec in (logits, labels):
@@ -95,52 +102,16 @@ def _softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
 
 def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Gradients:
     logits, labels = op.inputs
-    grad_logits = unbroadcast(_into_logits(op, grad, grad_back), logits, labels)
-    flows = []
-    if grad is not None:
-        negative = -create_op("LogSoftmax", (logits,), {"axis": -1})
-        flows.append(create_op("ScaleRows", (negative, grad)))
+    flows = [] if grad is None else [-log_softmax(logits) * expand_dims(grad, -1)]
     if grad_back is not None:  # the backprop is softmax - labels
         flows.append(-grad_back)
-    grad_labels = flows[0] if len(flows) == 1 else create_op("AddV2", flows)
-    return [grad_logits, unbroadcast(grad_labels, labels, logits)]
-
-
-def _into_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
-    """Return what flows into the logits from the loss and, for second derivatives, its backprop."""
-    flows = []
-    if grad is not None:
-        flows.append(create_op("ScaleRows", (op.outputs[1], grad)))
-    if grad_back is not None:
-        share = create_op("Softmax", (op.inputs[0],), {"axis": -1})
-        mean = create_op("Sum", (grad_back * share,), {"axis": (-1,), "keepdims": True})
-        flows.append((grad_back - mean) * share)
-    return flows[0] if len(flows) == 1 else create_op("AddV2", flows)
-
-
-def _scale_rows(rows: Array, by: Array, out: Array | None = None) -> Any:
-    return np.multiply(rows, np.asarray(by)[..., None], out)
-
-
-def _scale_rows_gradient(op: Operation, grad: Tensor) -> Gradients:
-    rows, by = op.inputs
-    return [
-        create_op("ScaleRows", (grad, by)),
-        create_op("Sum", (grad * rows,), {"axis": (-1,), "keepdims": False}),
-    ]
+    by_labels = flows[0] if len(flows) == 1 else flows[0] + flows[1]
+    by_logits = _by_logits(op, grad, grad_back)
+    return [unbroadcast(by_logits, logits, labels), unbroadcast(by_labels, labels, logits)]
 
 
 register(
-    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_spec, _softmax_xent_gradient)
-)
-register(
-    OpDef(
-        "ScaleRows",
-        _scale_rows,
-        lambda rows, by: Spec(rows.dtype, rows.shape),
-        _scale_rows_gradient,
-        out=True,
-    )
+    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule, _softmax_xent_gradient)
 )
 
 
@@ -151,25 +122,18 @@ def softmax_cross_entropy_with_logits_v2(
 
     Args:
         labels: probabilities, each row adding up to 1; gradients flow into them.
-        logits: of the same shape, unscaled log probabilities; of half precision they are computed with
-            in float32.
+        logits: of the same shape, unscaled log probabilities. Half precision is computed in float32.
         axis: the dimension of the classes; by default the last.
         name: the node's name.
         dim: old name of ``axis``.
     """
-    x, kind = _precise(logits)
+    x, dtype = _precise(logits)
     target = cast(convert_to_tensor(labels), x.dtype)
-    at = -1 if axis is None and dim is None else (axis if dim is None else dim)
-    if at not in (None, -1):
-        target, x = _axis_last(target, at), _axis_last(x, at)
+    axis = axis if dim is None else dim
+    if axis not in (None, -1):
+        target, x = _axis_last(target, axis), _axis_last(x, axis)
     name = name or "softmax_cross_entropy_with_logits"
-    return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
-
-
-def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
-    """Return logits in the precision to compute in, and the dtype they have."""
-    x = convert_to_tensor(logits)
-    return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
+    return cast(create_ops("SoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], dtype)
 
 
 def _axis_last(x: Tensor, axis: int) -> Tensor:
@@ -195,16 +159,16 @@ def softmax_cross_entropy_with_logits(
         ValueError: positional arguments, or labels or logits missing.
     """
     _need_names("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    fixed = create_op("StopGradient", (convert_to_tensor(labels),))
+    fixed = stop_gradient(convert_to_tensor(labels))
     return softmax_cross_entropy_with_logits_v2(fixed, logits, dim if axis is None else axis, name)
+
+
+_UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 @lru_cache(maxsize=64)
 def _row_starts(rows: int, columns: int) -> Array:
     return np.arange(rows) * columns
-
-
-_UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
@@ -222,7 +186,7 @@ def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
             f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
             f"Label values: {' '.join(map(str, picks[:32]))}"
         )
-    shifted, exps, total = _shifted(flat)
+    shifted, exps, total = _exponentials(flat)
     at = np.add(_row_starts(len(picks), classes), picks)
     losses = np.log(total).reshape(-1)
     losses -= shifted.reshape(-1).take(at)
@@ -231,7 +195,7 @@ def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
     return losses.reshape(labels.shape), backprop.reshape(logits.shape)
 
 
-def _sparse_softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
+def _sparse_softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     rules.check_dtype(logits.dtype, rules.FLOATS, "features")
     rules.check_dtype(labels.dtype, (dtypes.int32, dtypes.int64), "labels")
     if logits.shape is None:
@@ -241,18 +205,12 @@ def _sparse_softmax_xent_spec(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
 
 
-def _sparse_softmax_xent_gradient(
-    op: Operation, grad: Tensor | None, grad_back: Tensor | None
-) -> Gradients:
-    return [_into_logits(op, grad, grad_back), None]
-
-
 register(
     OpDef(
         "SparseSoftmaxCrossEntropyWithLogits",
         _sparse_softmax_xent,
-        _sparse_softmax_xent_spec,
-        _sparse_softmax_xent_gradient,
+        _sparse_softmax_xent_rule,
+        lambda op, *grads: [_by_logits(op, *grads), None],
     )
 )
 
@@ -274,20 +232,20 @@ def sparse_softmax_cross_entropy_with_logits(
     """
     _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     target = convert_to_tensor(labels)
-    x, kind = _precise(logits)
-    ranks = target.spec.shape, x.spec.shape
-    if ranks[1] == ():
+    x, dtype = _precise(logits)
+    found, rank = target.shape.ndims, x.shape.ndims
+    if rank == 0:
         raise ValueError(f"Logits cannot be scalars - received shape {x.shape}.")
-    if ranks[0] is not None and ranks[1] is not None and len(ranks[0]) != len(ranks[1]) - 1:
+    if found is not None and rank is not None and found != rank - 1:
         raise ValueError(
-            f"Rank mismatch: Rank of labels (received {len(ranks[0])}) should equal rank of logits "
-            f"minus 1 (received {len(ranks[1])})."
+            f"Rank mismatch: Rank of labels (received {found}) should equal rank of logits "
+            f"minus 1 (received {rank})."
         )
     name = name or "SparseSoftmaxCrossEntropyWithLogits"
-    return cast(create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], kind)
+    return cast(create_ops("SparseSoftmaxCrossEntropyWithLogits", (x, target), None, name)[0], dtype)
 
 
-# --- the sigmoid cross entropies ------------------------------------------------------------------
+# --- sigmoid cross entropy ------------------------------------------------------------------------
 
 
 def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any:
@@ -295,7 +253,7 @@ def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any
     return np.add(np.maximum(logits, 0) - np.multiply(logits, labels), tail, out=out)
 
 
-def _sigmoid_xent_spec(logits: Spec, labels: Spec) -> Spec:
+def _sigmoid_xent_rule(logits: Spec, labels: Spec) -> Spec:
     rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
     rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
     try:
@@ -310,7 +268,7 @@ def _sigmoid_xent_spec(logits: Spec, labels: Spec) -> Spec:
 
 def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
     logits, labels = op.inputs
-    by_logits = grad * (create_op("Sigmoid", (logits,)) - labels)
+    by_logits = grad * (sigmoid(logits) - labels)
     return [unbroadcast(by_logits, logits, labels), unbroadcast(-(grad * logits), labels, logits)]
 
 
@@ -318,7 +276,7 @@ register(
     OpDef(
         "SigmoidCrossEntropyWithLogits",
         _sigmoid_xent,
-        _sigmoid_xent_spec,
+        _sigmoid_xent_rule,
         _sigmoid_xent_gradient,
         elementwise=True,
     )
@@ -356,7 +314,7 @@ def weighted_cross_entropy_with_logits(
     x = convert_to_tensor(logits)
     rules.merge(target.spec.shape, x.spec.shape)
     weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
-    tail = create_op("Softplus", (-create_op("Abs", (x,)),)) + create_op("Relu", (-x,))
+    tail = softplus(-abs(x)) + relu(-x)
     return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
 
 
@@ -371,12 +329,12 @@ def _l2_loss(t: Array) -> Any:
     return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
 
 
-def _l2_spec(t: Spec) -> Spec:
+def _l2_rule(t: Spec) -> Spec:
     rules.check_dtype(t.dtype, rules.FLOATS, "t")
     return Spec(t.dtype, ())
 
 
-register(OpDef("L2Loss", _l2_loss, _l2_spec, lambda op, grad: [op.inputs[0] * grad]))
+register(OpDef("L2Loss", _l2_loss, _l2_rule, lambda op, grad: [op.inputs[0] * grad]))
 
 
 def l2_loss(t: Any, name: str | None = None) -> Tensor:
