@@ -10,12 +10,13 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.nn.clip import clip_by_norm
 from asyncmon.graph.ops.gather import gather
+from asyncmon.graph.ops.join import concat
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
 __all__ = ["embedding_lookup"]
@@ -71,7 +72,7 @@ def embedding_lookup(
 
 
 def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
-    """Gather from each table what it has, and put the rows in the order of the ids."""
+    """Gather the rows that each table has, and put them in the order of the ids."""
     sizes = [table.spec.shape[0] if table.spec.shape else None for table in tables]
     total: Any = 0  # in turns it does not matter
     if strategy == "div":
@@ -79,80 +80,33 @@ def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
         heights = [create_op("Shape", (table,))[0] for table in tables if len(known) < len(tables)]
         total = create_op("AddN", heights) if heights else np.array(sum(known), np.int32)
     attrs = {"count": len(tables), "strategy": strategy}
-    found = create_ops("PartitionIds", (ids, total), attrs)
-    places, rows = found[: len(tables)], found[len(tables) :]
+    place, *rows = create_ops("PartitionIds", (ids, total), attrs)
     parts = [gather(table, at) for table, at in zip(tables, rows, strict=True)]
-    return create_op("StitchRows", (ids, *places, *parts))
+    return gather(concat(parts, 0), place)
 
 
 def _partition_ids(ids: Array, total: Array, *, count: int, strategy: str) -> tuple[Array, ...]:
-    """Return for each table which of the ids it has, and then for each which rows of it they are."""
-    flat = np.reshape(ids, -1)
+    """Return where each id comes when they are sorted by table, and the rows of each table."""
     if strategy == "mod":
-        row, table = np.divmod(flat, count)
+        row, table = np.divmod(ids, count)
     else:  # the first tables have one row more where the rows do not divide evenly
         each, extra = divmod(int(total), count)
-        rest = flat - extra
-        table = np.maximum(flat // (each + 1), rest // max(each, 1))
-        row = np.where(table < extra, flat % (each + 1), rest % max(each, 1))
-        if flat.size and (table.min() < 0 or table.max() >= count):
-            at = int(np.argmax((table < 0) | (table >= count)))
-            raise InvalidArgumentError(f"ids[{at}] = {flat[at]} is not in [0, {int(total)})")
-    places = [np.flatnonzero(table == i) for i in range(count)]
-    return (*places, *(row[place].astype(flat.dtype, copy=False) for place in places))
+        rest = ids - extra
+        table = np.maximum(ids // (each + 1), rest // max(each, 1))
+        row = np.where(table < extra, ids % (each + 1), rest % max(each, 1))
+        wrong = np.flatnonzero((table < 0) | (table >= count))
+        if wrong.size:
+            found = np.ravel(ids)[wrong[0]]
+            raise InvalidArgumentError(f"ids[{wrong[0]}] = {found} is not in [0, {int(total)})")
+    order = np.argsort(table, axis=None, kind="stable")
+    place = np.empty(np.shape(ids), np.int64)
+    place.flat[order] = np.arange(place.size)
+    return place, *(np.asarray(row[table == i], ids.dtype) for i in range(count))
 
 
-def _partition_ids_spec(ids: Spec, total: Spec, *, count: int, strategy: str) -> tuple[Spec, ...]:
+def _partition_ids_rule(ids: Spec, total: Spec, *, count: int, strategy: str) -> tuple[Spec, ...]:
     rules.check_dtype(ids.dtype, (dtypes.int32, dtypes.int64), "ids")
-    return (Spec(dtypes.int64, (None,)),) * count + (Spec(ids.dtype, (None,)),) * count
+    return Spec(dtypes.int64, ids.shape), *(Spec(ids.dtype, (None,)) for _ in range(count))
 
 
-def _stitch(ids: Array, *values: Array) -> Array:
-    count = len(values) // 2
-    shape = values[count].shape[1:]
-    result = np.empty((ids.size, *shape), values[count].dtype)
-    for place, part in zip(values[:count], values[count:], strict=True):
-        result[place] = part
-    return result.reshape((*ids.shape, *shape))
-
-
-def _stitch_spec(ids: Spec, *values: Spec) -> Spec:
-    parts = values[len(values) // 2 :]
-    shape = parts[0].shape
-    for part in parts[1:]:
-        rules.check_same_dtype("StitchRows", parts[0], part, ("params", "params"))
-        shape = rules.merge(shape, part.shape)
-    known = ids.shape is not None and shape is not None
-    return Spec(parts[0].dtype, (*(ids.shape or ()), *(shape or ())[1:]) if known else None)
-
-
-def _stitch_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    ids, *values = op.inputs
-    places = values[: len(values) // 2]
-    parts = create_ops("UnstitchRows", (grad, ids, *places))
-    return [None, *[None] * len(places), *parts]
-
-
-def _unstitch(grad: Array, ids: Array, *places: Array) -> tuple[Array, ...]:
-    flat = grad.reshape((ids.size, *grad.shape[ids.ndim :]))
-    return tuple(flat[place] for place in places)
-
-
-def _unstitch_spec(grad: Spec, ids: Spec, *places: Spec) -> tuple[Spec, ...]:
-    known = grad.shape is not None and ids.shape is not None
-    row = (grad.shape or ())[len(ids.shape or ()) :]
-    return (Spec(grad.dtype, (None, *row) if known else None),) * len(places)
-
-
-def _unstitch_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    _, ids, *places = op.inputs
-    parts = [
-        create_op("ZerosLike", (part,)) if grad is None else grad
-        for part, grad in zip(op.outputs, grads, strict=True)
-    ]
-    return [create_op("StitchRows", (ids, *places, *parts)), None, *[None] * len(places)]
-
-
-register(OpDef("PartitionIds", _partition_ids, _partition_ids_spec, rules.no_gradient))
-register(OpDef("StitchRows", _stitch, _stitch_spec, _stitch_gradient))
-register(OpDef("UnstitchRows", _unstitch, _unstitch_spec, _unstitch_gradient))
+register(OpDef("PartitionIds", _partition_ids, _partition_ids_rule, ZERO))
