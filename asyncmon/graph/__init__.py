@@ -72,9 +72,9 @@ from asyncmon.graph.nn.clip import (
     clip_by_value,
     global_norm,
 )
-from asyncmon.graph.ops.add_n_op import add_n
 from asyncmon.graph.ops.arithmetic import (
     add,
+    add_n,
     atan2,
     div,
     div_no_nan,

@@ -11,15 +11,17 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.build import convert_pair, create_op
-from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
-from asyncmon.graph.core.shape_rules import binary as binary_rule
 from asyncmon.graph.kernels.arrays import Array, own
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function, register_binary
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
+    from collections.abc import Callable
+
+    from asyncmon.graph.core.node import Operation, Tensor
 
     Pair = tuple[Tensor, Tensor]
 
@@ -39,7 +41,7 @@ def _true_divide(x: Array, y: Array, out: Array | None = None) -> Any:
 
 
 def _quotient_rule(x: Spec, y: Spec) -> Spec:
-    spec: Spec = binary_rule("RealDiv")(x, y)
+    spec: Spec = rules.binary("RealDiv")(x, y)
     if not spec.dtype.is_integer:
         return spec
     return Spec(dtypes.float32 if spec.dtype.size <= 2 else dtypes.float64, spec.shape)
@@ -124,7 +126,7 @@ minimum = binary("minimum", "Minimum", np.minimum, REALS, lambda g, x, y, z: _ei
 # fmt: on
 mod = floormod
 
-register_binary("Atan2", np.arctan2, binary_rule("Atan2", FLOATS, ("y", "x")), _atan2_gradient)
+register_binary("Atan2", np.arctan2, rules.binary("Atan2", FLOATS, ("y", "x")), _atan2_gradient)
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
@@ -137,3 +139,69 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
     x, y = convert_pair(x, y, name or "div")
     op_type = "RealDiv" if x.dtype.is_floating or x.dtype.is_complex else "FloorDiv"
     return create_op(op_type, (x, y), None, name or "div")
+
+
+# --- add_n ----------------------------------------------------------------------------------------
+
+
+def _add_n(*inputs: Array) -> Any:
+    if len(inputs) == 1:
+        return inputs[0]
+    total = np.add(inputs[0], inputs[1])
+    for value in inputs[2:]:
+        total = np.add(total, value, out=total if isinstance(total, np.ndarray) else None)
+    return total
+
+
+def _checked_add_n(first: Array, *others: Array) -> Any:
+    shape = first.shape
+    for i, value in enumerate(others):
+        if value.shape != shape:
+            raise InvalidArgumentError(
+                f"Inputs to operation AddN must have the same size and shape. "
+                f"Input 0: {list(shape)} != input {i + 1}: {list(value.shape)}"
+            )
+    return _add_n(first, *others)
+
+
+def _bound_add_n(op: Operation) -> Callable[..., Any] | None:
+    """Return what looks at no shape, where they are known."""
+    known = all(rules.num_elements(tensor.spec.shape) is not None for tensor in op.inputs)
+    return _add_n if known else None
+
+
+def _add_n_shape(*inputs: Spec) -> Spec:
+    rules.check_dtype(inputs[0].dtype, NUMBERS, "inputs")
+    for i, other in enumerate(inputs):
+        if other.dtype is not inputs[0].dtype:
+            raise TypeError(
+                f"Tensors in list passed to 'inputs' of 'AddN' Op have types "
+                f"[{', '.join(s.dtype.name for s in inputs)}] that don't all match (input {i})."
+            )
+    return rules.like_first(*inputs)
+
+
+register(
+    OpDef(
+        "AddN",
+        _checked_add_n,
+        _add_n_shape,
+        lambda op, grad: [grad] * len(op.inputs),
+        aliases=True,
+        bind=_bound_add_n,
+    )
+)
+
+
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    """Return the sum of tensors of one shape and dtype. TF1: ``tf.add_n``.
+
+    Raises:
+        ValueError: ``inputs`` is not a list of at least one tensor, or shapes differ.
+    """
+    if not isinstance(inputs, list | tuple) or not inputs:
+        raise ValueError(
+            "inputs must be an iterable of at least one Tensor/IndexedSlices with the same "
+            "dtype and shape"
+        )
+    return create_op("AddN", [convert_to_tensor(value) for value in inputs], {}, name)

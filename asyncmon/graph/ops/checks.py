@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,14 +11,11 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.showing import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-
-__all__ = ["Assert", "Print", "check_numerics"]
 
 
 def Print(  # TF1's name
@@ -80,7 +78,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
 
 def _print(x: Any, *data: Any, message: str, times: Iterator[int] | None, summarize: int) -> Any:
     if times is None or next(times, None) is not None:
-        sys.stderr.write(message + "".join(shown(value, summarize) for value in data) + "\n")
+        sys.stderr.write(message + "".join(_shown(value, summarize) for value in data) + "\n")
     return x
 
 
@@ -90,7 +88,7 @@ def _print_spec(x: Spec, *data: Spec, **_attrs: object) -> Spec:
 
 def _assert(condition: Any, *data: Any, summarize: int) -> tuple[()]:
     if not condition:
-        found = " ".join(shown(value, summarize) for value in data)
+        found = " ".join(_shown(value, summarize) for value in data)
         raise InvalidArgumentError(f"assertion failed: {found}")
     return ()
 
@@ -131,3 +129,46 @@ register(
 )
 register(OpDef("Assert", _assert, _assert_spec, stateful=True))
 register(OpDef("CheckNumerics", _check, _check_spec, _check_gradient, aliases=True, stateful=True))
+
+
+# --- values as text -------------------------------------------------------------------------------
+
+
+def _shown(value: Any, summarize: int) -> str:
+    """Return the first elements of a value; all of them where ``summarize`` is negative."""
+    array = np.asarray(value)
+    limit = array.size if summarize < 0 else summarize
+    elements = map(_element, islice(array.flat, limit))
+    more = "..." if array.size > limit else ""
+    if not array.ndim:
+        return f"[{''.join(elements)}{more}]"
+    return f"[{''.join(_rows(array.shape, elements, limit, 0))}{more}]"
+
+
+def _rows(shape: tuple[int, ...], elements: Iterator[str], limit: int, start: int) -> Iterator[str]:
+    """Yield what is seen of an array of this shape, the first element of which is the ``start``-th."""
+    if len(shape) == 1:
+        yield " ".join(islice(elements, shape[0]))
+        return
+    inner = int(np.prod(shape[1:]))
+    for i in range(start, start + shape[0] * inner, inner or 1):
+        if i >= limit:
+            return
+        yield "["
+        yield from _rows(shape[1:], elements, limit, i)
+        if len(shape) == 2 and i + inner > limit:
+            yield "..."
+        yield "]"
+
+
+def _element(x: Any) -> str:
+    if isinstance(x, bytes):
+        return x.decode(errors="backslashreplace")
+    if isinstance(x, bool | np.bool_):
+        return str(int(x))
+    if isinstance(x, np.floating):
+        wide = x.dtype.itemsize == 8
+        number = np.float64(x) if wide else np.float32(x)
+        text = f"{number:.{15 if wide else 6}g}"
+        return text if type(number)(text) == x or np.isnan(x) else f"{number:.{17 if wide else 9}g}"
+    return str(x)

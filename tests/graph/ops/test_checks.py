@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from asyncmon import graph as tf
 from asyncmon.errors import InvalidArgumentError
 
 pytestmark = pytest.mark.asyncio
+MATRIX = np.array([[1, 2], [3, 4]])
 
 
 async def test_print_writes_and_passes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,3 +67,40 @@ async def test_check_numerics_checks_the_gradient() -> None:
             await sess.run(grad, {x: 0})
     with pytest.raises(TypeError, match="floating"):
         tf.check_numerics(1, "x")
+
+
+@pytest.mark.parametrize(
+    ("value", "summarize", "text"),
+    [
+        (np.float32([1, 2, 3.5, 4, 5]), 3, "[1 2 3.5...]"),
+        (7, 3, "[7]"),
+        (7, 0, "[...]"),
+        (np.array("word", object), 3, "[word]"),
+        (np.array(["a", b"b\xff"], object), 3, r"[a b\xff]"),
+        (np.array([True, False]), 3, "[1 0]"),
+        (np.float32(1e-9), 3, "[1e-09]"),
+        (np.float32(123456.789), 3, "[123456.789]"),
+        (np.float32(0.1), 3, "[0.1]"),
+        (np.float64(1 / 3), 3, "[0.33333333333333331]"),
+        (np.float64(0.1), 3, "[0.1]"),
+        (np.float16(0.1), 3, "[0.0999755859]"),
+        (np.float32([1e20, np.nan, -np.inf]), 3, "[1e+20 nan -inf]"),
+        (np.zeros(0), 3, "[]"),
+        (MATRIX, 10, "[[1 2][3 4]]"),
+        (MATRIX, -1, "[[1 2][3 4]]"),
+        (MATRIX, 3, "[[1 2][3...]...]"),
+        (MATRIX, 2, "[[1 2]...]"),
+        (np.arange(8).reshape(2, 2, 2), 5, "[[[0 1][2 3]][[4...]]...]"),
+        (np.arange(8).reshape(2, 2, 2), 4, "[[[0 1][2 3]]...]"),
+        (np.arange(8).reshape(2, 2, 2), 3, "[[[0 1][2...]]...]"),
+        (MATRIX, 0, "[...]"),
+        (np.zeros((2, 0)), 3, "[]"),
+        (np.zeros((0, 2)), 3, "[]"),
+    ],
+)
+async def test_values_are_written_as_the_original_writes_them(
+    capsys: pytest.CaptureFixture[str], value: Any, summarize: int, text: str
+) -> None:
+    async with tf.Session() as sess:
+        await sess.run(tf.Print(0, [tf.constant(value)], summarize=summarize))
+    assert capsys.readouterr().err == f"{text}\n"
