@@ -1,4 +1,4 @@
-"""The ops every graph has: constants, placeholders, identity, grouping."""
+"""Constants, placeholders, identity, groups."""
 
 from __future__ import annotations
 
@@ -17,23 +17,13 @@ from asyncmon.graph.core.build import (
     name_scope,
 )
 from asyncmon.graph.core.convert import const, is_tensor_like, to_array
-from asyncmon.graph.core.dtypes import DType, as_dtype
+from asyncmon.graph.core.dtypes import as_dtype
+from asyncmon.graph.core.nest import flatten
 from asyncmon.graph.core.op import SAME, ZERO, OpDef, Shape, Spec, register
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
-
-__all__ = [
-    "constant",
-    "group",
-    "identity",
-    "no_op",
-    "placeholder",
-    "placeholder_with_default",
-    "stop_gradient",
-    "tuple",
-]
 
 
 def constant(
@@ -71,10 +61,10 @@ def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
 
 
 def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return an array of a shape; its last element fills what is missing, a zero where it has none.
+    """Return an array in another shape; its last element, or else zero, is repeated at the end.
 
     Raises:
-        ValueError: there are too many, unless the shape has a 0: it takes none of any number.
+        ValueError: it has more elements than the shape, which has some.
     """
     needed = prod(dims)
     if not needed or not array.size:
@@ -118,23 +108,23 @@ def identity(input: Any, name: str | None = None) -> Tensor:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with the same value that no gradient flows through. TF1: ``tf.stop_gradient``."""
+    """Return a tensor with the same value and no gradient. TF1: ``tf.stop_gradient``."""
     return create_op("StopGradient", (input,), None, name)
 
 
 def no_op(name: str | None = None) -> Operation:
-    """Return an operation that does nothing, to hang control dependencies on. TF1: ``tf.no_op``."""
+    """Return an operation that only has control dependencies. TF1: ``tf.no_op``."""
     return create_operation("NoOp", (), None, name)
 
 
 def group(*inputs: Any, name: str | None = None) -> Operation:
-    """Return an operation that is done when all inputs are. TF1: ``tf.group``.
+    """Return an operation that runs after all inputs. TF1: ``tf.group``.
 
     Args:
-        inputs: tensors, operations, variables, or lists of these. None is skipped.
+        inputs: tensors, operations, variables, or nested lists of these. None is skipped.
         name: the node's name, "group_deps" by default.
     """
-    with control_dependencies(_flat(inputs)):
+    with control_dependencies([item for item in flatten(inputs) if item is not None]):
         return no_op(name or "group_deps")
 
 
@@ -158,17 +148,7 @@ def tuple(  # TF1's name
             ]
 
 
-def _flat(values: Any) -> list[Any]:
-    found = []
-    for value in values:
-        if isinstance(value, list | builtins.tuple):
-            found += _flat(value)
-        elif value is not None:
-            found.append(value)
-    return found
-
-
-def _placeholder_with_default(x: Spec, *, shape: Shape) -> Spec:
+def _default_spec(x: Spec, *, shape: Shape) -> Spec:
     if not is_compatible(x.shape, shape):
         raise ValueError(
             f"Shape {TensorShape(x.shape)} of the default does not fit {TensorShape(shape)}"
@@ -176,11 +156,7 @@ def _placeholder_with_default(x: Spec, *, shape: Shape) -> Spec:
     return Spec(x.dtype, shape)
 
 
-def _placeholder(*, dtype: DType, shape: Shape) -> Spec:
-    return Spec(dtype, shape)
-
-
-def _same(x: Any) -> Any:
+def _same(x: Any, **_attrs: object) -> Any:
     return x
 
 
@@ -188,17 +164,8 @@ def _same_spec(x: Spec) -> Spec:
     return Spec(x.dtype, x.shape, x.value, x.dims)
 
 
-register(OpDef("Placeholder", None, _placeholder))
-register(
-    OpDef(
-        "PlaceholderWithDefault",
-        lambda x, *, shape: x,
-        _placeholder_with_default,
-        SAME,
-        aliases=True,
-        stateful=True,
-    )
-)
+register(OpDef("Placeholder", None, lambda *, dtype, shape: Spec(dtype, shape)))
+register(OpDef("PlaceholderWithDefault", _same, _default_spec, SAME, aliases=True, stateful=True))
 register(OpDef("Identity", _same, _same_spec, SAME, aliases=True))
 register(OpDef("StopGradient", _same, _same_spec, ZERO, aliases=True))
 register(OpDef("NoOp", None, lambda: ()))

@@ -1,4 +1,4 @@
-"""Looking at values while a graph runs: ``Print``, ``Assert``, ``check_numerics``."""
+"""Print and check values in a run: ``Print``, ``Assert``, ``check_numerics``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
 from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.shape_rules import FLOATS, unary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,10 +83,6 @@ def _print(x: Any, *data: Any, message: str, times: Iterator[int] | None, summar
     return x
 
 
-def _print_spec(x: Spec, *data: Spec, **_attrs: object) -> Spec:
-    return Spec(x.dtype, x.shape)
-
-
 def _assert(condition: Any, *data: Any, summarize: int) -> tuple[()]:
     if not condition:
         found = " ".join(_shown(value, summarize) for value in data)
@@ -100,18 +97,12 @@ def _assert_spec(condition: Spec, *data: Spec, summarize: int) -> tuple[()]:
 
 
 def _check(x: Any, *, message: str) -> Any:
-    # One pass: the sum of products is finite only if every element is, and mostly when they are.
+    # One pass where all is well: a finite sum of squares has finite terms.
     flat = np.ravel(x)
     if flat.size and not np.isfinite(np.dot(flat, flat)) and not np.isfinite(flat).all():
         found = [name for name, test in (("Inf", np.isinf), ("NaN", np.isnan)) if test(flat).any()]
         raise InvalidArgumentError(f"{message} : Tensor had {' and '.join(found)} values")
     return x
-
-
-def _check_spec(x: Spec, *, message: str) -> Spec:
-    if not x.dtype.is_floating:
-        raise TypeError(f"check_numerics needs a floating type, got {x.dtype.name}")
-    return Spec(x.dtype, x.shape)
 
 
 def _check_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
@@ -124,18 +115,26 @@ def _print_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [grad, *[None] * (len(op.inputs) - 1)]
 
 
+def _like_first(x: Spec, *data: Spec, **_attrs: object) -> Spec:
+    return Spec(x.dtype, x.shape)
+
+
 register(
-    OpDef("Print", _print, _print_spec, _print_gradient, aliases=True, stateful=True, foreign=True)
+    OpDef("Print", _print, _like_first, _print_gradient, aliases=True, stateful=True, foreign=True)
 )
 register(OpDef("Assert", _assert, _assert_spec, stateful=True))
-register(OpDef("CheckNumerics", _check, _check_spec, _check_gradient, aliases=True, stateful=True))
+register(
+    OpDef(
+        "CheckNumerics", _check, unary(FLOATS, "tensor"), _check_gradient, aliases=True, stateful=True
+    )
+)
 
 
 # --- values as text -------------------------------------------------------------------------------
 
 
 def _shown(value: Any, summarize: int) -> str:
-    """Return the first elements of a value; all of them where ``summarize`` is negative."""
+    """Return the first elements of a value as text: ``[[1 2][3...]...]``. All if ``summarize`` < 0."""
     array = np.asarray(value)
     limit = array.size if summarize < 0 else summarize
     elements = map(_element, islice(array.flat, limit))
@@ -146,7 +145,7 @@ def _shown(value: Any, summarize: int) -> str:
 
 
 def _rows(shape: tuple[int, ...], elements: Iterator[str], limit: int, start: int) -> Iterator[str]:
-    """Yield what is seen of an array of this shape, the first element of which is the ``start``-th."""
+    """Yield the text of an array of this shape whose first element is the ``start``-th of all."""
     if len(shape) == 1:
         yield " ".join(islice(elements, shape[0]))
         return

@@ -1,4 +1,4 @@
-"""``py_func``: a function of yours as a node. TF1: ``tf.py_func``."""
+"""``py_func``: a Python function as a node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import convert_to_tensor, create_operation
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
-from asyncmon.graph.core.shape_rules import no_gradient
+from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.run_state import Run
-
-__all__ = ["py_func"]
 
 
 def py_func(
@@ -58,12 +55,8 @@ def py_func(
     listed = isinstance(Tout, list | tuple)
     types = tuple(dtypes.as_dtype(t) for t in (Tout if listed else [Tout]))
     kind = "AsyncPyFunc" if _is_async(func) else "PyFunc" if stateful else "PurePyFunc"
-    op = create_operation(
-        kind,
-        [convert_to_tensor(x) for x in inp],
-        {"func": func, "Tout": types},
-        name or "PyFunc",
-    )
+    inputs = [convert_to_tensor(x) for x in inp]
+    op = create_operation(kind, inputs, {"func": func, "Tout": types}, name or "PyFunc")
     if not types:
         return op
     return list(op.outputs) if listed else op.outputs[0]
@@ -105,36 +98,27 @@ async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
 
 
 def _own(array: Any) -> Any:
-    """Return an array that the user may keep and change."""
+    """Return a copy, which the user's function may keep and change."""
     if isinstance(array, np.ndarray):
         return array.copy() if array.ndim else array[()]
     return array
 
 
 def _outputs(func: Any, result: Any, types: tuple[DType, ...]) -> Any:
-    values = list(result) if isinstance(result, list | tuple) and len(types) != 1 else [result]
-    if (
-        len(types) == 1
-        and isinstance(result, list | tuple)
-        and len(result) == 1
-        and not np.isscalar(result)
-    ):
-        values = list(result)
     if not types:
         return ()
+    several = isinstance(result, list | tuple) and (len(types) > 1 or len(result) == 1)
+    values = list(result) if several else [result]
     if len(values) != len(types):
         raise InvalidArgumentError(
             f"{_name(func)} returns {len(values)} values, but expects to see {len(types)} values."
         )
-    arrays = [
-        _array(func, i, value, dtype)
-        for i, (value, dtype) in enumerate(zip(values, types, strict=True))
-    ]
+    arrays = [_array(func, i, *pair) for i, pair in enumerate(zip(values, types, strict=True))]
     return arrays[0] if len(arrays) == 1 else arrays
 
 
 def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
-    """Return a fresh array of a dtype: a Python number is taken for it, an array must have it."""
+    """Return a new array of a dtype, which a Python number takes and an array must have."""
     if dtype is dtypes.string:
         return np.array(value, dtype=object)
     array = np.array(value)
@@ -152,6 +136,6 @@ def _name(func: Any) -> str:
     return getattr(func, "__qualname__", repr(func))
 
 
-register(OpDef("PyFunc", _call, _spec, no_gradient, stateful=True, foreign=True))
-register(OpDef("PurePyFunc", _call, _spec, no_gradient, foreign=True))
-register(AwaitedOpDef("AsyncPyFunc", _await, _spec, no_gradient, foreign=True))
+register(OpDef("PyFunc", _call, _spec, ZERO, stateful=True, foreign=True))
+register(OpDef("PurePyFunc", _call, _spec, ZERO, foreign=True))
+register(AwaitedOpDef("AsyncPyFunc", _await, _spec, ZERO, foreign=True))

@@ -1,8 +1,8 @@
 """Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial.
 
-What an op draws depends on its seeds and on how many runs of the session drew before; that count is
-part of the session's state and of its checkpoints, so a restored session draws what the saved one
-would have.
+An op's numbers depend on its seeds and on the number of earlier runs of the session that drew. That
+count is part of the session's state and of its checkpoints, so a restored session continues the
+sequence of the saved one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-__all__ = ["multinomial", "random_normal", "random_shuffle", "random_uniform", "truncated_normal"]
-
-
 def _drawn_spec(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:
     rules.check_dtype(shape.dtype, (dtypes.int32, dtypes.int64), "shape")
     (rank,) = rules.with_rank(shape.shape, 1)
@@ -37,42 +34,26 @@ def _drawn_spec(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | No
     return Spec(dtype, dims)
 
 
-def _drawn(draw: Callable[..., Array]) -> Callable[..., Array]:
-    """Make a kernel of a function that draws float32 or float64; halves are drawn wide and rounded."""
+def _kernel(draw: Callable[[np.random.Generator, Any, Any], Any]) -> Callable[..., Array]:
+    """Return the kernel of a function that draws float32 or float64; float16 is float32 rounded."""
 
     def kernel(shape: Array, *, dtype: dtypes.DType, rng: np.random.Generator) -> Array:
         target = dtype.as_numpy_dtype
         wide = target if target.itemsize > 2 else np.dtype(np.float32)
-        return draw(rng, tuple(shape.tolist()), wide).astype(target, copy=False)
+        return np.asarray(draw(rng, tuple(shape.tolist()), wide)).astype(target, copy=False)
 
     return kernel
-
-
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
-    return np.asarray(rng.random(shape, dtype))
-
-
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
-    return np.asarray(rng.standard_normal(shape, dtype))
 
 
 def _truncated(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
     values = np.asarray(rng.standard_normal(shape, dtype))
     flat = values.reshape(-1)
     outside = np.flatnonzero(np.abs(flat) > 2)
-    while outside.size:  # 1 in 22 is drawn again each time
+    while outside.size:
         again = rng.standard_normal(outside.size, dtype)
         flat[outside] = again
         outside = outside[np.abs(again) > 2]
     return values
-
-
-for _type, _distribution in (
-    ("RandomUniform", _uniform),
-    ("RandomStandardNormal", _normal),
-    ("TruncatedNormal", _truncated),
-):
-    register(RandomOpDef(_type, _drawn(_distribution), _drawn_spec, ZERO))
 
 
 def _uniform_int(
@@ -83,14 +64,12 @@ def _uniform_int(
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
+_uniform = _kernel(lambda rng, shape, dtype: rng.random(shape, dtype))
+_normal = _kernel(lambda rng, shape, dtype: rng.standard_normal(shape, dtype))
+register(RandomOpDef("RandomUniform", _uniform, _drawn_spec, ZERO))
 register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_spec, ZERO))
-
-
-def _draw(op_type: str, shape: Any, dtype: Any, seed: int | None, name: str | None) -> Tensor:
-    wanted = dtypes.as_dtype(dtype)
-    if not wanted.is_floating:
-        raise TypeError(f"dtype must be a floating type, got {wanted.name}")
-    return create_op(op_type, (shape_tensor(shape),), {"dtype": wanted, "seed": seed}, name)
+register(RandomOpDef("RandomStandardNormal", _normal, _drawn_spec, ZERO))
+register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_spec, ZERO))
 
 
 def random_uniform(
@@ -114,32 +93,23 @@ def random_uniform(
     Raises:
         ValueError: an integer dtype without ``maxval``, or another dtype.
     """
-    wanted = dtypes.as_dtype(dtype)
-    rules_for = (*rules.FLOATS, dtypes.int32, dtypes.int64)
-    if wanted not in rules_for:
+    wanted, accepted = dtypes.as_dtype(dtype), (*rules.FLOATS, dtypes.int32, dtypes.int64)
+    if wanted not in accepted:
         raise ValueError(
             f"Argument `dtype` got invalid value {wanted.name}. Accepted dtypes are "
-            f"{[d.name for d in rules_for]}."
+            f"{[d.name for d in accepted]}."
         )
-    if maxval is None:
-        if wanted.is_integer:
-            raise ValueError(f"Must specify maxval for integer dtype {wanted.name}")
-        maxval = 1
+    if maxval is None and wanted.is_integer:
+        raise ValueError(f"Must specify maxval for integer dtype {wanted.name}")
+    maxval = 1 if maxval is None else maxval
     with name_scope(name, "random_uniform") as scope:
-        return _uniform_between(shape, minval, maxval, wanted, seed, scope)
-
-
-def _uniform_between(
-    shape: Any, minval: Any, maxval: Any, dtype: dtypes.DType, seed: int | None, scope: str
-) -> Tensor:
-    low, high = (convert_to_tensor(v, dtype) for v in (minval, maxval))
-    if dtype.is_integer:
-        attrs = {"dtype": dtype, "seed": seed}
-        return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs, scope)
-    if type(minval) in (int, float) and type(maxval) in (int, float):
-        return _scaled("RandomUniform", shape, minval, maxval - minval, dtype, seed, scope)
-    values = _draw("RandomUniform", shape, dtype, seed, None) * (high - low)
-    return create_op("AddV2", (values, low), None, scope)
+        low, high = (convert_to_tensor(v, wanted) for v in (minval, maxval))
+        if wanted.is_integer:
+            attrs = {"dtype": wanted, "seed": seed}
+            return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs, scope)
+        if not (_is_number(minval) and _is_number(maxval)):
+            minval, maxval = low, high
+        return _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, scope)
 
 
 def random_normal(
@@ -172,40 +142,42 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return numbers from the normal distribution less what is more than 2 deviations away.
+    """Return numbers from the normal distribution, at most 2 standard deviations from its mean.
 
-    TF1: same name.
-
-    Arguments as :func:`random_normal`.
+    TF1: ``tf.truncated_normal``. Arguments as :func:`random_normal`.
     """
     with name_scope(name, "truncated_normal") as scope:
         return _scaled("TruncatedNormal", shape, mean, stddev, dtype, seed, scope)
 
 
 def _scaled(
-    op_type: str, shape: Any, mean: Any, stddev: Any, dtype: Any, seed: int | None, scope: str
+    op_type: str, shape: Any, shift: Any, scale: Any, dtype: Any, seed: int | None, scope: str
 ) -> Tensor:
     """Draw, scale and shift, leaving out what changes nothing; the last op has the scope's name."""
-    scale = type(stddev) not in (int, float) or stddev != 1
-    shift = type(mean) not in (int, float) or mean != 0
-    values = _draw(op_type, shape, dtype, seed, None if scale or shift else scope)
-    if scale:
-        factor = convert_to_tensor(stddev, values.dtype)
-        values = create_op("Mul", (values, factor), None, "mul" if shift else scope)
-    if shift:
-        values = create_op("AddV2", (values, convert_to_tensor(mean, values.dtype)), None, scope)
+    wanted = dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        raise TypeError(f"dtype must be a floating type, got {wanted.name}")
+    scales = not (_is_number(scale) and scale == 1)
+    shifts = not (_is_number(shift) and shift == 0)
+    attrs = {"dtype": wanted, "seed": seed}
+    values = create_op(op_type, (shape_tensor(shape),), attrs, None if scales or shifts else scope)
+    if scales:
+        factor = convert_to_tensor(scale, wanted)
+        values = create_op("Mul", (values, factor), None, "mul" if shifts else scope)
+    if shifts:
+        values = create_op("AddV2", (values, convert_to_tensor(shift, wanted)), None, scope)
     return values
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
 
 
 def _shuffle(value: Array, *, rng: np.random.Generator) -> Any:
     return np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value
 
 
-def _shuffle_spec(value: Spec, *, seed: int | None = None) -> Spec:
-    return Spec(value.dtype, value.shape)
-
-
-register(RandomOpDef("RandomShuffle", _shuffle, _shuffle_spec))
+register(RandomOpDef("RandomShuffle", _shuffle, lambda x, *, seed=None: Spec(x.dtype, x.shape)))
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
@@ -243,11 +215,10 @@ def multinomial(
     name: str | None = None,
     output_dtype: Any = None,
 ) -> Tensor:
-    """Return ``num_samples`` classes a row, drawn by unscaled log probabilities.
+    """Return ``num_samples`` classes for each row of log probabilities. TF1: ``tf.multinomial``.
 
-    TF1: ``tf.multinomial``.
+    They are int64, or else of ``output_dtype``.
     """
     dtype = dtypes.int64 if output_dtype is None else dtypes.as_dtype(output_dtype)
-    return create_op(
-        "Multinomial", (logits, num_samples), {"dtype": dtype, "seed": seed}, name or "multinomial"
-    )
+    attrs = {"dtype": dtype, "seed": seed}
+    return create_op("Multinomial", (logits, num_samples), attrs, name or "multinomial")
