@@ -132,6 +132,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     **{f"{name} broadcast": (getattr(tf, name), (X, V)) for name in BINARY},
     **_named(nn, ACTIVATIONS, X - 0.5),
     "acosh": (tf.acosh, (X + 2,)),
+    "check_numerics": (lambda x: tf.check_numerics(x, "x"), (X,)),
     "gelu tanh": (lambda x: nn.gelu(x, approximate=True), (X,)),
     "logical": (lambda x: (x > 0.5) & (x < 0.8) | ~(x > 0.7) ^ (x > 0.1), (X,)),
     "any all": (lambda x: [tf.reduce_any(x > 0.5, 0), tf.reduce_all(x > 0.5, 1)], (X,)),
