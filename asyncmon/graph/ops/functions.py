@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import create_op
-from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH, like_first
+from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.kernels import special
 from asyncmon.graph.kernels.arrays import Array, own
 from asyncmon.graph.ops.families import UnaryFunction, unary
@@ -18,7 +17,7 @@ from asyncmon.graph.ops.families import UnaryFunction, unary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
 
 
 def _rsqrt(x: Array, out: Array | None = None) -> Any:
@@ -102,9 +101,9 @@ acosh = unary("acosh", "Acosh", np.arccosh, SMOOTH, lambda g, x, y: g / sinh(y),
 atanh = unary("atanh", "Atanh", np.arctanh, SMOOTH, lambda g, x, y: g / (1 - x * x),
     "Return the inverse hyperbolic tangent.")
 
-sigmoid = unary("sigmoid", "Sigmoid", _sigmoid, SMOOTH,
-    lambda g, x, y: create_op("SigmoidGrad", (y, g)), "Return ``1 / (1 + exp(-x))``.")
-tanh = unary("tanh", "Tanh", np.tanh, SMOOTH, lambda g, x, y: create_op("TanhGrad", (y, g)),
+sigmoid = unary("sigmoid", "Sigmoid", _sigmoid, SMOOTH, lambda g, x, y: (1 - y) * y * g,
+    "Return ``1 / (1 + exp(-x))``.")
+tanh = unary("tanh", "Tanh", np.tanh, SMOOTH, lambda g, x, y: (1 - y * y) * g,
     "Return the hyperbolic tangent.")
 
 floor = unary("floor", "Floor", np.floor, FLOATS, None, "Round down.")
@@ -118,29 +117,3 @@ erfc = unary("erfc", "Erfc", _with_out(special.erfc), FLOATS,
 conj: UnaryFunction = unary("conj", "Conj", _conj, NUMBERS, lambda g, x, y: conj(g),
     "Return the complex conjugate.")
 # fmt: on
-
-
-def _sigmoid_grad(y: Array, grad: Array, out: Array | None = None) -> Any:
-    slope = np.subtract(1, y)
-    slope = np.multiply(slope, y, out=own(slope))
-    return np.multiply(slope, grad, out=own(slope) if out is None else out)
-
-
-def _tanh_grad(y: Array, grad: Array, out: Array | None = None) -> Any:
-    slope = np.multiply(y, y)
-    slope = np.subtract(1, slope, out=own(slope))
-    return np.multiply(slope, grad, out=own(slope) if out is None else out)
-
-
-def _sigmoid_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    y, inner = op.inputs
-    return [grad * inner * (1 - y * 2), create_op("SigmoidGrad", (y, grad))]
-
-
-def _tanh_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    y, inner = op.inputs
-    return [grad * inner * y * -2, create_op("TanhGrad", (y, grad))]
-
-
-register(OpDef("SigmoidGrad", _sigmoid_grad, like_first, _sigmoid_grad_gradient, elementwise=True))
-register(OpDef("TanhGrad", _tanh_grad, like_first, _tanh_grad_gradient, elementwise=True))
