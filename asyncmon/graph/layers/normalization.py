@@ -14,7 +14,7 @@ from asyncmon.graph.layers.batch_norm import normalized_batch
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments
 from asyncmon.graph.ops.shape_ops import cast
-from asyncmon.graph.train.moving_averages import assign_moving_average
+from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
 from asyncmon.graph.variables.scope import get_variable, variable_scope
 

@@ -317,7 +317,7 @@ def update_op(
 def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
     """Return the rule of an update; its inputs are those of :func:`update_op`."""
 
-    def rule(*inputs: Spec) -> Spec:
+    def rule(*inputs: Spec, **_attrs: object) -> Spec:
         last = len(inputs) - 1 - sparse
         var, shape = inputs[0], inputs[0].shape
         for slot in inputs[1:refs]:
@@ -341,10 +341,10 @@ def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
 def _by_rows(update: Callable[..., None], refs: int) -> Callable[..., None]:
     """Return an update that gathers the rows of the refs, updates them and writes them back."""
 
-    def rows(*inputs: Any) -> None:
+    def rows(*inputs: Any, **attrs: Any) -> None:
         *others, indices = inputs
         gathered = [ref[indices] for ref in others[:refs]]
-        update(*gathered, *others[refs:])
+        update(*gathered, *others[refs:], **attrs)
         for ref, new in zip(others[:refs], gathered, strict=True):
             ref[indices] = new
 

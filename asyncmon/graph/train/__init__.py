@@ -6,8 +6,7 @@
     train_op = train.AdamOptimizer(rate).minimize(loss, global_step=step)
 """
 
-from asyncmon.graph.train.adagrad import AdagradOptimizer
-from asyncmon.graph.train.adam import AdamOptimizer, AdamWOptimizer
+from asyncmon.graph.train.averages import ExponentialMovingAverage
 from asyncmon.graph.train.decay import (
     cosine_decay,
     exponential_decay,
@@ -16,10 +15,15 @@ from asyncmon.graph.train.decay import (
     piecewise_constant,
     polynomial_decay,
 )
-from asyncmon.graph.train.gradient_descent import GradientDescentOptimizer, MomentumOptimizer
-from asyncmon.graph.train.moving_averages import ExponentialMovingAverage
 from asyncmon.graph.train.optimizer import Optimizer
-from asyncmon.graph.train.rmsprop import RMSPropOptimizer
+from asyncmon.graph.train.optimizers import (
+    AdagradOptimizer,
+    AdamOptimizer,
+    AdamWOptimizer,
+    GradientDescentOptimizer,
+    MomentumOptimizer,
+    RMSPropOptimizer,
+)
 from asyncmon.graph.variables.global_step import (
     assert_global_step,
     create_global_step,
@@ -28,24 +32,12 @@ from asyncmon.graph.variables.global_step import (
     global_step,
 )
 
+# fmt: off
 __all__ = [
-    "AdagradOptimizer",
-    "AdamOptimizer",
-    "AdamWOptimizer",
-    "ExponentialMovingAverage",
-    "GradientDescentOptimizer",
-    "MomentumOptimizer",
-    "Optimizer",
-    "RMSPropOptimizer",
-    "assert_global_step",
-    "cosine_decay",
-    "create_global_step",
-    "exponential_decay",
-    "get_global_step",
-    "get_or_create_global_step",
-    "global_step",
-    "inverse_time_decay",
-    "natural_exp_decay",
-    "piecewise_constant",
-    "polynomial_decay",
+    "AdagradOptimizer", "AdamOptimizer", "AdamWOptimizer", "ExponentialMovingAverage",
+    "GradientDescentOptimizer", "MomentumOptimizer", "Optimizer", "RMSPropOptimizer",
+    "assert_global_step", "cosine_decay", "create_global_step", "exponential_decay",
+    "get_global_step", "get_or_create_global_step", "global_step", "inverse_time_decay",
+    "natural_exp_decay", "piecewise_constant", "polynomial_decay",
 ]
+# fmt: on

@@ -27,26 +27,16 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-__all__ = [
-    "cosine_decay",
-    "exponential_decay",
-    "inverse_time_decay",
-    "natural_exp_decay",
-    "piecewise_constant",
-    "polynomial_decay",
-]
 
-
-def _rate(learning_rate: Any) -> Tensor:
-    return convert_to_tensor(learning_rate, preferred_dtype="float32", name="learning_rate")
-
-
-def _progress(function: str, rate: Tensor, global_step: Any, decay_steps: Any, staircase: bool) -> Any:
-    """Return ``global_step / decay_steps`` in the dtype of the rate, rounded down for a staircase."""
+def _inputs(
+    function: str, learning_rate: Any, global_step: Any, decay_steps: Any, staircase: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the rate and ``global_step / decay_steps`` in its dtype, rounded down for a staircase."""
     if global_step is None:
         raise ValueError(f"global_step is required for {function}.")
+    rate = convert_to_tensor(learning_rate, preferred_dtype="float32", name="learning_rate")
     progress = cast(global_step, rate.dtype) / cast(decay_steps, rate.dtype)
-    return floor(progress) if staircase else progress
+    return rate, floor(progress) if staircase else progress
 
 
 def exponential_decay(
@@ -71,8 +61,9 @@ def exponential_decay(
         ValueError: no ``global_step``.
     """
     with name_scope(name, "ExponentialDecay") as scope:
-        rate = _rate(learning_rate)
-        progress = _progress("exponential_decay", rate, global_step, decay_steps, staircase)
+        rate, progress = _inputs(
+            "exponential_decay", learning_rate, global_step, decay_steps, staircase
+        )
         return multiply(rate, cast(decay_rate, rate.dtype) ** progress, scope)
 
 
@@ -89,8 +80,9 @@ def natural_exp_decay(
     Arguments and errors as :func:`exponential_decay`.
     """
     with name_scope(name, "NaturalExpDecay") as scope:
-        rate = _rate(learning_rate)
-        progress = _progress("natural_exp_decay", rate, global_step, decay_steps, staircase)
+        rate, progress = _inputs(
+            "natural_exp_decay", learning_rate, global_step, decay_steps, staircase
+        )
         return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress), scope)
 
 
@@ -107,8 +99,9 @@ def inverse_time_decay(
     Arguments and errors as :func:`exponential_decay`.
     """
     with name_scope(name, "InverseTimeDecay") as scope:
-        rate = _rate(learning_rate)
-        progress = _progress("inverse_time_decay", rate, global_step, decay_steps, staircase)
+        rate, progress = _inputs(
+            "inverse_time_decay", learning_rate, global_step, decay_steps, staircase
+        )
         return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1, scope)
 
 
@@ -118,18 +111,13 @@ def cosine_decay(
     """Return the rate lowered along half a cosine to ``alpha`` times itself. TF1: same name.
 
     Args:
-        learning_rate: at step 0.
-        global_step: the step.
-        decay_steps: from which step on the rate stays.
-        alpha: the last rate, as a fraction of the first.
-        name: the scope of the ops.
-
-    Raises:
-        ValueError: no ``global_step``.
+        decay_steps: the step from which the rate stays the same.
+        alpha: the last rate, as a fraction of the first. The rest, and errors, as
+            :func:`exponential_decay`.
     """
     with name_scope(name, "CosineDecay") as scope:
-        rate = _rate(learning_rate)
-        progress = minimum(_progress("cosine_decay", rate, global_step, decay_steps, False), 1.0)
+        rate, progress = _inputs("cosine_decay", learning_rate, global_step, decay_steps)
+        progress = minimum(progress, 1.0)
         lowered = (cos(progress * pi) + 1) * 0.5
         return multiply(rate, lowered * (1 - alpha) + alpha, scope)
 
@@ -146,21 +134,14 @@ def polynomial_decay(
     """Return the rate lowered along a polynomial to ``end_learning_rate``. TF1: same name.
 
     Args:
-        learning_rate: at step 0.
-        global_step: the step.
-        decay_steps: from which step on the rate stays.
+        decay_steps: the step from which the rate stays the same.
         end_learning_rate: the last rate.
         power: of the polynomial; 1 is a straight line.
         cycle: start again after ``decay_steps``, each time from where the line to twice, three times,
-            ... as many steps would be.
-        name: the scope of the ops.
-
-    Raises:
-        ValueError: no ``global_step``.
+            ... as many steps would be. The rest, and errors, as :func:`exponential_decay`.
     """
     with name_scope(name, "PolynomialDecay") as scope:
-        rate = _rate(learning_rate)
-        progress = _progress("polynomial_decay", rate, global_step, decay_steps, False)
+        rate, progress = _inputs("polynomial_decay", learning_rate, global_step, decay_steps)
         if cycle:
             rounds = create_op("Maximum", (ceil(progress), convert_to_tensor(1, rate.dtype)))
             progress = progress / rounds

@@ -1,4 +1,4 @@
-"""What all optimizers share: gradients of a loss, slots beside variables, the op that applies it all.
+"""What all optimizers share: gradients of a loss, slots beside variables, the op that applies them.
 
 TF1: ``tf.train.Optimizer``.
 """
@@ -6,6 +6,7 @@ TF1: ``tf.train.Optimizer``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -22,41 +23,67 @@ from asyncmon.graph.core.dtypes import float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.ops.basic import group
+from asyncmon.graph.core.shape import as_shape, is_known
+from asyncmon.graph.ops.basic import constant, group
+from asyncmon.graph.ops.create import fill
+from asyncmon.graph.ops.segments import unique_rows
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.ops.variable_ops import assign, assign_add
-from asyncmon.graph.train.slots import make_slot, unique_rows
+from asyncmon.graph.variables.scope import get_variable_scope
 from asyncmon.graph.variables.variable import Variable, trainable_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
-
-    GradsAndVars = Sequence[tuple[Any, Variable]]
-
-__all__ = ["Optimizer"]
 
 
 class Optimizer(ABC):
     """Changes variables by the gradients of a loss. TF1: ``tf.train.Optimizer``.
 
-    Subclasses give the state an update needs (``_create_slots``), the values all updates of a step
-    share (``_prepare``) and the op that updates one variable (``_apply_dense``, ``_apply_sparse``).
+    The constructor of a subclass names its update, slots and scalars::
+
+        super().__init__(use_locking, name, "Adagrad", {"accumulator": 0.1}, learning_rate=0.01)
+
+    Args:
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        name: of the operations and slots.
+        update: the name given to :func:`~asyncmon.graph.ops.families.update_op`. A subclass without one
+            overrides ``_apply_dense`` and ``_apply_sparse``.
+        slots: the names and first values of what is kept beside a variable, in the update's order.
+        attrs: the attributes of the update op.
+        **hyperparameters: the update's scalars, in its order: numbers, scalar tensors, or functions
+            that return one.
     """
 
     GATE_NONE: ClassVar[int] = 0
     GATE_OP: ClassVar[int] = 1
     GATE_GRAPH: ClassVar[int] = 2
 
-    def __init__(self, use_locking: bool, name: str) -> None:
+    _sums_equal_rows: ClassVar[bool] = True
+    """Whether the update by rows needs each row of a sparse gradient once."""
+
+    @abstractmethod
+    def __init__(
+        self,
+        use_locking: bool,
+        name: str,
+        update: str = "",
+        slots: Mapping[str, float] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        **hyperparameters: Any,
+    ) -> None:
         if not name:
             raise ValueError("Must specify the optimizer name")
-        self._use_locking = use_locking
         self._name = name
+        self._update_type = update
+        self._attrs = attrs
+        self._hyperparameters = hyperparameters
+        self._initial_slots = dict(slots or {})
         self._slots: dict[str, dict[str, Variable]] = {}
         self._non_slots: dict[str, Variable] = {}
+        self._tensors: dict[str, Tensor] = {}  # the hyperparameters
         self._casts: dict[tuple[Tensor, DType], Tensor] = {}
 
     def get_name(self) -> str:
@@ -191,19 +218,17 @@ class Optimizer(ABC):
         if not isinstance(grad, IndexedSlices):
             wanted = None if is_tensor_like(grad) else variable.dtype
             return self._apply_dense(convert_to_tensor(grad, wanted), variable).op
-        values, indices = self._rows(grad)
+        values, indices = grad.values, grad.indices
+        if self._sums_equal_rows:
+            values, indices = unique_rows(values, indices)
         rows = variable.shape[0] if variable.shape.ndims else None
         indices = create_op("CheckIndices", (indices,), {"size": rows})
         return self._apply_sparse(values, indices, variable).op
 
-    def _rows(self, grad: IndexedSlices) -> tuple[Tensor, Tensor]:
-        """Return the rows of a sparse gradient, each once."""
-        return unique_rows(grad.values, grad.indices)
-
     # State.
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
-        """Return what the optimizer keeps beside a variable, such as "momentum". TF1: same name."""
+        """Return a variable kept beside another one, such as "momentum", or None. TF1: same name."""
         return self._slots.get(name, {}).get(var.op.name)
 
     def get_slot_names(self) -> list[str]:
@@ -211,39 +236,49 @@ class Optimizer(ABC):
         return sorted(self._slots)
 
     def variables(self) -> list[Variable]:
-        """Return all variables the optimizer made. TF1: same name."""
+        """Return all variables that the optimizer has created. TF1: same name."""
         made = list(self._non_slots.values())
         made += [slot for slots in self._slots.values() for slot in slots.values()]
         return sorted(made, key=lambda variable: variable.name)
 
     def _slot(self, variable: Variable, name: str, value: float = 0.0) -> Variable:
-        """Return a slot of the variable's shape, made full of ``value`` at the first call."""
+        """Return a slot of the variable, created at the first call and full of ``value``."""
         slots = self._slots.setdefault(name, {})
         if variable.op.name not in slots:
             slots[variable.op.name] = make_slot(variable, value, self._name)
         return slots[variable.op.name]
 
     def _non_slot(self, name: str, initial_value: Any) -> Variable:
-        """Return a variable of the optimizer itself, made at the first call."""
+        """Return a variable of the optimizer itself, created at the first call."""
         if name not in self._non_slots:
             self._non_slots[name] = Variable(initial_value, name=name, trainable=False)
         return self._non_slots[name]
 
-    # What a subclass gives.
+    # What a subclass may override.
 
-    def _create_slots(self, var_list: Sequence[Variable]) -> None:  # noqa: B027  # not all have any
-        """Make the slots of these variables."""
+    def _create_slots(self, var_list: Sequence[Variable]) -> None:
+        """Create the slots of these variables."""
+        for var in var_list:
+            for name, value in self._initial_slots.items():
+                self._slot(var, name, value)
 
-    def _prepare(self) -> None:  # noqa: B027  # not all share any
-        """Make the tensors that the updates of one step share."""
+    def _prepare(self) -> None:
+        """Create the tensors that the updates of one step share."""
+        for name, value in self._hyperparameters.items():
+            self._tensors[name] = self._hyperparameter(value, name)
 
-    @abstractmethod
+    def _scalars(self, var: Variable) -> list[Tensor]:
+        """Return the scalars of the update of a variable, in its order."""
+        return list(self._tensors.values())
+
     def _apply_dense(self, grad: Tensor, var: Variable) -> Tensor:
         """Return the op that updates a variable by a gradient of its shape."""
+        return create_op(f"Apply{self._update_type}", (*self._inputs(var), grad), self._attrs)
 
-    @abstractmethod
     def _apply_sparse(self, grad: Tensor, indices: Tensor, var: Variable) -> Tensor:
-        """Return the op that updates the rows ``indices`` of a variable, each of which comes once."""
+        """Return the op that updates the rows ``indices`` of a variable."""
+        inputs = (*self._inputs(var), grad, indices)
+        return create_op(f"SparseApply{self._update_type}", inputs, self._attrs)
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
         """Return the op that is done when all updates are."""
@@ -251,21 +286,25 @@ class Optimizer(ABC):
 
     # Helpers.
 
+    def _inputs(self, var: Variable) -> list[Any]:
+        slots = [self._slot(var, name) for name in self._initial_slots]
+        return [var, *slots, *self._in_dtype_of(var, *self._scalars(var))]
+
     @staticmethod
     def _value(value: Any) -> Any:
         """Return a hyperparameter that may be given as a function without arguments."""
         return value() if callable(value) else value
 
-    def _hyper(self, value: Any, name: str) -> Tensor:
+    def _hyperparameter(self, value: Any, name: str) -> Tensor:
         """Return a hyperparameter as a tensor; a number is float32, as in the original."""
         return convert_to_tensor(self._value(value), preferred_dtype=float32, name=name)
 
-    def _for(self, var: Variable, *hypers: Tensor) -> list[Tensor]:
-        """Return hyperparameters in the dtype of a variable; variables of one dtype share them."""
-        for hyper in hypers:
-            if (hyper, var.dtype) not in self._casts:
-                self._casts[hyper, var.dtype] = cast(hyper, var.dtype)
-        return [self._casts[hyper, var.dtype] for hyper in hypers]
+    def _in_dtype_of(self, var: Variable, *scalars: Tensor) -> list[Tensor]:
+        """Return scalars in the dtype of a variable; variables of one dtype share them."""
+        for scalar in scalars:
+            if (scalar, var.dtype) not in self._casts:
+                self._casts[scalar, var.dtype] = cast(scalar, var.dtype)
+        return [self._casts[scalar, var.dtype] for scalar in scalars]
 
     def _check_dtypes(self, tensors: Iterable[Any]) -> None:
         for tensor in tensors:
@@ -288,3 +327,32 @@ def _constrained(variable: Variable, update: Operation) -> Operation:
         return update
     with control_dependencies([update]):
         return assign(variable, variable.constraint(variable.read_value())).op
+
+
+def make_slot(
+    primary: Variable, initial_value: Any, name: str, shape: list[int] | None = None
+) -> Variable:
+    """Create a variable beside ``primary``, called ``primary/name``, made unique.
+
+    Args:
+        primary: the variable (or, for moving averages, tensor) it belongs to.
+        initial_value: a number that fills the shape of ``primary``, or a tensor.
+        name: the last part of the name.
+        shape: where ``initial_value`` is a number; that of ``primary`` by default.
+    """
+    graph = primary.graph
+    outer = get_variable_scope().name
+    full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
+    with graph.name_scope(None), control_dependencies(None):
+        if isinstance(initial_value, int | float):
+            dims = as_shape(primary.shape if shape is None else shape)
+            if not is_known(dims):
+                raise ValueError(
+                    f"A slot needs a fully known shape, {primary.name} has {primary.shape}."
+                )
+            initial_value = partial(_full, dims, initial_value, primary.dtype)
+        return Variable(initial_value, trainable=False, name=full_name)
+
+
+def _full(dims: Any, value: float, dtype: DType) -> Tensor:
+    return fill(dims, constant(value, dtype))

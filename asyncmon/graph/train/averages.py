@@ -1,4 +1,4 @@
-"""Averages that follow a variable or a tensor. TF1: ``tf.train.ExponentialMovingAverage``."""
+"""Moving averages of variables and tensors. TF1: ``tf.train.ExponentialMovingAverage``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.op import VariableOpDef, register
+from asyncmon.graph.core.op import Spec, VariableOpDef, register
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.families import update_rule
 from asyncmon.graph.ops.shape_ops import cast
-from asyncmon.graph.train.rules import applied, applied_dense
-from asyncmon.graph.train.slots import make_slot
+from asyncmon.graph.train.optimizer import make_slot
 from asyncmon.graph.variables.variable import (
     Variable,
     global_variables,
@@ -27,54 +27,51 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-__all__ = ["ExponentialMovingAverage", "assign_moving_average"]
 
-
-def _follow(average: Array, value: Array, decay: Array) -> None:
+def _follow(average: Array, decay: Array, value: Array) -> None:
     step = np.subtract(value, average)
     step *= 1 - decay
     average += step
 
 
-def _follow_unbiased(average: Array, biased: Array, count: Array, value: Array, decay: Array) -> None:
-    """As Adam's moments: divide by the weight that the values seen so far have together."""
-    _follow(biased, value, decay)
+def _follow_unbiased(average: Array, biased: Array, count: Array, decay: Array, value: Array) -> None:
+    """As Adam's moments: divide by the sum of the weights of all values so far."""
+    _follow(biased, decay, value)
     count += 1
     np.divide(biased, 1 - np.power(decay, count), out=average)
 
 
-register(
-    VariableOpDef("AssignMovingAverage", None, applied_dense(1, -2), update=_follow, blockwise=True)
-)
-register(VariableOpDef("AssignUnbiasedAverage", None, applied, refs=3, update=_follow_unbiased))
+def _unbiased_rule(average: Spec, biased: Spec, count: Spec, decay: Spec, value: Spec) -> Spec:
+    return update_rule(2)(average, biased, decay, value)  # type: ignore[no-any-return]
+
+
+register(VariableOpDef("AssignMovingAverage", None, update_rule(1), update=_follow, blockwise=True))
+register(VariableOpDef("AssignUnbiasedAverage", None, _unbiased_rule, refs=3, update=_follow_unbiased))
 
 
 def assign_moving_average(
     variable: Variable, value: Any, decay: Any, zero_debias: bool = False, name: str | None = None
 ) -> Tensor:
-    """Return a tensor that moves an average to ``decay * average + (1 - decay) * value``, and is that.
+    """Return an average after its move to ``decay * average + (1 - decay) * value``.
 
     Args:
         variable: the average.
         value: of its shape and dtype.
         decay: a number or a scalar tensor.
-        zero_debias: the variable began at zero, and that is to be made up for; makes two variables
-            beside it.
+        zero_debias: correct for an average that began at zero; creates two variables beside it.
         name: the node's name.
     """
     target = convert_to_tensor(value, variable.dtype)
     weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)
-    if not zero_debias:
-        inputs = (variable, target, weight)
-        return create_op("AssignMovingAverage", inputs, None, name or "AssignMovingAvg")
-    biased = make_slot(variable, 0.0, "biased")
-    count = make_slot(variable, 0.0, "local_step", shape=[])
-    inputs = (variable, biased, count, target, weight)  # type: ignore[assignment]  # longer
-    return create_op("AssignUnbiasedAverage", inputs, None, name or "AssignMovingAvg")
+    update, refs = "AssignMovingAverage", [variable]
+    if zero_debias:
+        update = "AssignUnbiasedAverage"
+        refs += [make_slot(variable, 0.0, "biased"), make_slot(variable, 0.0, "local_step", shape=[])]
+    return create_op(update, (*refs, weight, target), None, name or "AssignMovingAvg")
 
 
 class ExponentialMovingAverage:
-    """Keeps averages of variables or tensors: ``average = decay * average + (1 - decay) * value``.
+    """Averages of variables and tensors: ``average = decay * average + (1 - decay) * value``.
 
     TF1: ``tf.train.ExponentialMovingAverage``.
 
@@ -82,7 +79,7 @@ class ExponentialMovingAverage:
         decay: near 1 for a slow average.
         num_updates: a step count, a tensor or a variable: the decay is at most
             ``(1 + num_updates) / (10 + num_updates)``, so that averages move fast at first.
-        zero_debias: make up for the zero that averages of tensors begin with.
+        zero_debias: correct for the zero that averages of tensors begin with.
         name: the last part of the averages' names.
 
     Example::
@@ -99,19 +96,14 @@ class ExponentialMovingAverage:
         zero_debias: bool = False,
         name: str = "ExponentialMovingAverage",
     ) -> None:
+        self.name = name
         self._decay = decay
         self._num_updates = num_updates
         self._zero_debias = zero_debias
-        self._name = name
         self._averages: dict[str, Variable] = {}
 
-    @property
-    def name(self) -> str:
-        """The last part of the averages' names."""
-        return self._name
-
     def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
-        """Return an operation that updates the averages, which are made here. TF1: same name.
+        """Create averages and return an operation that updates them. TF1: same name.
 
         The average of a variable begins with its initial value, that of a tensor with zeros. May be
         called again, for others or for the same ones.
@@ -128,7 +120,7 @@ class ExponentialMovingAverage:
                 raise TypeError(f"The variables must be half, float, or double: {value.name}")
             if value.name not in self._averages:
                 self._averages[value.name] = self._make(value)
-        with name_scope(self._name) as scope:
+        with name_scope(self.name) as scope:
             decay = convert_to_tensor(self._decay, preferred_dtype="float32", name="decay")
             if self._num_updates is not None:
                 count = cast(self._num_updates, decay.dtype)
@@ -146,30 +138,28 @@ class ExponentialMovingAverage:
 
     def _make(self, value: Any) -> Variable:
         if not isinstance(value, Variable):
-            return make_slot(value, 0.0, self._name)
+            return make_slot(value, 0.0, self.name)
         value.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, value)
         with control_dependencies(None):
-            return make_slot(value, value.initialized_value(), self._name)
+            return make_slot(value, value.initialized_value(), self.name)
 
     def average(self, var: Any) -> Variable | None:
         """Return the average of a variable or tensor, or None. TF1: same name."""
         return self._averages.get(var.name)
 
     def average_name(self, var: Any) -> str:
-        """Return the name of the average of a variable or tensor, made yet or not. TF1: same name."""
+        """Return the name of the average of a variable or tensor, made or not. TF1: same name."""
         if var.name in self._averages:
             return self._averages[var.name].op.name
-        name: str = var.graph.unique_name(f"{var.op.name}/{self._name}", mark_as_used=False)
+        name: str = var.graph.unique_name(f"{var.op.name}/{self.name}", mark_as_used=False)
         return name
 
     def variables_to_restore(
         self, moving_avg_variables: Iterable[Any] | None = None
     ) -> dict[str, Variable]:
-        """Return names in a checkpoint and the variables that should be loaded from them.
+        """Return names in a checkpoint, each with the variable to load from it. TF1: same name.
 
-        TF1: same name.
-
-        Variables that have an average are loaded from it: what to evaluate with.
+        Variables that have an average are loaded from the average, to evaluate with it.
 
         Args:
             moving_avg_variables: those that have one; by default the trainable ones and those that

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.train.moving_averages import assign_moving_average
+from asyncmon.graph.train.averages import assign_moving_average
 
 Averages = tf.train.ExponentialMovingAverage
 

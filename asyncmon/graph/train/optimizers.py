@@ -1,0 +1,386 @@
+"""The optimizers: what each keeps beside a variable, and how a gradient updates both.
+
+To add one, write the update in place, register it with :func:`update_op`, and name its slots and
+hyperparameters, in the order of the update's arguments, to :class:`Optimizer`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.graph.core.build import control_dependencies, create_op
+from asyncmon.graph.core.op import Spec, VariableOpDef, register
+from asyncmon.graph.ops.basic import group
+from asyncmon.graph.ops.families import update_op
+from asyncmon.graph.train.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.kernels.arrays import Array
+    from asyncmon.graph.variables.variable import Variable
+
+
+# --- gradient descent -----------------------------------------------------------------------------
+
+
+def _descend(var: Array, lr: Array, grad: Array) -> None:
+    var -= np.multiply(grad, lr)
+
+
+def _descend_rows(var: Array, lr: Array, grad: Array, indices: Array) -> None:
+    np.subtract.at(var, indices, np.multiply(grad, lr))
+
+
+update_op("GradientDescent", _descend, refs=1, rows=_descend_rows)
+
+
+class GradientDescentOptimizer(Optimizer):
+    """``var -= learning_rate * grad``. TF1: ``tf.train.GradientDescentOptimizer``.
+
+    Args:
+        learning_rate: a number, a scalar tensor, or a function that returns one.
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        name: of the operations.
+    """
+
+    _sums_equal_rows = False  # _descend_rows subtracts them one after the other
+
+    def __init__(
+        self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent"
+    ) -> None:
+        super().__init__(use_locking, name, "GradientDescent", learning_rate=learning_rate)
+
+
+# --- momentum -------------------------------------------------------------------------------------
+
+
+def _momentum(
+    var: Array, accum: Array, lr: Array, momentum: Array, grad: Array, *, use_nesterov: bool
+) -> None:
+    accum *= momentum
+    accum += grad
+    if use_nesterov:
+        step = np.multiply(accum, momentum)
+        step += grad
+        step *= lr
+        var -= step
+    else:
+        var -= np.multiply(accum, lr)
+
+
+update_op("Momentum", _momentum, refs=2)
+
+
+class MomentumOptimizer(Optimizer):
+    """``accum = momentum * accum + grad; var -= learning_rate * accum``.
+
+    TF1: ``tf.train.MomentumOptimizer``.
+
+    Args:
+        learning_rate: a number, a scalar tensor, or a function that returns one.
+        momentum: likewise.
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        name: of the operations and slots.
+        use_nesterov: look ahead: ``var -= learning_rate * (grad + momentum * accum)``.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        momentum: Any,
+        use_locking: bool = False,
+        name: str = "Momentum",
+        use_nesterov: bool = False,
+    ) -> None:
+        super().__init__(
+            use_locking, name, "Momentum", {"momentum": 0.0}, {"use_nesterov": use_nesterov},
+            learning_rate=learning_rate, momentum=momentum,
+        )  # fmt: skip
+
+
+# --- Adagrad --------------------------------------------------------------------------------------
+
+
+def _adagrad(var: Array, accum: Array, lr: Array, grad: Array) -> None:
+    t = np.multiply(grad, grad)
+    accum += t
+    np.sqrt(accum, out=t)
+    np.divide(grad, t, out=t)
+    t *= lr
+    var -= t
+
+
+update_op("Adagrad", _adagrad, refs=2)
+
+
+class AdagradOptimizer(Optimizer):
+    """``accum += grad ** 2; var -= learning_rate * grad / sqrt(accum)``.
+
+    TF1: ``tf.train.AdagradOptimizer``.
+
+    Args:
+        learning_rate: a number, a scalar tensor, or a function that returns one.
+        initial_accumulator_value: positive.
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        name: of the operations and slots.
+
+    Raises:
+        ValueError: ``initial_accumulator_value`` is not positive.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        initial_accumulator_value: float = 0.1,
+        use_locking: bool = False,
+        name: str = "Adagrad",
+    ) -> None:
+        if initial_accumulator_value <= 0.0:
+            raise ValueError(f"initial_accumulator_value must be positive: {initial_accumulator_value}")
+        slots = {"accumulator": initial_accumulator_value}
+        super().__init__(use_locking, name, "Adagrad", slots, learning_rate=learning_rate)
+
+
+# --- RMSProp --------------------------------------------------------------------------------------
+
+
+def _follow(mean: Array, decay: Array, value: Array, out: Array | None = None) -> None:
+    """Move a running mean: ``mean = decay * mean + (1 - decay) * value``. ``out`` may be ``value``."""
+    mean *= decay
+    mean += np.multiply(value, 1 - decay, out=out)
+
+
+def _rmsprop(
+    var: Array, ms: Array, mom: Array,
+    lr: Array, rho: Array, momentum: Array, epsilon: Array, grad: Array,
+) -> None:  # fmt: skip
+    t = np.multiply(grad, grad)
+    _follow(ms, rho, t, out=t)
+    np.add(ms, epsilon, out=t)
+    _rmsprop_step(var, mom, t, lr, momentum, grad)
+
+
+def _centered_rmsprop(
+    var: Array, ms: Array, mg: Array, mom: Array,
+    lr: Array, rho: Array, momentum: Array, epsilon: Array, grad: Array,
+) -> None:  # fmt: skip
+    _follow(mg, rho, grad)
+    t = np.multiply(grad, grad)
+    _follow(ms, rho, t, out=t)
+    np.multiply(mg, mg, out=t)
+    np.subtract(ms, t, out=t)
+    t += epsilon
+    _rmsprop_step(var, mom, t, lr, momentum, grad)
+
+
+def _rmsprop_step(var: Array, mom: Array, t: Array, lr: Array, momentum: Array, grad: Array) -> None:
+    """Move by ``grad / sqrt(t)`` and momentum; ``t`` is overwritten."""
+    np.sqrt(t, out=t)
+    np.divide(grad, t, out=t)
+    t *= lr
+    mom *= momentum
+    mom += t
+    var -= mom
+
+
+update_op("RMSProp", _rmsprop, refs=3)
+update_op("CenteredRMSProp", _centered_rmsprop, refs=4)
+
+
+class RMSPropOptimizer(Optimizer):
+    """``mean_square = decay * mean_square + (1 - decay) * grad ** 2``, then a step with momentum.
+
+    ``mom = momentum * mom + learning_rate * grad / sqrt(mean_square + epsilon); var -= mom``.
+    TF1: ``tf.train.RMSPropOptimizer``.
+
+    Args:
+        learning_rate: a number, a scalar tensor, or a function that returns one.
+        decay: likewise; of the running mean.
+        momentum: likewise.
+        epsilon: likewise; keeps the divisor from zero.
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        centered: scale by the variance of the gradient rather than by its second moment.
+        name: of the operations and slots.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        decay: Any = 0.9,
+        momentum: Any = 0.0,
+        epsilon: Any = 1e-10,
+        use_locking: bool = False,
+        centered: bool = False,
+        name: str = "RMSProp",
+    ) -> None:
+        update = "CenteredRMSProp" if centered else "RMSProp"
+        mean = {"mg": 0.0} if centered else {}
+        super().__init__(
+            use_locking, name, update, {"rms": 1.0, **mean, "momentum": 0.0},
+            learning_rate=learning_rate, decay=decay, momentum=momentum, epsilon=epsilon,
+        )  # fmt: skip
+
+
+# --- Adam -----------------------------------------------------------------------------------------
+
+
+def _adam(
+    var: Array, m: Array, v: Array, power1: Array, power2: Array,
+    lr: Array, beta1: Array, beta2: Array, epsilon: Array, weight_decay: Array, grad: Array,
+) -> None:  # fmt: skip
+    _follow(m, beta1, grad)
+    t = np.multiply(grad, grad)
+    _follow(v, beta2, t, out=t)
+    _adam_step(var, m, v, t, lr * np.sqrt(1 - power2) / (1 - power1), epsilon, weight_decay)
+
+
+def _adam_rows(
+    var: Array, m: Array, v: Array, power1: Array, power2: Array,
+    lr: Array, beta1: Array, beta2: Array, epsilon: Array, weight_decay: Array, grad: Array,
+    indices: Array,
+) -> None:  # fmt: skip
+    """As the original: the moments of all rows decay, and all rows move."""
+    m *= beta1
+    m[indices] += grad * (1 - beta1)
+    v *= beta2
+    v[indices] += grad * grad * (1 - beta2)
+    t = np.empty_like(v)
+    _adam_step(var, m, v, t, lr * np.sqrt(1 - power2) / (1 - power1), epsilon, weight_decay)
+
+
+def _adam_step(
+    var: Array, m: Array, v: Array, t: Array, rate: Array, epsilon: Array, weight_decay: Array
+) -> None:
+    """Move by ``m / sqrt(v)``; ``t`` is overwritten."""
+    np.sqrt(v, out=t)
+    t += epsilon
+    np.divide(m, t, out=t)
+    if weight_decay:
+        var -= np.multiply(var, weight_decay)
+    t *= rate
+    var -= t
+
+
+def _scale(ref: Array, factor: Array) -> None:
+    ref *= factor
+
+
+def _scale_rule(ref: Spec, factor: Spec) -> Spec:
+    return Spec(ref.dtype, ref.shape)
+
+
+update_op("Adam", _adam, refs=3, rows=_adam_rows)
+register(VariableOpDef("AssignMul", np.multiply, _scale_rule, update=_scale))
+
+
+class AdamOptimizer(Optimizer):
+    """Steps scaled by running moments of the gradient. TF1: ``tf.train.AdamOptimizer``.
+
+    ``m = beta1 * m + (1 - beta1) * grad``, ``v = beta2 * v + (1 - beta2) * grad ** 2``,
+    ``var -= learning_rate * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)``.
+
+    Args:
+        learning_rate: a number, a scalar tensor, or a function that returns one.
+        beta1: likewise; the decay of the first moment.
+        beta2: likewise; the decay of the second moment.
+        epsilon: likewise; keeps the divisor from zero ("epsilon hat" of the paper).
+        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+        name: of the operations and slots.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "Adam",
+    ) -> None:
+        super().__init__(
+            use_locking, name, "Adam", {"m": 0.0, "v": 0.0},
+            learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, no_weight_decay=0.0,
+        )  # fmt: skip
+
+    def _create_slots(self, var_list: Sequence[Variable]) -> None:
+        for beta in ("beta1", "beta2"):
+            self._non_slot(f"{beta}_power", self._value(self._hyperparameters[beta]))
+        super()._create_slots(var_list)
+
+    def _scalars(self, var: Variable) -> list[Tensor]:
+        powers = [self._non_slots[f"{beta}_power"].value() for beta in ("beta1", "beta2")]
+        names = ("learning_rate", "beta1", "beta2", "epsilon", self._weight_decay_of(var))
+        return [*powers, *(self._tensors[name] for name in names)]
+
+    def _weight_decay_of(self, var: Variable) -> str:
+        return "no_weight_decay"
+
+    def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
+        with control_dependencies(update_ops):
+            powers = []
+            for beta in ("beta1", "beta2"):
+                power = self._non_slots[f"{beta}_power"]
+                factor = self._in_dtype_of(power, self._tensors[beta])
+                powers.append(create_op("AssignMul", (power, *factor)))
+        return group(*update_ops, *powers, name=name_scope)
+
+
+class AdamWOptimizer(AdamOptimizer):
+    """Adam that also shrinks the weights themselves: ``var -= weight_decay * var``.
+
+    TF1: ``tf.contrib.opt.AdamWOptimizer``. The decay is not scaled by the learning rate; where that
+    changes, change the decay along with it.
+
+    Args:
+        weight_decay: a number, a scalar tensor, or a function that returns one.
+        learning_rate: as for :class:`AdamOptimizer`, like the rest.
+        beta1: likewise.
+        beta2: likewise.
+        epsilon: likewise.
+        use_locking: likewise.
+        name: likewise.
+    """
+
+    def __init__(
+        self,
+        weight_decay: Any,
+        learning_rate: Any = 0.001,
+        beta1: Any = 0.9,
+        beta2: Any = 0.999,
+        epsilon: Any = 1e-8,
+        use_locking: bool = False,
+        name: str = "AdamW",
+    ) -> None:
+        super().__init__(learning_rate, beta1, beta2, epsilon, use_locking, name)
+        self._hyperparameters["weight_decay"] = weight_decay
+        self._decayed: set[str] | None = None
+
+    def minimize(
+        self, *args: Any, decay_var_list: Iterable[Variable] | None = None, **kwargs: Any
+    ) -> Operation:
+        """As :meth:`Optimizer.minimize`; ``decay_var_list`` are the variables to shrink."""
+        self._choose(decay_var_list)
+        return super().minimize(*args, **kwargs)
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Variable]],
+        global_step: Any = None,
+        name: str | None = None,
+        decay_var_list: Iterable[Variable] | None = None,
+    ) -> Operation:
+        """As :meth:`Optimizer.apply_gradients`; ``decay_var_list`` are the variables to shrink."""
+        self._choose(decay_var_list)
+        return super().apply_gradients(grads_and_vars, global_step, name)
+
+    def _choose(self, decay_var_list: Iterable[Variable] | None) -> None:
+        if decay_var_list is not None:
+            self._decayed = {var.op.name for var in decay_var_list}
+
+    def _weight_decay_of(self, var: Variable) -> str:
+        decays = self._decayed is None or var.op.name in self._decayed
+        return "weight_decay" if decays else super()._weight_decay_of(var)
