@@ -7,27 +7,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import static_axes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.nn.losses import l2_loss
+from asyncmon.graph.ops.add_n_op import add_n
+from asyncmon.graph.ops.arithmetic import maximum, minimum
 from asyncmon.graph.ops.broadcast import unbroadcast
+from asyncmon.graph.ops.compare import logical_or
+from asyncmon.graph.ops.functions import rsqrt, sqrt, square
+from asyncmon.graph.ops.reduce import reduce_sum
+from asyncmon.graph.ops.shape_ops import cast, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-__all__ = [
-    "clip_by_average_norm",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "clip_by_value",
-    "global_norm",
-]
 
 
 def _clip(x: Array, low: Array, high: Array, out: Array | None = None) -> Array:
@@ -48,9 +45,8 @@ def _clip_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     x, low, high = op.inputs
     zero = create_op("ZerosLike", (grad,))
     below, above = x < low, x > high
-    outside = create_op("LogicalOr", (below, above))
     return [
-        create_op("SelectV2", (outside, zero, grad)),
+        create_op("SelectV2", (logical_or(below, above), zero, grad)),
         unbroadcast(create_op("SelectV2", (below, grad, zero)), low, x),
         unbroadcast(create_op("SelectV2", (above, grad, zero)), high, x),
     ]
@@ -73,11 +69,13 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     if isinstance(t, IndexedSlices):
         return _with_values(t, clip_by_value(t.values, clip_value_min, clip_value_max, name))
     x = convert_to_tensor(t)
-    bounds = [
-        convert_to_tensor(v, None if is_tensor_like(v) else x.dtype)
-        for v in (clip_value_min, clip_value_max)
-    ]
+    bounds = [_in_dtype_of(x, bound) for bound in (clip_value_min, clip_value_max)]
     return create_op("ClipByValue", (x, *bounds), None, name or "clip_by_value")
+
+
+def _in_dtype_of(x: Tensor, value: Any) -> Tensor:
+    """Return a value as a tensor; one that is no tensor takes the dtype of ``x``."""
+    return convert_to_tensor(value, None if is_tensor_like(value) else x.dtype)
 
 
 def _with_values(slices: IndexedSlices, values: Tensor) -> IndexedSlices:
@@ -99,15 +97,9 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         return _with_values(t, clip_by_norm(t.values, clip_norm, axes, name))
     x = convert_to_tensor(t)
     with name_scope(name, "clip_by_norm", [x]) as scope:
-        attrs = {"axis": static_axes(axes, "axes"), "keepdims": True}
-        squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
-        # the root of zero has no gradient, so it is taken of one instead
-        positive = squares > 0
-        safe = create_op("SelectV2", (positive, squares, create_op("OnesLike", (squares,))))
-        norm = create_op("SelectV2", (positive, create_op("Sqrt", (safe,)), squares))
-        limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else x.dtype)
-        bounded = create_op("Maximum", (norm, limit))
-        return create_op("RealDiv", (x * limit, bounded), None, scope)
+        norm = sqrt(reduce_sum(square(x), axes, True))
+        limit = _in_dtype_of(x, clip_norm)
+        return create_op("RealDiv", (x * limit, maximum(norm, limit)), None, scope)
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
@@ -117,12 +109,10 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
     """
     x = convert_to_tensor(t)
     with name_scope(name, "clip_by_average_norm", [x]) as scope:
-        count = create_op("Cast", (create_op("Size", (x,)),), {"dtype": x.dtype})
-        attrs = {"axis": None, "keepdims": False}
-        squares = create_op("Sum", (create_op("Square", (x,)),), attrs)
-        inverse = create_op("Rsqrt", (squares,))
+        count = cast(size(x), x.dtype)
+        inverse = rsqrt(reduce_sum(square(x)))
         limit = convert_to_tensor(clip_norm, x.dtype)
-        scale = limit * create_op("Minimum", (inverse * count, 1 / limit))
+        scale = limit * minimum(inverse * count, 1 / limit)
         return create_op("Mul", (x, scale), None, scope)
 
 
@@ -142,8 +132,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     if not tensors:
         return convert_to_tensor(0.0, name=name or "global_norm")
     with name_scope(name, "global_norm", tensors):
-        halves = [l2_loss(t) for t in tensors]
-        return create_op("Sqrt", (create_op("AddN", halves) * 2,), None, "global_norm")
+        return sqrt(add_n([l2_loss(t) for t in tensors]) * 2, "global_norm")
 
 
 def _values(t: Any) -> Tensor:
@@ -168,15 +157,14 @@ def clip_by_global_norm(
     """
     norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
     with name_scope(name, "clip_by_global_norm", [norm]):
-        limit = convert_to_tensor(clip_norm, None if is_tensor_like(clip_norm) else norm.dtype)
-        scale = create_op("GlobalNormScale", (norm, limit))
+        scale = create_op("GlobalNormScale", (norm, _in_dtype_of(norm, clip_norm)))
         return [None if t is None else _scaled(t, scale) for t in t_list], norm
 
 
 def _like_first(value: Any, t_list: Sequence[Any]) -> Tensor:
     """Convert a number to the dtype of the tensors it is used with."""
-    dtype = next((_values(t).dtype for t in t_list if t is not None), None)
-    return convert_to_tensor(value, None if is_tensor_like(value) else dtype)
+    first = next((_values(t) for t in t_list if t is not None), None)
+    return convert_to_tensor(value) if first is None else _in_dtype_of(first, value)
 
 
 def _scaled(t: Any, scale: Tensor) -> Any:
@@ -185,25 +173,15 @@ def _scaled(t: Any, scale: Tensor) -> Any:
     return convert_to_tensor(t) * scale
 
 
-def _norm_scale(norm: Array, limit: Array) -> Array:
-    return (
-        np.minimum(np.divide(limit, norm), np.ones_like(norm))
-        if np.isfinite(norm)
-        else np.full_like(norm, np.nan)
-    )
+def _norm_scale(norm: Array, limit: Array) -> Any:
+    return np.where(np.isfinite(norm), np.minimum(np.divide(limit, norm), 1), np.nan)
 
 
 def _norm_scale_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     norm, limit = op.inputs
-    flows = create_op("Cast", (norm > limit,), {"dtype": norm.dtype}) * grad
-    return [-(flows * limit / (norm * norm)), flows / norm]
+    flow = cast(norm > limit, norm.dtype) * grad
+    return [-(flow * limit / (norm * norm)), flow / norm]
 
 
-register(
-    OpDef(
-        "GlobalNormScale",
-        _norm_scale,
-        rules.binary("GlobalNormScale", rules.FLOATS),
-        _norm_scale_gradient,
-    )
-)
+_SCALE_RULE = rules.binary("GlobalNormScale", rules.FLOATS)
+register(OpDef("GlobalNormScale", _norm_scale, _SCALE_RULE, _norm_scale_gradient))

@@ -12,7 +12,6 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.nn.activations import relu
-from asyncmon.graph.ops.create import zeros_like
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
 
@@ -80,7 +79,7 @@ def _bias_add_grad_rule(grad: Spec, *, second: bool = False) -> Spec:
 def _bias_add_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     (value,) = op.inputs
     if op.attrs:
-        return [create_op("BiasAdd", (zeros_like(value), grad), op.attrs)]
+        return [create_op("BiasAdd", (create_op("ZerosLike", (value,)), grad), op.attrs)]
     return [broadcast_like(grad, value)]
 
 
