@@ -12,8 +12,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.nn.losses import l2_loss
-from asyncmon.graph.ops.add_n_op import add_n
-from asyncmon.graph.ops.arithmetic import maximum, minimum
+from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
 from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.compare import logical_or
 from asyncmon.graph.ops.functions import rsqrt, sqrt, square

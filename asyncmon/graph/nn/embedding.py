@@ -9,17 +9,16 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.core.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.nn.clip import clip_by_norm
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import concat
+from asyncmon.graph.ops.shape_ops import shape
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-__all__ = ["embedding_lookup"]
 
 
 def embedding_lookup(
@@ -73,12 +72,9 @@ def embedding_lookup(
 
 def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
     """Gather the rows that each table has, and put them in the order of the ids."""
-    sizes = [table.spec.shape[0] if table.spec.shape else None for table in tables]
-    total: Any = 0  # in turns it does not matter
+    total: Any = 0  # used for "div" only
     if strategy == "div":
-        known = [n for n in sizes if n is not None]
-        heights = [create_op("Shape", (table,))[0] for table in tables if len(known) < len(tables)]
-        total = create_op("AddN", heights) if heights else np.array(sum(known), np.int32)
+        total = sum((t.spec.shape or [None])[0] or shape(t)[0] for t in tables)
     attrs = {"count": len(tables), "strategy": strategy}
     place, *rows = create_ops("PartitionIds", (ids, total), attrs)
     parts = [gather(table, at) for table, at in zip(tables, rows, strict=True)]
