@@ -16,7 +16,7 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.kernels.arrays import Array, own
-from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function, register_binary
+from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,15 +123,15 @@ maximum = binary("maximum", "Maximum", np.maximum, REALS, lambda g, x, y, z: _ei
     "Return the greater of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
 minimum = binary("minimum", "Minimum", np.minimum, REALS, lambda g, x, y, z: _either(x <= y, g),
     "Return the smaller of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
+_atan2 = binary("atan2", "Atan2", np.arctan2, FLOATS, _atan2_gradient, "Return the angle of a point.",
+    rule=rules.binary("Atan2", FLOATS, ("y", "x")))
 # fmt: on
 mod = floormod
-
-register_binary("Atan2", np.arctan2, rules.binary("Atan2", FLOATS, ("y", "x")), _atan2_gradient)
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
     """Return the angle of the point (x, y), in (-pi, pi]. TF1: ``tf.atan2``."""
-    return create_op("Atan2", convert_pair(y, x, name or "Atan2"), None, name)
+    return _atan2(y, x, name)
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Tensor:

@@ -13,7 +13,7 @@ kernel of an elementwise op takes ``out=``, which may be one of its inputs.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
     Kernel = Callable[..., Any]
     Dtypes = Sequence[DType]
-    Flowing = list[Tensor | None]
+    Gradients = list[Tensor | None]
+    UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor]
+    BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 
 _Function = TypeVar("_Function")
 
@@ -37,22 +40,19 @@ _Function = TypeVar("_Function")
 class UnaryFunction(Protocol):
     """A public function of one tensor."""
 
-    def __call__(self, x: Any, name: str | None = None) -> Tensor:
-        """Add the op to the graph of ``x``."""
+    def __call__(self, x: Any, name: str | None = None) -> Tensor: ...
 
 
 class ActivationFunction(Protocol):
     """A public function of one tensor, which ``tf.nn`` calls ``features``."""
 
-    def __call__(self, features: Any, name: str | None = None) -> Tensor:
-        """Add the op to the graph of ``features``."""
+    def __call__(self, features: Any, name: str | None = None) -> Tensor: ...
 
 
 class BinaryFunction(Protocol):
     """A public function of two tensors that broadcast."""
 
-    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor:
-        """Add the op to the graph of ``x`` and ``y``."""
+    def __call__(self, x: Any, y: Any, name: str | None = None) -> Tensor: ...
 
 
 class ReductionFunction(Protocol):
@@ -66,8 +66,7 @@ class ReductionFunction(Protocol):
         name: str | None = None,
         reduction_indices: Any = None,
         keep_dims: bool | None = None,
-    ) -> Tensor:
-        """Add the op to the graph of ``input_tensor``."""
+    ) -> Tensor: ...
 
 
 # --- elementwise ----------------------------------------------------------------------------------
@@ -78,7 +77,7 @@ def unary(
     op_type: str,
     kernel: Kernel,
     allowed: Dtypes,
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+    gradient: UnaryGradient | None,
     doc: str,
     *,
     rule: rules.Rule | None = None,
@@ -107,7 +106,7 @@ def activation(
     op_type: str,
     kernel: Kernel,
     allowed: Dtypes,
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+    gradient: UnaryGradient | None,
     doc: str,
 ) -> ActivationFunction:
     """Register an op of ``tf.nn``: as :func:`unary`, but its parameter is called ``features``."""
@@ -123,9 +122,9 @@ def _register_unary(
     op_type: str,
     kernel: Kernel,
     rule: rules.Rule,
-    gradient: Callable[[Tensor, Tensor, Tensor], Tensor] | None,
+    gradient: UnaryGradient | None,
 ) -> None:
-    def back(op: Operation, grad: Tensor) -> Flowing:
+    def back(op: Operation, grad: Tensor) -> Gradients:
         assert gradient is not None
         return [gradient(grad, op.inputs[0], op.outputs[0])]
 
@@ -137,11 +136,12 @@ def binary(
     op_type: str,
     kernel: Kernel,
     allowed: Dtypes,
-    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None,
+    gradient: BinaryGradient | None,
     doc: str,
     *,
     rule: rules.Rule | None = None,
     node: str | None = None,
+    default: str | None = None,
     elementwise: bool = True,
 ) -> BinaryFunction:
     """Register an op of two inputs that broadcast and return its public function.
@@ -156,37 +156,27 @@ def binary(
         doc: the first sentence of the documentation.
         rule: the shape rule; by default the output has the dtype of the operands.
         node: the default name of nodes, where it is not the op type.
+        default: the default of the argument ``name``.
         elementwise: False for a kernel without ``out=``.
     """
-    register_binary(op_type, kernel, rule or rules.binary(op_type, allowed), gradient, elementwise)
-    return binary_function(name, op_type, allowed, doc, node)
+
+    def back(op: Operation, grad: Tensor) -> Gradients:
+        assert gradient is not None
+        x, y = op.inputs
+        of_x, of_y = gradient(grad, x, y, op.outputs[0])
+        return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
+
+    rule, flows = rule or rules.binary(op_type, allowed), back if gradient else ZERO
+    register(OpDef(op_type, kernel, rule, flows, elementwise=elementwise))
+    return binary_function(name, op_type, allowed, doc, node, default)
 
 
 def comparison(
     name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
 ) -> BinaryFunction:
     """Register an elementwise op of two inputs that gives bool and return its public function."""
-    register_binary(op_type, kernel, rules.comparison(op_type, allowed), None)
-    return binary_function(name, op_type, allowed, doc, default=default)
-
-
-def register_binary(
-    op_type: str,
-    kernel: Kernel,
-    rule: rules.Rule,
-    gradient: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]] | None,
-    elementwise: bool = True,
-) -> None:
-    """Register an op of two inputs that broadcast. Arguments as for :func:`binary`."""
-
-    def back(op: Operation, grad: Tensor) -> Flowing:
-        assert gradient is not None
-        x, y = op.inputs
-        of_x, of_y = gradient(grad, x, y, op.outputs[0])
-        return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
-
-    flows = back if gradient else ZERO
-    register(OpDef(op_type, kernel, rule, flows, elementwise=elementwise))
+    rule = rules.comparison(op_type, allowed)
+    return binary(name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
 
 
 def binary_function(
@@ -197,7 +187,7 @@ def binary_function(
     node: str | None = None,
     default: str | None = None,
 ) -> BinaryFunction:
-    """Return a public function of an op of two inputs; ``default`` is that of the argument ``name``."""
+    """Return another public function of an op of two inputs. Arguments as for :func:`binary`."""
 
     def function(x: Any, y: Any, name: str | None = default) -> Tensor:
         return graph_of((x, y)).binary(op_type, x, y, name or node)
@@ -214,7 +204,7 @@ def reduction(
     op_type: str,
     kernel: Kernel,
     allowed: Dtypes,
-    gradient: Callable[[Tensor, Tensor, Tensor, Any], Tensor] | None,
+    gradient: ReductionGradient | None,
     doc: str,
     *,
     node: str | None = None,
@@ -235,15 +225,12 @@ def reduction(
         rules.check_dtype(x.dtype, allowed, "input")
         return Spec(x.dtype, _reduced_shape(x.shape, axis, keepdims))
 
-    def back(op: Operation, grad: Tensor) -> Flowing:
+    def back(op: Operation, grad: Tensor) -> Gradients:
         assert gradient is not None
-        (x,), axis = op.inputs, op.attrs["axis"]
+        y, axis = op.outputs[0], op.attrs["axis"]
         if axis and not op.attrs["keepdims"]:
-            expanded = {"axis": axis}
-            grad, y = (create_op("ExpandDims", (t,), expanded) for t in (grad, op.outputs[0]))
-        else:
-            y = op.outputs[0]
-        return [gradient(grad, x, y, axis)]
+            y, grad = (create_op("ExpandDims", (t,), {"axis": axis}) for t in (y, grad))
+        return [gradient(grad, op.inputs[0], y, axis)]
 
     register(OpDef(op_type, kernel, rule, back if gradient else NOT_DIFFERENTIABLE))
 
@@ -371,16 +358,11 @@ def _published(
     function: _Function, name: str, doc: str, module: str = "tf", **parameters: str
 ) -> _Function:
     """Name and document a function as if it were written in the module that called the family."""
-    frame: Any = sys._getframe()
-    while frame.f_globals["__name__"] == __name__:
+    frame, public = sys._getframe(), cast("Any", function)
+    while frame.f_globals["__name__"] == __name__ and frame.f_back is not None:
         frame = frame.f_back
-    arguments = "".join(f"\n    {p}: {text}" for p, text in parameters.items())
-    attributes = {
-        "__module__": frame.f_globals["__name__"],
-        "__name__": name,
-        "__qualname__": name,
-        "__doc__": f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name.",
-    }
-    for attribute, value in attributes.items():
-        setattr(function, attribute, value)
+    arguments = "".join(f"\n    {parameter}: {text}" for parameter, text in parameters.items())
+    public.__module__ = frame.f_globals["__name__"]
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"{doc} TF1: ``{module}.{name}``.\n\nArgs:{arguments}\n    name: the node's name."
     return function
