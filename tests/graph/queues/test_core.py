@@ -1,4 +1,4 @@
-"""Queues without a graph: who gets what, in which order, and what cancelling undoes."""
+"""Queues without a graph: the order of requests, and what cancelling undoes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def take(core: QueueCore, count: int = 1, *, at_most: bool = False) -> lis
     return values(await core.take(object(), count, at_most=at_most))
 
 
-async def test_a_full_queue_makes_who_puts_wait_and_an_empty_one_who_takes() -> None:
+async def test_a_put_waits_while_the_queue_is_full_and_a_take_while_it_is_empty() -> None:
     """QU-1."""
     core = queue(2)
     taking = asyncio.ensure_future(take(core))
@@ -53,7 +53,7 @@ async def test_a_full_queue_makes_who_puts_wait_and_an_empty_one_who_takes() -> 
     assert core.size() == 1
 
 
-async def test_who_waits_is_served_in_the_order_of_arrival() -> None:
+async def test_requests_are_granted_in_the_order_of_arrival() -> None:
     core = queue(3)
     many = asyncio.ensure_future(take(core, 3))
     await wait_all_tasks_blocked()
@@ -169,7 +169,7 @@ async def test_after_the_close_nothing_is_put_and_the_rest_can_be_taken() -> Non
         await take(core, 3, at_most=True)
 
 
-async def test_a_close_ends_who_waits_for_elements() -> None:
+async def test_a_close_ends_pending_takes() -> None:
     core = queue(5)
     await put(core, 1)
     some = asyncio.ensure_future(take(core, 3, at_most=True))
@@ -195,7 +195,7 @@ async def test_a_run_that_has_room_may_still_put_after_the_close() -> None:
     assert await taking == [1]
 
 
-async def test_a_close_may_cancel_who_waits_to_put() -> None:
+async def test_a_close_may_cancel_pending_puts() -> None:
     """QU-6."""
     core = queue(1)
     await put(core, 1)
@@ -207,7 +207,7 @@ async def test_a_close_may_cancel_who_waits_to_put() -> None:
     assert await take(core) == [1]
 
 
-async def test_the_end_of_the_session_cancels_all_who_wait() -> None:
+async def test_the_end_of_the_session_cancels_all_requests() -> None:
     """QU-7."""
     taking = asyncio.ensure_future(take(empty := queue()))
     full = queue(1)

@@ -38,7 +38,7 @@ async def put(core: QueueCore, number: int, value: int) -> None:
     count=st.integers(1, 5),
 )
 @settings(max_examples=60, deadline=None)
-def test_nothing_is_lost_or_doubled_whoever_is_cancelled(
+def test_nothing_is_lost_or_doubled_by_cancelling(
     disturbances: list[tuple[int, bool]], capacity: int, producers: int, count: int
 ) -> None:
     remaining = iter(disturbances)
@@ -75,7 +75,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_cancelled(
         core.close()
         await consumer
         for number in range(producers):
-            assert [value for who, value in got if who == number] == list(range(6))
+            assert [value for producer, value in got if producer == number] == list(range(6))
 
     run(main())
 
@@ -128,7 +128,7 @@ def test_runs_that_put_more_than_fits_end_and_nothing_is_lost_or_doubled(
         core.close()
         await consumer
         for number, (counts, _turns) in enumerate(runs):
-            values = [value for who, value in got if who == number]
+            values = [value for producer, value in got if producer == number]
             assert values == list(range(sum(counts) if committed[number] else len(values)))
             assert committed[number] or not values or sum(counts) > capacity - minimum or len(runs) > 1
 

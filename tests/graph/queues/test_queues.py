@@ -341,7 +341,7 @@ async def test_a_close_lets_pending_enqueues_finish_or_cancels_them(sess: Sessio
         assert await sess.run(queue.size()) == int(not cancel)
 
 
-async def test_closing_the_session_cancels_who_waits() -> None:
+async def test_closing_the_session_cancels_pending_runs() -> None:
     """QU-7."""
     with Graph().as_default() as graph:
         dequeue = FIFOQueue(1, [int32], shapes=[[]]).dequeue()

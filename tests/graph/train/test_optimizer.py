@@ -262,7 +262,9 @@ async def test_a_gradient_of_another_shape_is_refused_and_changes_nothing(
 @pytest.mark.asyncio
 @pytest.mark.parametrize("size", [1000, 50_000, 400_000])
 @pytest.mark.parametrize("fed", [1, 900, 40_000, 60_000])
-async def test_a_variable_of_unknown_shape_is_looked_at_itself(size: int, fed: int) -> None:
+async def test_an_update_is_checked_against_the_value_of_a_variable_of_unknown_shape(
+    size: int, fed: int
+) -> None:
     start = tf.placeholder(tf.float32)
     variable = tf.Variable(start, validate_shape=False)
     gradient = tf.placeholder(tf.float32, [fed])
@@ -277,7 +279,7 @@ async def test_a_variable_of_unknown_shape_is_looked_at_itself(size: int, fed: i
 @pytest.mark.asyncio
 @pytest.mark.parametrize("size", [1000, 50_000])
 @pytest.mark.parametrize("fed", [(1,), (40_000,), (60_000,), (1, 1)])
-async def test_an_update_whose_result_is_used_is_looked_at_too(size: int, fed: tuple[int, ...]) -> None:
+async def test_an_update_whose_result_is_used_is_checked_too(size: int, fed: tuple[int, ...]) -> None:
     gradient = tf.placeholder(tf.float32)
     variable = tf.Variable(np.zeros(size, np.float32))
     op = _descent().apply_gradients([(gradient, variable)])
