@@ -49,7 +49,7 @@ async def _inspect(path: str) -> int:
         shapes = reader.get_variable_to_shape_map()
         dtypes = reader.get_variable_to_dtype_map()
         facts = reader.facts
-        passengers = sorted(await reader.travellers())
+        states = sorted(await reader.states())
     lines = [
         ["checkpoint", reader.path],
         ["step", "none" if facts.step is None else str(facts.step)],
@@ -57,7 +57,7 @@ async def _inspect(path: str) -> int:
         ["files", f"{', '.join(facts.file_names)}, {facts.nbytes:,} bytes"],
     ]
     lines += [["metric", f"{name} = {value:g}"] for name, value in sorted(facts.metrics.items())]
-    lines += [["passenger", name] for name in passengers]
+    lines += [["state", name] for name in states]
     _table([], lines)
     sys.stdout.write("\n")
     _table(

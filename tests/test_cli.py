@@ -42,7 +42,7 @@ class Source:
 def run(tmp_path: Path) -> Path:
     async def save() -> None:
         saver = Saver()
-        saver.add_passenger("data", Source())
+        saver.add_stateful("data", Source())
         for step in (6, 7):
             await saver.save(Session(), tmp_path / "m", step, metrics={"loss": 0.25})
         await saver.close()
@@ -61,7 +61,7 @@ def test_inspect_prints_a_table(run: Path, capsys: pytest.CaptureFixture[str]) -
     assert shown[0] == ["checkpoint", str(run / "m-7")]
     assert shown[1] == ["step", "7"]
     assert ["metric", "loss", "=", "0.25"] in shown
-    assert ["passenger", "data"] in shown
+    assert ["state", "data"] in shown
     assert shown[-3:] == [
         ["name", "dtype", "shape"],
         ["t", "str32", "[1]"],

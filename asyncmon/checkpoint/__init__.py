@@ -13,47 +13,45 @@ after a directory of checkpoints from outside. The room knows nothing of graphs:
     path = await saver.restore_latest(session, "runs")                      # the newest that verifies
 
 How the files look, byte for byte, is said in :mod:`~asyncmon.checkpoint.manifest`
-(``model.ckpt-100.json``, committed last), :mod:`~asyncmon.checkpoint.layout`
-(``model.ckpt-100.safetensors``) and :mod:`~asyncmon.checkpoint.state` (``checkpoint``).
+(``model.ckpt-100.json``, committed last), :mod:`~asyncmon.checkpoint.tensor_file`
+(``model.ckpt-100.safetensors``) and :mod:`~asyncmon.checkpoint.state_file` (``checkpoint``).
 """
 
-from asyncmon.checkpoint.handle import SaveHandle
-from asyncmon.checkpoint.inspection import (
-    Inspected,
-    list_variables,
-    load_checkpoint,
-    load_variable,
-    verify,
-)
 from asyncmon.checkpoint.latest import latest_checkpoint
 from asyncmon.checkpoint.management import (
+    Inspected,
     checkpoint_exists,
     checkpoints_iterator,
     get_checkpoint_mtimes,
+    list_variables,
+    load_checkpoint,
+    load_variable,
     remove_checkpoint,
+    verify,
     wait_for_new_checkpoint,
 )
 from asyncmon.checkpoint.reader import CheckpointReader
+from asyncmon.checkpoint.restoring import init_from_checkpoint
 from asyncmon.checkpoint.retention import KeepBest
+from asyncmon.checkpoint.save_queue import SaveHandle
+from asyncmon.checkpoint.saveable_session import SaveableSession
 from asyncmon.checkpoint.saver import Saver
-from asyncmon.checkpoint.sessions import SaveableSession
-from asyncmon.checkpoint.state import (
+from asyncmon.checkpoint.state_file import (
     CheckpointState,
     get_checkpoint_state,
     update_checkpoint_state,
 )
-from asyncmon.checkpoint.travellers import Passenger
-from asyncmon.checkpoint.warm import init_from_checkpoint
+from asyncmon.checkpoint.stateful import Stateful
 
 __all__ = [
     "CheckpointReader",
     "CheckpointState",
     "Inspected",
     "KeepBest",
-    "Passenger",
     "SaveHandle",
     "SaveableSession",
     "Saver",
+    "Stateful",
     "checkpoint_exists",
     "checkpoints_iterator",
     "get_checkpoint_mtimes",

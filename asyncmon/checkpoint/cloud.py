@@ -35,10 +35,10 @@ except ImportError as error:
         "Checkpoints in an object store need the package obstore: pip install 'asyncmon[cloud]'"
     ) from error
 
-from asyncmon.checkpoint import layout
+from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.dtypes import byte_chunks
-from asyncmon.checkpoint.failures import op_errors
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
+from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.store import BESIDE, Draft, Piece, StateFile
 from asyncmon.errors import DataLossError, FailedPreconditionError
 from asyncmon.files import in_thread
@@ -107,8 +107,10 @@ class ObjectStore:
         names: list[str] = []
         with op_errors(f"Checkpoint {self._url(draft.basename)!r} was not saved", self._describe):
             try:
-                parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
-                names = layout.file_names(draft.basename, len(parts), await self.names())
+                parts = await in_thread(
+                    tensor_file.plan, draft.arrays, draft.basename, draft.shard_bytes
+                )
+                names = tensor_file.file_names(draft.basename, len(parts), await self.names())
                 await self._put(journal, _journal(names, draft.state))
                 checksums = [
                     await self._put_part(name, part) for name, part in zip(names, parts, strict=True)
@@ -163,7 +165,7 @@ class ObjectStore:
         with _os_errors():
             await obstore.put_async(self._store, self._at(name), data)
 
-    async def _put_part(self, name: str, part: layout.Part) -> dict[str, int]:
+    async def _put_part(self, name: str, part: tensor_file.Part) -> dict[str, int]:
         checksums: dict[str, int] = {}
         with _os_errors():
             pieces = _pieces(part, checksums)
@@ -174,7 +176,7 @@ class ObjectStore:
         self,
         draft: Draft,
         journal: str,
-        parts: list[layout.Part],
+        parts: list[tensor_file.Part],
         checksums: list[dict[str, int]],
         names: list[str],
     ) -> Manifest:
@@ -276,14 +278,14 @@ class ObjectFile:
             _open[self._url] -= 1
 
 
-async def _pieces(part: layout.Part, checksums: dict[str, int]) -> AsyncIterator[Any]:
+async def _pieces(part: tensor_file.Part, checksums: dict[str, int]) -> AsyncIterator[Any]:
     yield part.header
     chunks = _checked(part, checksums)
     while (chunk := await in_thread(partial(next, chunks, None))) is not None:
         yield chunk
 
 
-def _checked(part: layout.Part, checksums: dict[str, int]) -> Iterator[memoryview]:
+def _checked(part: tensor_file.Part, checksums: dict[str, int]) -> Iterator[memoryview]:
     for name, array in part.arrays.items():
         checksums[name] = 0
         for chunk in byte_chunks(array, _CHUNK):

@@ -31,16 +31,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "Element",
-    "byte_chunks",
-    "decode",
-    "element_named",
-    "element_of",
-    "element_tagged",
-    "is_text",
-    "numpy_dtype",
-]
 
 Array = NDArray[Any]
 

@@ -9,19 +9,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.checkpoint import places
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.state import STATE_NAME, CheckpointState, read_state
+from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, read_state
 from asyncmon.checkpoint.store import BESIDE, Store
-from asyncmon.checkpoint.tf1 import index_name
+from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Problem", "candidates", "latest_checkpoint", "newest_whole", "problem_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -80,11 +79,11 @@ async def candidates(
     First those that the state file lists, then others of the same prefix that are there. Without a
     state file there are none, unless ``everything`` is asked for: then also those of other prefixes.
     """
-    store = places.open_store(directory)
+    store = locations.open_store(directory)
     name = latest_filename or STATE_NAME
     state = await read_state(store, name)
     if state is not None and not state.model_checkpoint_path:
-        logger.warning("%s names no checkpoint: ignored", places.join(directory, name))
+        logger.warning("%s names no checkpoint: ignored", locations.join(directory, name))
         state = None
     if state is None and not everything and name not in await store.names():
         return
@@ -104,8 +103,8 @@ async def problem_of(path: str) -> Problem | None:
 
     One that was looked at before is read again only when its files were replaced or modified since.
     """
-    directory, _ = places.split(path)
-    store = places.open_store(directory)
+    directory, _ = locations.split(path)
+    store = locations.open_store(directory)
     known = _verdicts.get(path)
     if known is not None and await store.fingerprint(known.names) == known.fingerprint:
         return known.problem
@@ -131,13 +130,13 @@ async def problem_of(path: str) -> Problem | None:
 
 async def _unlisted(store: Store, state: CheckpointState | None) -> list[str]:
     """Return the checkpoints that are in the directory, newest first, of the state's prefix."""
-    prefix = None if state is None else _prefix(places.split(state.model_checkpoint_path)[1])
+    prefix = None if state is None else _prefix(locations.split(state.model_checkpoint_path)[1])
     found: list[tuple[float, str]] = []
     for name in await store.names():
         basename, _, ending = name.rpartition(".")
         if name.startswith(BESIDE) or prefix not in {None, _prefix(basename)}:
             continue
-        path = places.join(store.directory, basename)
+        path = locations.join(store.directory, basename)
         with contextlib.suppress(DataLossError, OSError):
             if name == index_name(basename):
                 found.append((await store.mtime(name), path))

@@ -7,7 +7,7 @@ Then the directory is flushed. The manifest beside its place is thus also the jo
 whoever finds one knows which tensor files were on their way and deletes those that no committed
 manifest names; whoever finds only the state file of a save puts it into its place. A deletion goes the
 same way back: the manifest is renamed to such a journal first. Where another save is expected soon, a
-tensor file is then kept beside, to be written over: see :mod:`~asyncmon.checkpoint.spare_files`.
+tensor file is then kept beside, to be written over: see :mod:`~asyncmon.checkpoint.recycled_files`.
 
 What is relied on: a rename within a directory is atomic, and what was flushed (file and directory) is
 there after a crash of the machine. POSIX local file systems promise both.
@@ -26,21 +26,20 @@ from typing import TYPE_CHECKING, Any
 import google_crc32c
 
 from asyncmon import portable
-from asyncmon.checkpoint import layout
+from asyncmon.checkpoint import tensor_file
+from asyncmon.checkpoint.directory_lock import LOCK_NAME, DirectoryLock
 from asyncmon.checkpoint.dtypes import byte_chunks
-from asyncmon.checkpoint.failures import describe, op_errors
-from asyncmon.checkpoint.lock import LOCK_NAME, DirectoryLock
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
-from asyncmon.checkpoint.mapped import MappedFile
+from asyncmon.checkpoint.mapped_file import MappedFile
+from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.store import BESIDE, Draft
-from asyncmon.checkpoint.threads import Control, Pace, each_in_thread
+from asyncmon.checkpoint.throttle import Control, Pace, each_in_thread
 from asyncmon.errors import DataLossError
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["LocalStore"]
 
 _CHUNK = 1 << 20
 _HEADERS = 1 << 20  # what the header of a tensor file takes at most, in the usual case
@@ -90,7 +89,9 @@ class LocalStore:
         ):
             token = secrets.token_hex(4)
             try:
-                parts = await in_thread(layout.plan, draft.arrays, draft.basename, draft.shard_bytes)
+                parts = await in_thread(
+                    tensor_file.plan, draft.arrays, draft.basename, draft.shard_bytes
+                )
                 draft.control.left = sum(part.nbytes for part in parts)
                 if draft.control.due is not None:  # there will be another
                     self._shared().spares.expect(draft.control.left + _HEADERS * len(parts))
@@ -141,7 +142,7 @@ class LocalStore:
     def _beside(self, token: str, name: str) -> Path:
         return self._path / f"{BESIDE}{token}-{name}"
 
-    def _write_part(self, part: layout.Part, path: Path, control: Control) -> dict[str, int]:
+    def _write_part(self, part: tensor_file.Part, path: Path, control: Control) -> dict[str, int]:
         checksums = {}
         pace = Pace(control)
         with self._file_for(path, part.nbytes) as descriptor:
@@ -183,12 +184,12 @@ class LocalStore:
             written += more
 
     def _commit(
-        self, draft: Draft, token: str, parts: list[layout.Part], checksums: list[dict[str, int]]
+        self, draft: Draft, token: str, parts: list[tensor_file.Part], checksums: list[dict[str, int]]
     ) -> Manifest:
         with self._shared().turn:  # another saver of this process may be about to take the same names
             name = f"{draft.basename}.json"
             old = self._manifest(name)
-            names = layout.file_names(draft.basename, len(parts), self._calls.listdir(self._path))
+            names = tensor_file.file_names(draft.basename, len(parts), self._calls.listdir(self._path))
             manifest = draft.complete(parts, checksums, names, old)
             moves = [(str(number), file) for number, file in enumerate(names)]
             moves.append((name, name))

@@ -21,7 +21,7 @@ of any byte of the file shows. The other members:
 ``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
                where it was bytes
-``travellers`` name -> state, as :mod:`.travellers` encodes it: hooks, data positions, generators
+``travellers`` name -> state, as :mod:`.stateful` encodes it: hooks, data positions, generators
 ``metrics``    name -> number (or ``"nan"``, ``"inf"``), by which the best checkpoints are kept
 ``replaces``   names of tensor files of an earlier checkpoint of this very name, to be deleted
 =============  ======================================================================================
@@ -33,6 +33,7 @@ gives the bytes, where there is float8).
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -40,6 +41,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import google_crc32c
+import numpy as np
 
 from asyncmon.checkpoint.dtypes import Element, element_named
 from asyncmon.errors import DataLossError
@@ -47,7 +49,7 @@ from asyncmon.errors import DataLossError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMAT", "VERSION", "Manifest", "TensorEntry", "TensorFile", "TextEntry"]
+    from asyncmon.checkpoint.dtypes import Array
 
 FORMAT = "asyncmon.checkpoint"
 VERSION = 1
@@ -202,3 +204,43 @@ def _text(member: dict[str, Any]) -> TextEntry:
     if not _TEXT_DTYPE.fullmatch(member["dtype"]):
         raise ValueError(f"{member['dtype']!r} is no type of strings")
     return TextEntry(str(member["dtype"]), tuple(member["shape"]), tuple(member["values"]))
+
+
+def encode_text(array: Array) -> TextEntry:
+    """Return an array of ``str`` or ``bytes`` (dtype object, ``str_`` or ``bytes_``) as an entry.
+
+    Raises:
+        TypeError: an element of an object array is neither.
+    """
+    dtype = "object" if array.dtype.kind == "O" else array.dtype.newbyteorder("<").str
+    return TextEntry(dtype, array.shape, tuple(_encode(value) for value in array.reshape(-1).tolist()))
+
+
+def decode_text(entry: TextEntry) -> Array:
+    """Return the array of an entry.
+
+    Raises:
+        ValueError: the entry is not one that :func:`encode_text` made.
+    """
+    if len(entry.values) != math.prod(entry.shape):
+        raise ValueError(f"{len(entry.values)} strings do not fill the shape {list(entry.shape)}")
+    dtype = np.dtype(entry.dtype)
+    array = np.empty(len(entry.values), dtype)
+    array[:] = [_decode(value) for value in entry.values]
+    return array.reshape(entry.shape)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, str):
+        return value
+    raise TypeError(
+        f"it has an element {value!r:.80} of type {type(value).__name__}, which is no string"
+    )
+
+
+def _decode(value: Any) -> str | bytes:
+    if isinstance(value, str):
+        return value
+    return base64.b64decode(value["base64"], validate=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-from asyncmon.checkpoint import places
-from asyncmon.checkpoint.contents import Contents, Facts, ManifestContents
-from asyncmon.checkpoint.plain import PlainContents, is_plain
-from asyncmon.checkpoint.tf1 import BundleContents, index_name
+from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.manifest_reader import Contents, Facts, ManifestContents
+from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
+from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.dtypes import Array
     from asyncmon.files import FileCalls
-
-__all__ = ["CheckpointReader"]
 
 
 class CheckpointReader:
@@ -42,7 +40,7 @@ class CheckpointReader:
 
     @classmethod
     async def open(
-        cls, path: str | os.PathLike[str], calls: FileCalls = places.OS_CALLS
+        cls, path: str | os.PathLike[str], calls: FileCalls = locations.OS_CALLS
     ) -> CheckpointReader:
         """Open the checkpoint of this prefix, ``dir/model.ckpt-10``, asyncmon's or TensorFlow's.
 
@@ -53,8 +51,8 @@ class CheckpointReader:
             DataLossError: its manifest is damaged, or a file is missing or of another size.
         """
         path = os.fspath(path)
-        directory, basename = places.split(path)
-        store = places.open_store(directory, calls)
+        directory, basename = locations.split(path)
+        store = locations.open_store(directory, calls)
         try:
             return cls(path, await ManifestContents.open(store, basename, path))
         except NotFoundError:
@@ -100,9 +98,9 @@ class CheckpointReader:
         self._require(wanted)
         return await self._contents.read(wanted)
 
-    async def travellers(self) -> dict[str, Any]:
-        """Return the states of the passengers that were saved, by name."""
-        return await self._contents.travellers()
+    async def states(self) -> dict[str, Any]:
+        """Return the states of the stateful objects that were saved, by name."""
+        return await self._contents.states()
 
     async def verify(self) -> None:
         """Read all of the checkpoint and check it against its checksums.

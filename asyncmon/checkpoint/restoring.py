@@ -11,18 +11,20 @@ import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.latest import candidates
+from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.renaming import entry_for, name_for
-from asyncmon.checkpoint.sessions import RESERVED, Anything, StateSpec, state_spec
+from asyncmon.checkpoint.saveable_session import RESERVED, Anything, StateSpec, raw_session, state_spec
+from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
-    from asyncmon.checkpoint.passage import Passengers
-    from asyncmon.checkpoint.selection import Selection
-    from asyncmon.files import FileCalls
+    import os
+    from collections.abc import Collection, Iterable
 
-__all__ = ["Restorer", "Target", "load_entries"]
+    from asyncmon.checkpoint.stateful import StatefulRegistry
+    from asyncmon.checkpoint.variable_selection import Selection
+    from asyncmon.files import FileCalls
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +36,11 @@ class Restorer:
     """The restoring half of a saver."""
 
     def __init__(
-        self, selection: Selection, passengers: Passengers, *, reshape: bool, calls: FileCalls
+        self, selection: Selection, stateful: StatefulRegistry, *, reshape: bool, calls: FileCalls
     ) -> None:
         self.restored_path: str | None = None
         self._selection = selection
-        self._passengers = passengers
+        self._stateful = stateful
         self._reshape = reshape
         self._calls = calls
 
@@ -83,12 +85,12 @@ class Restorer:
     ) -> None:
         async with reader:
             logger.info("Restoring parameters from %s", reader.path)
-            travellers = await reader.travellers()
+            states = await reader.states()
             targets = self._targets(reader, await state_spec(raw), rename)
             await load_entries(
                 raw, reader, targets, ignore_missing=ignore_missing, reshape=self._reshape
             )
-        self._passengers.hand_out(travellers)
+        self._stateful.load(states)
         self.restored_path = reader.path
 
     def _targets(
@@ -183,3 +185,90 @@ def _mismatch_error(path: str, missing: list[str], problems: list[str]) -> OpErr
         f" {path!r}:\n  {listed}\nPass ignore_missing=True to leave what is missing as it is, or"
         f" rename={{...}} where names have changed."
     )
+
+
+async def init_from_checkpoint(
+    sess: Any,
+    ckpt_dir_or_file: str | os.PathLike[str],
+    assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
+) -> list[str]:
+    """Load some of a session's variables from a checkpoint: all that the map covers, or none.
+
+    TF1: same name, there before there is a session and with its default graph. Here it belongs where
+    values are set: in a scaffold's ``init_fn``, which runs after the initialisers and only where
+    nothing was restored.
+
+    Args:
+        sess: the session.
+        ckpt_dir_or_file: a checkpoint, or a directory whose newest one is taken; TensorFlow's too.
+        assignment_map: names in the checkpoint to variables, or names of them, in the session; or a
+            list of such pairs, where a name may come twice. Names that end with ``/`` are scopes,
+            ``"/"`` is the outermost one.
+
+    Returns:
+        The names in the session that were set.
+
+    Raises:
+        ValueError: the map covers no variable, the checkpoint lacks one, or shapes or dtypes differ;
+            all are named.
+
+    Example::
+
+        async def init_fn(scaffold, session):
+            await init_from_checkpoint(session, "runs/pretrained", {"encoder/": "model/encoder/"})
+    """
+    raw = raw_session(sess)
+    pairs = [
+        (entry, target if isinstance(target, str) and target.endswith("/") else name_of(target))
+        for entry, target in _pairs(assignment_map)
+    ]
+    spec = await state_spec(raw)
+    entries = {name: entry_for(name, pairs) for name in spec.known}
+    targets = {name: (entry, spec.known[name]) for name, entry in entries.items() if entry}
+    unmatched = [target for _, target in pairs if not target.endswith("/") and target not in spec.known]
+    if unmatched or (pairs and not targets):
+        raise ValueError(
+            f"assignment_map {pairs!r} names {unmatched or 'no variable of the session'}; the"
+            f" session has: {', '.join(map(repr, sorted(spec.known)[:20]))}."
+        )
+    async with await load_checkpoint(ckpt_dir_or_file) as reader:
+        shapes = reader.get_variable_to_shape_map()
+        missing = sorted(
+            f"{name} ({entry!r})" for name, (entry, _) in targets.items() if entry not in shapes
+        )
+        if missing:
+            raise ValueError(f"{', '.join(missing)} is not found in {reader.path!r} checkpoint")
+        try:
+            await load_entries(raw, reader, targets, ignore_missing=False, reshape=False)
+        except InvalidArgumentError as error:
+            raise ValueError(error.message) from error
+    return list(targets)
+
+
+def _pairs(assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return list(assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map)
+
+
+def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
+    """Return the name in the checkpoint of what a session calls ``name``; None where nothing maps it.
+
+    Args:
+        name: the name in the session.
+        rename: pairs of a name in the checkpoint and one in the session. Those that end with ``/`` are
+            scopes, and ``"/"`` alone is the outermost; a full name goes before a scope, and a longer
+            scope before a shorter one.
+    """
+    for entry, target in rename:
+        if target == name and not target.endswith("/"):
+            return entry
+    scopes = [(entry, target) for entry, target in rename if target.endswith("/")]
+    for entry, target in sorted(scopes, key=lambda pair: -len(pair[1])):
+        scope = "" if target == "/" else target
+        if name.startswith(scope):
+            return ("" if entry == "/" else entry) + name[len(scope) :]
+    return None
+
+
+def name_for(entry: str, rename: Collection[tuple[str, str]]) -> str:
+    """Return what a session calls an entry of a checkpoint: the other direction."""
+    return entry_for(entry, [(target, source) for source, target in rename]) or entry

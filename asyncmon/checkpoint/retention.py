@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Decision", "KeepBest", "Kept", "Retention"]
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:

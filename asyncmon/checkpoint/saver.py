@@ -9,28 +9,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncmon import clock
-from asyncmon.checkpoint import places
-from asyncmon.checkpoint.drafts import Request, check_names, checkpoint_path, make_draft
-from asyncmon.checkpoint.failures import op_errors
-from asyncmon.checkpoint.handle import SaveHandle
-from asyncmon.checkpoint.ledger import Ledger
-from asyncmon.checkpoint.moment import Moment
-from asyncmon.checkpoint.passage import Passengers
+from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.checkpoint_list import CheckpointList
+from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.saving import Job, SaveQueue
-from asyncmon.checkpoint.selection import Selection
-from asyncmon.checkpoint.sessions import describe, expect_snapshot, raw_session
-from asyncmon.checkpoint.state import STATE_NAME
-from asyncmon.checkpoint.threads import Control
+from asyncmon.checkpoint.save_queue import Job, SaveHandle, SaveQueue
+from asyncmon.checkpoint.save_request import Moment, Request, check_names, checkpoint_path, make_draft
+from asyncmon.checkpoint.saveable_session import describe, expect_snapshot, raw_session
+from asyncmon.checkpoint.state_file import STATE_NAME
+from asyncmon.checkpoint.stateful import StatefulRegistry
+from asyncmon.checkpoint.throttle import Control
+from asyncmon.checkpoint.variable_selection import Selection
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from asyncmon.checkpoint.travellers import Passenger
+    from asyncmon.checkpoint.stateful import Stateful
 
-__all__ = ["Saver"]
 
 _IN_TIME = 0.8  # of the time between two saves, for the writing of one
 
@@ -42,7 +39,7 @@ class Saver:
 
     A session is anything with ``snapshot()`` and ``load(values)``, or a monitored session around one.
     A checkpoint is a snapshot: the state between two steps, together with the states of the saver's
-    passengers (:meth:`add_passenger`). Steps go on while it is written.
+    stateful objects (:meth:`add_stateful`). Steps go on while it is written.
 
     The saver of the first save into a directory locks other processes out of it, deletes what
     incomplete saves left there, and continues the list of checkpoints that the state file has.
@@ -88,7 +85,7 @@ class Saver:
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
         shard_bytes: int = 1 << 31,
-        calls: FileCalls = places.OS_CALLS,
+        calls: FileCalls = locations.OS_CALLS,
     ) -> None:
         if when_busy not in {"coalesce", "skip", "wait"}:
             raise ValueError(f"when_busy is 'coalesce', 'skip' or 'wait', got {when_busy!r}.")
@@ -104,13 +101,13 @@ class Saver:
         self._when_busy = when_busy
         self._shard_bytes = shard_bytes
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
-        self._ledger = Ledger(
+        self._list = CheckpointList(
             Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best), calls
         )
-        self._passengers = Passengers()
+        self._stateful = StatefulRegistry()
         self._queue = SaveQueue()
-        self._claims = places.Claims(calls)
-        self._restorer = Restorer(self._selection, self._passengers, reshape=reshape, calls=calls)
+        self._claims = locations.Claims(calls)
+        self._restorer = Restorer(self._selection, self._stateful, reshape=reshape, calls=calls)
 
     # --- saving
 
@@ -224,10 +221,10 @@ class Saver:
         finally:
             await in_thread(self._claims.release)  # which may delete files
 
-    # --- passengers
+    # --- stateful objects
 
-    def add_passenger(self, name: str, obj: Passenger) -> None:
-        """Let an object's state travel in every checkpoint, and get it back at every restore.
+    def add_stateful(self, name: str, obj: Stateful) -> None:
+        """Save an object's state in every checkpoint, and load it at every restore.
 
         Args:
             name: what the state is called in the checkpoint.
@@ -240,18 +237,18 @@ class Saver:
             TypeError: the object lacks one of the methods.
             ValueError: another object has this name.
         """
-        self._passengers.add(name, obj)
+        self._stateful.add(name, obj)
 
-    def remove_passenger(self, name: str) -> None:
-        """Let an object travel no longer. One that does not is ignored."""
-        self._passengers.remove(name)
+    def remove_stateful(self, name: str) -> None:
+        """Save the state of an object no longer. An unknown name is ignored."""
+        self._stateful.remove(name)
 
     # --- the list of checkpoints
 
     @property
     def last_checkpoints(self) -> list[str]:
         """The prefixes of the checkpoints that are kept, oldest first. TF1: same name."""
-        return [one.path for one in self._ledger.kept]
+        return [one.path for one in self._list.kept]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Replace the list; these checkpoints are never deleted. TF1: same name."""
@@ -259,11 +256,11 @@ class Saver:
 
     def set_last_checkpoints_with_time(self, last_checkpoints: Sequence[tuple[str, float]]) -> None:
         """Replace the list by (prefix, seconds since 1970). TF1: same name."""
-        self._ledger.replace([Kept(path, when) for path, when in last_checkpoints])
+        self._list.replace([Kept(path, when) for path, when in last_checkpoints])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist. TF1: same name."""
-        await self._ledger.recover(checkpoint_paths)
+        await self._list.recover(checkpoint_paths)
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
         """Go on with a directory's list, as a saver that restored from it does.
@@ -271,7 +268,7 @@ class Saver:
         So do the hours of ``keep_checkpoint_every_n_hours``; what was about to be deleted still is. A
         list that was set or recovered stays.
         """
-        await self._ledger.continue_from(os.fspath(checkpoint_dir), STATE_NAME)
+        await self._list.continue_from(os.fspath(checkpoint_dir), STATE_NAME)
 
     # --- restoring
 
@@ -283,7 +280,7 @@ class Saver:
         ignore_missing: bool = False,
         rename: Mapping[str, str] | None = None,
     ) -> None:
-        """Load a checkpoint into the session and its passengers: all of it, or nothing. TF1: same name.
+        """Load a checkpoint into the session and its stateful objects, or nothing. TF1: same name.
 
         Everything is read, verified and compared with what the session has before anything changes.
         What the session (or ``var_list``) does not have is left out. Random generator states are
@@ -356,7 +353,7 @@ class Saver:
         request = Request(
             prefix=prefix,
             global_step=global_step,
-            moment=Moment(raw, self._passengers),
+            moment=Moment(raw, self._stateful),
             metrics={key: float(value) for key, value in (metrics or {}).items()},
             program=describe(raw),
             latest_filename=latest,
@@ -377,22 +374,22 @@ class Saver:
             return None
         handle.step = request.step(snapshot)
         path = handle.path = checkpoint_path(request.prefix, handle.step, self._pad_step_number)
-        directory, basename = places.split(path)
+        directory, basename = locations.split(path)
         store = self._claims.store(directory)
         await store.claim()
         with op_errors(f"Checkpoint {path!r} was not saved", lambda: f"{directory!r} is its place"):
-            await self._ledger.continue_list(store, request.latest_filename)
+            await self._list.continue_list(store, request.latest_filename)
         draft = await in_thread(
             make_draft, request, snapshot, state, basename, self._shard_bytes, self._sharded
         )
         plan = None
         if request.write_state:
-            plan = self._ledger.plan(store, path, draft.manifest, request.latest_filename)
+            plan = self._list.plan(store, path, draft.manifest, request.latest_filename)
             draft = replace(draft, state=plan.state)
         manifest = await store.write(draft)
         request.moment.discard()  # all is on the disk: the session may write in place again
         if plan is not None:
-            await self._ledger.settle(plan)
+            await self._list.settle(plan)
         handle.step = manifest.step
         handle.nbytes = manifest.nbytes
         handle.seconds = time.perf_counter() - request.began

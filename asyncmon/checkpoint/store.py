@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncmon.checkpoint.threads import Control
+from asyncmon.checkpoint.throttle import Control
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from asyncmon.checkpoint.dtypes import Array
-    from asyncmon.checkpoint.layout import Part
     from asyncmon.checkpoint.manifest import Manifest, TensorEntry
+    from asyncmon.checkpoint.tensor_file import Part
 
-__all__ = ["BESIDE", "DataFile", "Draft", "Piece", "StateFile", "Store"]
 
 BESIDE = ".asyncmon-"
 """How the names of files begin that are not in their place yet."""

@@ -33,7 +33,7 @@ from asyncmon.summary.shared_writer import SharedWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from asyncmon.checkpoint.handle import SaveHandle
+    from asyncmon.checkpoint.save_queue import SaveHandle
     from asyncmon.checkpoint.saver import Saver
     from asyncmon.graph import Graph, Operation
     from asyncmon.runtime.coordinator import Coordinator

@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
-from asyncmon.checkpoint.sessions import state_spec
+from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.graph_names import named_tensor

@@ -17,11 +17,11 @@ class Passengers:
     """What was added to a saver, to be taken off again when the session ends.
 
     Args:
-        saver: has ``add_passenger`` and ``remove_passenger``; with another one no state travels.
+        saver: has ``add_stateful`` and ``remove_stateful``; with another one no state travels.
     """
 
     def __init__(self, saver: Any) -> None:
-        self._saver = saver if hasattr(saver, "add_passenger") else None
+        self._saver = saver if hasattr(saver, "add_stateful") else None
         self._names: dict[str, Any] = {}
 
     def add(self, hooks: Iterable[Any]) -> None:
@@ -31,7 +31,7 @@ class Passengers:
         for hook in hooks:
             if callable(getattr(hook, "state_dict", None)):
                 name = self._free(f"hooks/{hook_name(hook)}")
-                self._saver.add_passenger(name, hook)
+                self._saver.add_stateful(name, hook)
                 self._names[name] = hook
 
     def add_source(
@@ -54,7 +54,7 @@ class Passengers:
                 return known
         travelling = TravellingSource(source, steps)
         name = name or self._free("data")
-        self._saver.add_passenger(name, travelling)
+        self._saver.add_stateful(name, travelling)
         self._names[name] = travelling
         return travelling
 
@@ -63,7 +63,7 @@ class Passengers:
         for name, known in list(self._names.items()):
             if self._saver is not None and (hook is None or known is hook):
                 del self._names[name]
-                self._saver.remove_passenger(name)
+                self._saver.remove_stateful(name)
 
     def _free(self, name: str) -> str:
         number, free = 0, name

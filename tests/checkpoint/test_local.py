@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, threads, verify
-from asyncmon.checkpoint.failures import describe
-from asyncmon.checkpoint.layout import file_names, plan
+from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verify
+from asyncmon.checkpoint import throttle as threads
 from asyncmon.checkpoint.local import LocalStore
+from asyncmon.checkpoint.locations import join, relative, split
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
-from asyncmon.checkpoint.places import join, relative, split
-from asyncmon.checkpoint.threads import Control, Pace, each_in_thread
+from asyncmon.checkpoint.os_errors import describe
+from asyncmon.checkpoint.tensor_file import file_names, plan
+from asyncmon.checkpoint.throttle import Control, Pace, each_in_thread
 from asyncmon.errors import CancelledError, DataLossError, PermissionDeniedError
 
 if TYPE_CHECKING:

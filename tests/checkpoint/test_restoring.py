@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, init_from_checkpoint
-from asyncmon.checkpoint.renaming import entry_for, name_for
+from asyncmon.checkpoint.restoring import entry_for, name_for
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:

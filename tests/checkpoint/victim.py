@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from conftest import MemorySession
 
-from asyncmon.checkpoint import Saver, load_checkpoint, spare_files, verify
+from asyncmon.checkpoint import Saver, load_checkpoint, verify
+from asyncmon.checkpoint import recycled_files as spare_files
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:

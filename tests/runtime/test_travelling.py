@@ -147,13 +147,13 @@ async def test_names_are_stable_and_may_be_given(bench: Bench) -> None:
     async with bench.session() as sess:
         for source, name in ((first, None), (second, "validation"), (third, None), (first, None)):
             await anext(sess.iterate(source, name=name))
-        with pytest.raises(ValueError, match="another passenger of the name 'validation'"):
+        with pytest.raises(ValueError, match="another object of the name 'validation'"):
             sess.iterate(numbers(), name="validation")
         await sess.run(bench.world.train, bench.world.feed())
         path = await bench.saver.save(sess, bench.directory / "model.ckpt", sess.global_step)
     assert path is not None
     async with await load_checkpoint(path) as reader:
-        assert {"data", "data_1", "validation"} <= set(await reader.travellers())
+        assert {"data", "data_1", "validation"} <= set(await reader.states())
 
 
 async def test_a_position_that_nobody_asked_for_yet_is_saved_again(bench: Bench) -> None:

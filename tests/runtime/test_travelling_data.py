@@ -104,7 +104,7 @@ def fail_next_run(sess: Any) -> None:
     raw.run = fail
 
 
-async def test_a_source_is_one_passenger_however_often_it_is_iterated(
+async def test_a_source_is_one_object_however_often_it_is_iterated(
     world: World, tmp_path: Path
 ) -> None:
     sess, saver = session(world, tmp_path)
@@ -118,7 +118,7 @@ async def test_a_source_is_one_passenger_however_often_it_is_iterated(
         path = await saver.save(sess, tmp_path / "model.ckpt", sess.global_step)
     assert path is not None
     reader = await load_checkpoint(path)
-    assert sorted(await reader.travellers()) == ["data", "data_1"]
+    assert sorted(await reader.states()) == ["data", "data_1"]
 
 
 async def test_a_source_without_position_is_just_iterated(world: World, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ A checkpoint is ``<prefix>.index`` (:mod:`.sstable`, :mod:`.bundle`) and
 
 Example::
 
-    weights = await tf1.read("old/model.ckpt-1000")  # {"dense/kernel": array(...), ...}
+    weights = await tf_checkpoint.read("old/model.ckpt-1000")  # {"dense/kernel": array(...), ...}
     await saver.restore(session, "old/model.ckpt-1000", rename={"model/": "/"})  # the saver reads them
     too
 """
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import google_crc32c
 import numpy as np
 
-from asyncmon.checkpoint import places
-from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
-from asyncmon.checkpoint.contents import Facts, close_files, open_files
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
+from asyncmon.checkpoint.manifest_reader import Facts, close_files, open_files
+from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
 from asyncmon.protobuf import read_varint
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from asyncmon.checkpoint.store import DataFile, Store
-
-__all__ = ["BundleContents", "index_name", "is_part", "read"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +58,8 @@ async def read(prefix: str | os.PathLike[str]) -> dict[str, Array]:
         DataLossError: a file is missing, cut off, or does not match its checksums.
     """
     path = os.fspath(prefix)
-    directory, basename = places.split(path)
-    contents = await BundleContents.open(places.open_store(directory), basename, path)
+    directory, basename = locations.split(path)
+    contents = await BundleContents.open(locations.open_store(directory), basename, path)
     try:
         return await contents.read(list(contents.facts.shapes))
     finally:
@@ -142,7 +140,7 @@ class BundleContents:
             raise DataLossError(f"Checkpoint {self._path!r} is damaged: {listed}.")
         return found
 
-    async def travellers(self) -> dict[str, Any]:
+    async def states(self) -> dict[str, Any]:
         return {}
 
     async def verify(self) -> None:

@@ -13,8 +13,6 @@ from asyncmon.files import FileCalls
 if TYPE_CHECKING:
     from asyncmon.checkpoint.store import Store
 
-__all__ = ["OS_CALLS", "Claims", "is_url", "join", "open_store", "relative", "split"]
-
 OS_CALLS = FileCalls()
 """The system's own calls; tests pass others."""
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest import Manifest
-from asyncmon.checkpoint.texts import decode_text
-from asyncmon.checkpoint.travellers import ARRAY_PREFIX, unpack
+from asyncmon.checkpoint.manifest import Manifest, decode_text
+from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from asyncmon.checkpoint.store import DataFile, Store
-
-__all__ = ["Contents", "Facts", "ManifestContents", "close_files", "open_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +42,8 @@ class Contents(Protocol):
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         """Return verified arrays, read-only. Raises DataLossError naming every damaged one."""
 
-    async def travellers(self) -> dict[str, Any]:
-        """Return the states of passengers, by name."""
+    async def states(self) -> dict[str, Any]:
+        """Return the states of stateful objects, by name."""
 
     async def verify(self) -> None:
         """Read everything. Raises DataLossError naming everything that is damaged."""
@@ -115,7 +112,7 @@ class ManifestContents:
         self._raise(problems)
         return found
 
-    async def travellers(self) -> dict[str, Any]:
+    async def states(self) -> dict[str, Any]:
         entries = [*self._manifest.tensors, *self._manifest.texts]
         arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
         return {name: unpack(state, arrays) for name, state in self._manifest.travellers.items()}

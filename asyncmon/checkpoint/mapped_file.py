@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["MappedFile"]
-
 _CHUNK = 1 << 20
 
 

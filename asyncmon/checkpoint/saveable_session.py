@@ -8,20 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-__all__ = [
-    "RESERVED",
-    "Anything",
-    "SaveableSession",
-    "StateSpec",
-    "describe",
-    "expect_snapshot",
-    "known_names",
-    "raw_session",
-    "release",
-    "state_spec",
-]
-
-
 RESERVED = "__"
 """State that begins with this is the engine's own (random generators): restored where it was saved."""
 

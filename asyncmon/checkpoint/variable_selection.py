@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from asyncmon.errors import NotFoundError
 
-__all__ = ["Selection", "name_of"]
-
 T = TypeVar("T")
 
 

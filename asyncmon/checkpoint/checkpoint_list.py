@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from asyncmon.checkpoint import places
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
-from asyncmon.checkpoint.state import CheckpointState, encode_state, load_state
+from asyncmon.checkpoint.state_file import CheckpointState, encode_state, load_state
 from asyncmon.checkpoint.store import StateFile
 from asyncmon.errors import DataLossError, OpError
 from asyncmon.files import FileCalls, in_thread
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.checkpoint.store import Store
-
-__all__ = ["Ledger", "Plan"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ class Plan:
     state: StateFile
 
 
-class Ledger:
+class CheckpointList:
     """Which checkpoints a saver has committed and still keeps, oldest first."""
 
     def __init__(self, retention: Retention, calls: FileCalls) -> None:
@@ -59,8 +57,8 @@ class Ledger:
         """
         if self._is_given:
             return
-        directory, _ = places.split(places.join(directory, "x"))  # as savers spell it
-        store = places.open_store(directory, self._calls)
+        directory, _ = locations.split(locations.join(directory, "x"))  # as savers spell it
+        store = locations.open_store(directory, self._calls)
         await self._take_over(store, latest_filename)
         self._continued.discard(store.directory)
         self._looked_at = store.directory
@@ -94,13 +92,13 @@ class Ledger:
     async def recover(self, paths: Sequence[str]) -> None:
         """Replace the list, as the user does, by those of these checkpoints that exist."""
         self.replace(await self._found(paths))
-        self._continued.update(places.split(path)[0] for path in paths)
+        self._continued.update(locations.split(path)[0] for path in paths)
 
     async def _found(self, paths: Sequence[str]) -> list[Kept]:
         found: list[Kept] = []
         for path in paths:
-            directory, basename = places.split(path)
-            store = places.open_store(directory, self._calls)
+            directory, basename = locations.split(path)
+            store = locations.open_store(directory, self._calls)
             try:
                 data = await store.read(f"{basename}.json")
                 manifest = await in_thread(Manifest.decode, data, path)
@@ -117,8 +115,8 @@ class Ledger:
         Raises:
             RuntimeError: the checkpoint has the path of the state file itself.
         """
-        key = places.split(path)
-        kept = [one for one in self.kept if places.split(one.path) != key]
+        key = locations.split(path)
+        kept = [one for one in self.kept if locations.split(one.path) != key]
         kept.append(Kept(path, manifest.wall_time, manifest.metrics))
         decision = self._retention.decide(kept)
         state = CheckpointState(
@@ -138,9 +136,9 @@ class Ledger:
         self.kept = left + plan.decision.listed  # those that could not be deleted are tried again
 
     async def _delete(self, path: str) -> bool:
-        directory, basename = places.split(path)
+        directory, basename = locations.split(path)
         try:
-            return await places.open_store(directory, self._calls).remove(basename)
+            return await locations.open_store(directory, self._calls).remove(basename)
         except (OSError, OpError) as error:
             logger.warning("Ignoring: %s", error)
             return False

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 
-from asyncmon.checkpoint import places
-from asyncmon.checkpoint.contents import Facts
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
+from asyncmon.checkpoint.manifest_reader import Facts
 from asyncmon.errors import DataLossError
 from asyncmon.files import in_thread
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from asyncmon.checkpoint.store import Store
-
-__all__ = ["PlainContents", "is_plain"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ class PlainContents:
             FileNotFoundError: there is none.
             DataLossError: it is no safetensors file, or is cut off.
         """
-        data = await store.read(name) if places.is_url(path) else None
+        data = await store.read(name) if locations.is_url(path) else None
         return await in_thread(cls._opened, path, name, data)
 
     @classmethod
@@ -84,7 +82,7 @@ class PlainContents:
         except (safetensors.SafetensorError, OSError) as error:
             raise DataLossError(f"{self._path!r} cannot be read: {error}.") from error
 
-    async def travellers(self) -> dict[str, Any]:
+    async def states(self) -> dict[str, Any]:
         return {}
 
     async def verify(self) -> None:

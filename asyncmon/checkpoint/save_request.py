@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import os
 import time
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon import clock
-from asyncmon.checkpoint import places
+from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
-from asyncmon.checkpoint.handle import SaveHandle
-from asyncmon.checkpoint.manifest import Manifest, TextEntry
-from asyncmon.checkpoint.selection import name_of
+from asyncmon.checkpoint.manifest import Manifest, TextEntry, encode_text
+from asyncmon.checkpoint.save_queue import SaveHandle
+from asyncmon.checkpoint.saveable_session import known_names, release
 from asyncmon.checkpoint.store import Draft
-from asyncmon.checkpoint.texts import encode_text
-from asyncmon.checkpoint.threads import Control
+from asyncmon.checkpoint.throttle import Control
+from asyncmon.checkpoint.variable_selection import name_of
+from asyncmon.errors import FailedPreconditionError
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from asyncmon.checkpoint.moment import Moment
-
-__all__ = ["Request", "check_names", "checkpoint_path", "make_draft"]
+    from asyncmon.checkpoint.dtypes import Array
+    from asyncmon.checkpoint.stateful import StatefulRegistry
+    from asyncmon.checkpoint.variable_selection import Selection
 
 _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
@@ -92,7 +95,7 @@ class Request:
             step=self.step(snapshot) if step is None else int(step),
             wall_time=self.wall_time,
             program=self.program,
-            travellers=self.moment.travellers,
+            travellers=self.moment.states,
             metrics=self.metrics,
         )
 
@@ -110,7 +113,7 @@ def check_names(prefix: str, global_step: Any, latest_filename: str) -> None:
     Raises:
         ValueError: the prefix is a directory, the state file's name is a path, or both are the same.
     """
-    basename = places.split(prefix)[1]
+    basename = locations.split(prefix)[1]
     if os.path.split(latest_filename)[0]:
         raise ValueError(f"'latest_filename' must not contain path components, got {latest_filename!r}")
     if not basename:
@@ -168,3 +171,69 @@ def make_draft(
         total = sum(array.nbytes for array in arrays.values())
         shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
     return Draft(basename, arrays, manifest, shard_bytes, request.control)
+
+
+class Moment:
+    """The state of a session and of the saver's stateful objects, ordered when this is made.
+
+    A snapshot that is ordered while a step is just being applied is of the state after that step, but
+    stateful objects then gave the state before it. Both are taken anew in this case, until
+    they are of one step.
+
+    Args:
+        raw: the session.
+        stateful: the objects whose states are saved along.
+    """
+
+    def __init__(self, raw: Any, stateful: StatefulRegistry) -> None:
+        self._raw = raw
+        self._stateful = stateful
+        self.states: Mapping[str, Any]
+        """The states of the stateful objects, as the manifest has them."""
+        self.arrays: Mapping[str, Array]
+        """The arrays in them."""
+        self._pack()
+        self.snapshot: asyncio.Future[Mapping[str, Any]] = asyncio.ensure_future(raw.snapshot())
+        """The state, once it is there."""
+        if self.states and self._step is not None:
+            self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
+
+    def _pack(self) -> None:
+        self._step = getattr(self._raw, "global_step", None)
+        self.states, self.arrays = self._stateful.pack()
+
+    async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
+        snapshot = await ordered
+        while getattr(snapshot, "step", self._step) != self._step:
+            release(snapshot)
+            snapshot = await self._raw.snapshot()
+            self._pack()
+        return snapshot
+
+    async def taken(self, selection: Selection) -> Mapping[str, Any]:
+        """Return the snapshot, once it is there and has all that is to be saved.
+
+        Raises:
+            FailedPreconditionError: a variable that the selection covers has no value yet.
+        """
+        snapshot = await self.snapshot
+        known = await in_thread(known_names, self._raw)
+        unset = sorted(name for name in known - snapshot.keys() if selection.covers(name))
+        if unset:
+            raise FailedPreconditionError(
+                f"Attempting to use uninitialized value {', '.join(unset)}: there is nothing to save of"
+                " it. Initialise or restore the session first, or give the saver a var_list."
+            )
+        return snapshot
+
+    def discard(self) -> None:
+        """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
+        if self.snapshot.done():
+            _let_go(self.snapshot)
+        else:
+            self.snapshot.add_done_callback(_let_go)
+
+
+def _let_go(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
+    if not snapshot.cancelled() and snapshot.exception() is None:
+        release(snapshot.result())

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["describe", "op_errors"]
-
 _CLASSES: dict[int, type[OpError]] = {
     errno.EACCES: PermissionDeniedError,
     errno.EPERM: PermissionDeniedError,

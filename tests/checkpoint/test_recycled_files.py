@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, load_variable, spare_files, verify
+from asyncmon.checkpoint import Saver, load_variable, verify
+from asyncmon.checkpoint import recycled_files as spare_files
 from asyncmon.errors import OpError
 from asyncmon.files import FileCalls
 

@@ -17,15 +17,13 @@ import threading
 from typing import TYPE_CHECKING, ClassVar
 
 from asyncmon import clock, portable
-from asyncmon.checkpoint.spare_files import SpareFiles
+from asyncmon.checkpoint.recycled_files import SpareFiles
 from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from asyncmon.files import FileCalls
-
-__all__ = ["LOCK_NAME", "DirectoryLock"]
 
 LOCK_NAME = ".asyncmon.lock"
 

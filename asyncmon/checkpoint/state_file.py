@@ -19,22 +19,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.checkpoint import places
+from asyncmon.checkpoint import locations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.checkpoint.store import Store
-
-__all__ = [
-    "STATE_NAME",
-    "CheckpointState",
-    "encode_state",
-    "get_checkpoint_state",
-    "load_state",
-    "read_state",
-    "update_checkpoint_state",
-]
 
 STATE_NAME = "checkpoint"
 
@@ -69,7 +59,7 @@ async def get_checkpoint_state(
     Raises:
         ValueError: the state names no checkpoint.
     """
-    store = places.open_store(os.fspath(checkpoint_dir))
+    store = locations.open_store(os.fspath(checkpoint_dir))
     state = await read_state(store, latest_filename or STATE_NAME)
     if state is not None and not state.model_checkpoint_path:
         raise ValueError(f"Invalid checkpoint state loaded from {store.directory}")
@@ -103,7 +93,7 @@ async def update_checkpoint_state(
             f" {paths} and timestamps {list(times)})."
         )
     state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
-    store, name = places.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
+    store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
     await store.replace(name, encode_state(store.directory, state, name))
 
 
@@ -127,16 +117,16 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        logger.warning("%s: %r: Checkpoint ignored", places.join(store.directory, name), error)
+        logger.warning("%s: %r: Checkpoint ignored", locations.join(store.directory, name), error)
         return None
     newest = state.model_checkpoint_path
 
     def joined(paths: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(places.join(store.directory, path) for path in paths)
+        return tuple(locations.join(store.directory, path) for path in paths)
 
     return replace(
         state,
-        model_checkpoint_path=places.join(store.directory, newest) if newest else "",
+        model_checkpoint_path=locations.join(store.directory, newest) if newest else "",
         all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
         excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
     )
@@ -148,7 +138,7 @@ def encode_state(directory: str, state: CheckpointState, name: str) -> bytes:
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
     """
-    newest = places.relative(directory, state.model_checkpoint_path)
+    newest = locations.relative(directory, state.model_checkpoint_path)
     if newest == name:
         raise RuntimeError(
             f"Save path '{state.model_checkpoint_path}' conflicts with path used for checkpoint state. "
@@ -158,10 +148,10 @@ def encode_state(directory: str, state: CheckpointState, name: str) -> bytes:
     members = {
         "model_checkpoint_path": newest,
         "all_model_checkpoint_paths": [
-            places.relative(directory, path) for path in state.all_model_checkpoint_paths
+            locations.relative(directory, path) for path in state.all_model_checkpoint_paths
         ],
         "excess_model_checkpoint_paths": [
-            places.relative(directory, path) for path in state.excess_model_checkpoint_paths
+            locations.relative(directory, path) for path in state.excess_model_checkpoint_paths
         ],
         "all_model_checkpoint_timestamps": times,
         "last_preserved_timestamp": state.last_preserved_timestamp,

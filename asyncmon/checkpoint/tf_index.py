@@ -1,17 +1,14 @@
-"""The index of a TensorFlow V2 checkpoint: which tensor lies where.
-
-The table's empty key has a ``BundleHeaderProto``; every other key is a tensor's name, with a
-``BundleEntryProto``. A partitioned tensor's entry has no bytes but slices; each slice has an entry of
-its own under a key made of the tensor's name and the slice, in TensorFlow's ordered encoding.
-"""
+"""Reads the ``.index`` file of a TensorFlow checkpoint: a table of blocks, maybe packed by snappy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from asyncmon.checkpoint.sstable import read_table
-from asyncmon.protobuf import DELIMITED, fields, signed
+import google_crc32c
+
+from asyncmon.protobuf import DELIMITED, fields, read_varint, signed
+from asyncmon.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,3 +143,120 @@ def _ordered_signed(number: int) -> bytes:
     for place, byte in enumerate(header.to_bytes(max(length, 2), "big")[:length]):
         digits[place] ^= byte
     return bytes(digits)
+
+
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER = 48
+_TRAILER = 5
+
+
+def read_table(data: bytes) -> dict[bytes, bytes]:
+    """Return the keys and values of a table.
+
+    Raises:
+        ValueError: the table is damaged.
+    """
+    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
+        raise ValueError("it does not end like a table")
+    footer = data[-_FOOTER:]
+    _, at = _handle(footer, 0)
+    index, _ = _handle(footer, at)
+    table: dict[bytes, bytes] = {}
+    for _, value in _entries(_block(data, index)):
+        handle, _ = _handle(value, 0)
+        table.update(_entries(_block(data, handle)))
+    return table
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    offset, at = read_varint(data, at)
+    size, at = read_varint(data, at)
+    return (offset, size), at
+
+
+def _block(data: bytes, handle: tuple[int, int]) -> bytes:
+    offset, size = handle
+    block = data[offset : offset + size + _TRAILER]
+    if len(block) != size + _TRAILER:
+        raise ValueError(f"the block at byte {offset} ends early")
+    content, kind = block[:size], block[size]
+    if masked(google_crc32c.value(block[:-4])) != int.from_bytes(block[-4:], "little"):
+        raise ValueError(f"the block at byte {offset} does not match its checksum")
+    if kind == 0:
+        return content
+    if kind == 1:
+        return decompress(content)
+    raise ValueError(f"the block at byte {offset} has the unknown compression {kind}")
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    restarts = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 * (restarts + 1)
+    if end < 0:
+        raise ValueError(f"a block of {len(block)} bytes cannot have {restarts} restart points")
+    at = 0
+    key = b""
+    while at < end:
+        shared, at = read_varint(block, at)
+        fresh, at = read_varint(block, at)
+        length, at = read_varint(block, at)
+        if shared > len(key) or at + fresh + length > end:
+            raise ValueError("an entry runs over the end of its block")
+        key = key[:shared] + block[at : at + fresh]
+        at += fresh
+        yield key, block[at : at + length]
+        at += length
+
+
+def decompress(data: bytes) -> bytes:
+    """Return the content of a snappy block.
+
+    Raises:
+        ValueError: the block is damaged.
+    """
+    expected, at = read_varint(data, 0)
+    content = bytearray()
+    while at < len(data):
+        kind = data[at] & 3
+        size = data[at] >> 2
+        if kind == 0:
+            at += 1
+            if size >= 60:
+                width = size - 59
+                size = int.from_bytes(_take(data, at, width), "little")
+                at += width
+            content += _take(data, at, size + 1)
+            at += size + 1
+        else:
+            if kind == 1:
+                offset = (data[at] >> 5) << 8 | _take(data, at + 1, 1)[0]
+                length = 4 + (size & 7)
+                at += 2
+            else:
+                width = 2 if kind == 2 else 4
+                offset = int.from_bytes(_take(data, at + 1, width), "little")
+                length = 1 + size
+                at += 1 + width
+            _repeat(content, offset, length)
+        if len(content) > expected:
+            break
+    if len(content) != expected:
+        raise ValueError(f"a snappy block has {len(content)} bytes of content where it says {expected}")
+    return bytes(content)
+
+
+def _take(data: bytes, at: int, count: int) -> bytes:
+    taken = data[at : at + count]
+    if len(taken) != count:
+        raise ValueError(f"a snappy block ends {count - len(taken)} bytes early")
+    return taken
+
+
+def _repeat(content: bytearray, offset: int, length: int) -> None:
+    if not 0 < offset <= len(content):
+        raise ValueError(f"a snappy block copies from {offset} bytes before byte {len(content)}")
+    while length > 0:  # a copy may run into what it writes: then the pattern repeats
+        start = len(content) - offset
+        piece = content[start : start + length]
+        content += piece
+        length -= len(piece)

@@ -1,6 +1,6 @@
-"""What travels in a checkpoint beside the variables: states of hooks, data sources and generators.
+"""States of hooks, data sources and generators, which a checkpoint holds beside the variables.
 
-A passenger is an object with ``state_dict()`` and ``load_state_dict(state)``. A state is made of dicts,
+A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state is made of dicts,
 lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars, nested as one
 likes. In the manifest it is JSON in which everything that JSON lacks is an object with one member:
 
@@ -19,6 +19,7 @@ likes. In the manifest it is JSON in which everything that JSON lacks is an obje
 from __future__ import annotations
 
 import base64
+import logging
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -28,13 +29,11 @@ import numpy as np
 if TYPE_CHECKING:
     from asyncmon.checkpoint.dtypes import Array
 
-__all__ = ["ARRAY_PREFIX", "Passenger", "pack", "unpack"]
-
 ARRAY_PREFIX = "__traveller__/"
 
 
 @runtime_checkable
-class Passenger(Protocol):
+class Stateful(Protocol):
     """Something whose state is saved with every checkpoint and loaded by a restore."""
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -45,10 +44,10 @@ class Passenger(Protocol):
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
-    """Return a passenger's state as JSON, and the arrays it refers to, copied.
+    """Return a state as JSON, and the arrays it refers to, copied.
 
     Raises:
-        TypeError: something in it cannot travel; the error says where and what it is.
+        TypeError: a value that cannot be saved; the error says where and what it is.
     """
     arrays: dict[str, Array] = {}
     return _pack(state, f"{ARRAY_PREFIX}{name}", arrays), arrays
@@ -108,7 +107,7 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
             ]
             return {"__items__": items}
     raise TypeError(
-        f"The state of a passenger has a {type(value).__name__} at"
+        f"The state of a stateful object has a {type(value).__name__} at"
         f" {where.removeprefix(ARRAY_PREFIX)!r}: {value!r:.80}. A state is made of dicts, lists,"
         " tuples, strings, bytes, numbers, booleans, None and numpy arrays."
     )
@@ -116,3 +115,56 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
     return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
+
+
+logger = logging.getLogger(__name__)
+
+
+class StatefulRegistry:
+    """Names to objects with ``state_dict()`` and ``load_state_dict(state)``."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, Stateful] = {}
+        self._pending: dict[str, Any] = {}
+
+    def add(self, name: str, obj: Stateful) -> None:
+        """Register an object; where a restored checkpoint has a state for it, it is loaded now."""
+        if not isinstance(obj, Stateful):
+            raise TypeError(
+                f"A stateful object has state_dict() and load_state_dict(state); {obj!r} of type"
+                f" {type(obj).__name__} does not."
+            )
+        if self._registered.get(name, obj) is not obj:
+            raise ValueError(
+                f"There is another object of the name {name!r}: {self._registered[name]!r}."
+                " Give each its own name."
+            )
+        self._registered[name] = obj
+        if name in self._pending:
+            obj.load_state_dict(self._pending.pop(name))
+
+    def remove(self, name: str) -> None:
+        """Save the state of an object no longer. An unknown name is ignored."""
+        self._registered.pop(name, None)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return the states of all, as the manifest has them, and the arrays in them.
+
+        Restored states of objects that are not registered yet are kept.
+        """
+        states: dict[str, Any] = {}
+        arrays: dict[str, Array] = {}
+        current = {name: obj.state_dict() for name, obj in self._registered.items()}
+        for name, state in (self._pending | current).items():
+            states[name], inside = pack(name, state)
+            arrays.update(inside)
+        return states, arrays
+
+    def load(self, states: Mapping[str, Any]) -> None:
+        """Load each object's state from a checkpoint; the others are kept until they are added."""
+        self._pending = {name: state for name, state in states.items() if name not in self._registered}
+        for name, obj in self._registered.items():
+            if name in states:
+                obj.load_state_dict(states[name])
+            else:
+                logger.info("The checkpoint has no state for %r: it starts anew.", name)

@@ -13,17 +13,15 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, places, tf1, verify
-from asyncmon.checkpoint.bundle import Bundle, BundleEntry, read_bundle
-from asyncmon.checkpoint.snappy import decompress
-from asyncmon.checkpoint.sstable import read_table
+from asyncmon.checkpoint import Saver, dtypes, load_checkpoint, locations, tf_checkpoint, verify
+from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, decompress, read_bundle, read_table
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.tf_types import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.checkpoint.contents import Contents
+    from asyncmon.checkpoint.manifest_reader import Contents
 
 DATA = Path(__file__).parent / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "expected.json").read_bytes())
@@ -44,7 +42,7 @@ def same(found: Any, expected: dict[str, Any]) -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("name", EXPECTED)
 async def test_every_tensor_is_what_tensorflow_says_it_is(name: str) -> None:
-    found = await tf1.read(DATA / name)
+    found = await tf_checkpoint.read(DATA / name)
     assert found.keys() == EXPECTED[name].keys()
     for key, expected in EXPECTED[name].items():
         same(found[key], expected)
@@ -54,7 +52,7 @@ async def test_every_tensor_is_what_tensorflow_says_it_is(name: str) -> None:
 async def test_compressed_index_blocks_are_read(tmp_path: Path) -> None:
     shutil.copy(DATA / "snappy.index", tmp_path / "s.index")
     shutil.copy(DATA / "many.ckpt.data-00000-of-00001", tmp_path / "s.data-00000-of-00001")
-    found = await tf1.read(tmp_path / "s")
+    found = await tf_checkpoint.read(tmp_path / "s")
     assert len(found) == 60
     for key, expected in EXPECTED["many.ckpt"].items():
         same(found[key], expected)
@@ -94,7 +92,7 @@ async def test_the_reader_and_verify_take_it(tmp_path: Path) -> None:
     async with await load_checkpoint(DATA / "dtypes.ckpt") as reader:
         assert reader.get_variable_to_shape_map()["of/string"] == [2, 2]
         assert (await reader.get_tensor("global_step")) == 1000
-        assert await reader.travellers() == {}
+        assert await reader.states() == {}
         assert "of/bool (bool) [3]" in reader.debug_string()
         with pytest.raises(NotFoundError, match="has no entry 'nope'; it has: 'empty'"):
             await reader.get_tensor("nope")
@@ -121,15 +119,15 @@ async def test_damage_is_named(tmp_path: Path) -> None:
         damaged[bundle.tensors[name].offset] ^= 1
     data.write_bytes(damaged)
     with pytest.raises(DataLossError, match=r"'of/float64': checksum .*'of/string': "):
-        await tf1.read(tmp_path / "dtypes.ckpt")
+        await tf_checkpoint.read(tmp_path / "dtypes.ckpt")
     data.write_bytes(damaged[:300])
     with pytest.raises(DataLossError, match="has 300 bytes, expected at least"):
-        await tf1.read(tmp_path / "dtypes.ckpt")
+        await tf_checkpoint.read(tmp_path / "dtypes.ckpt")
     with pytest.raises(NotFoundError, match="There is no checkpoint"):
-        await tf1.read(tmp_path / "other.ckpt")
+        await tf_checkpoint.read(tmp_path / "other.ckpt")
     (tmp_path / "dtypes.ckpt.index").write_bytes(b"x" * 100)
     with pytest.raises(DataLossError, match="does not end like a table"):
-        await tf1.read(tmp_path / "dtypes.ckpt")
+        await tf_checkpoint.read(tmp_path / "dtypes.ckpt")
 
 
 @pytest.mark.asyncio
@@ -137,7 +135,7 @@ async def test_damage_is_named(tmp_path: Path) -> None:
 async def test_mutations_never_give_wrong_numbers(tmp_path: Path, name: str) -> None:
     choose = random.Random(name)
     files = sorted(DATA.glob(f"{name}*"))
-    right = await tf1.read(DATA / name)
+    right = await tf_checkpoint.read(DATA / name)
     refused = 0
     for _ in range(120):
         for path in files:
@@ -151,7 +149,7 @@ async def test_mutations_never_give_wrong_numbers(tmp_path: Path, name: str) -> 
             data[at] ^= 1 << choose.randrange(8)
         victim.write_bytes(data)
         try:
-            found = await tf1.read(tmp_path / name)
+            found = await tf_checkpoint.read(tmp_path / name)
         except DataLossError:
             refused += 1
         else:  # a byte of padding, or of a block that nothing refers to
@@ -191,8 +189,8 @@ async def test_big_endian_bundles_are_swapped(tmp_path: Path) -> None:
 
 
 async def opened(directory: Path, bundle: Bundle) -> Contents:
-    file = await places.open_store(str(directory)).open("b.data-00000-of-00001")
-    return tf1.BundleContents("b", (), bundle, [file])
+    file = await locations.open_store(str(directory)).open("b.data-00000-of-00001")
+    return tf_checkpoint.BundleContents("b", (), bundle, [file])
 
 
 @pytest.mark.asyncio
@@ -210,6 +208,6 @@ async def test_tensors_that_are_no_arrays_are_left_out_with_a_warning(
 @pytest.mark.asyncio
 async def test_bfloat16_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dtypes, "_foreign_dtypes", lambda: None)
-    found = (await tf1.read(DATA / "dtypes.ckpt"))["of/bfloat16"]
+    found = (await tf_checkpoint.read(DATA / "dtypes.ckpt"))["of/bfloat16"]
     assert found.dtype == np.float32
     assert found.tolist() == [[0, 1, 2], [3, 100, 7]]

@@ -1,4 +1,4 @@
-"""Passengers: what travels beside the variables."""
+"""StatefulRegistry: what travels beside the variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver
-from asyncmon.checkpoint.travellers import pack, unpack
+from asyncmon.checkpoint.stateful import pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,14 +77,14 @@ def test_what_cannot_travel_is_named() -> None:
 
 
 @pytest.mark.asyncio
-async def test_passengers_travel_and_are_handed_their_state(
+async def test_stateful_objects_are_saved_and_loaded(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
     saver = Saver()
     source, other = Source(STATE), Source({"n": np.arange(3)})
-    saver.add_passenger("source", source)
-    saver.add_passenger("source", source)
-    saver.add_passenger("other", other)
+    saver.add_stateful("source", source)
+    saver.add_stateful("source", source)
+    saver.add_stateful("other", other)
     session = make_session(a=1.0)
     path = await saver.save(session, tmp_path / "m", 1)
     assert path is not None
@@ -92,12 +92,12 @@ async def test_passengers_travel_and_are_handed_their_state(
     await saver.restore(session, path)
     np.testing.assert_equal(source.state, STATE)
     assert other.state["n"].tolist() == [0, 1, 2]
-    saver.remove_passenger("other")
-    saver.remove_passenger("never there")
+    saver.remove_stateful("other")
+    saver.remove_stateful("never there")
 
     late = Saver()
     assert await late.restore_latest(session, tmp_path) == path
-    late.add_passenger("source", again := Source(None))  # comes aboard after the restore
+    late.add_stateful("source", again := Source(None))  # comes aboard after the restore
     np.testing.assert_equal(again.state, STATE)
 
 
@@ -106,7 +106,7 @@ async def test_the_state_is_that_of_the_call(tmp_path: Path, make_session: Calla
     """HK-CKPT: position and variables belong to one moment."""
     saver = Saver()
     source = Source([1])
-    saver.add_passenger("source", source)
+    saver.add_stateful("source", source)
     handle = saver.start_save(make_session(a=1.0), tmp_path / "m", 1)
     source.state.append(2)
     await handle
@@ -115,18 +115,18 @@ async def test_the_state_is_that_of_the_call(tmp_path: Path, make_session: Calla
 
 
 @pytest.mark.asyncio
-async def test_a_new_passenger_starts_anew(tmp_path: Path, make_session: Callable[..., Any]) -> None:
+async def test_a_new_object_starts_anew(tmp_path: Path, make_session: Callable[..., Any]) -> None:
     path = await Saver().save(make_session(a=1.0), tmp_path / "m", 1)
     saver = Saver()
-    saver.add_passenger("new", new := Source("untouched"))
+    saver.add_stateful("new", new := Source("untouched"))
     await saver.restore(make_session(a=0.0), path)
     assert new.state == "untouched"
 
 
-def test_wrong_passengers_are_refused() -> None:
+def test_wrong_objects_are_refused() -> None:
     saver = Saver()
     with pytest.raises(TypeError, match="of type object does not"):
-        saver.add_passenger("x", object())  # type: ignore[arg-type] # what is refused
-    saver.add_passenger("x", Source(1))
-    with pytest.raises(ValueError, match="another passenger of the name 'x'"):
-        saver.add_passenger("x", Source(2))
+        saver.add_stateful("x", object())  # type: ignore[arg-type] # what is refused
+    saver.add_stateful("x", Source(1))
+    with pytest.raises(ValueError, match="another object of the name 'x'"):
+        saver.add_stateful("x", Source(2))

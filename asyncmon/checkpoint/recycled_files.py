@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from asyncmon.files import FileCalls
 
-__all__ = ["SpareFiles"]
-
 _LEAST = 1 << 23
 """Smaller files are not worth it."""
 

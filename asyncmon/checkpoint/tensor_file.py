@@ -38,8 +38,6 @@ from asyncmon.checkpoint.manifest import FORMAT, TensorEntry, TensorFile
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-__all__ = ["Part", "file_names", "plan"]
-
 _ALIGNMENT = 64
 
 

@@ -15,8 +15,6 @@ from asyncmon.files import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Control", "Pace", "each_in_thread"]
-
 T = TypeVar("T")
 
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))

@@ -92,7 +92,7 @@ async def test_a_file_from_elsewhere_is_read_as_it_is(weights: Path) -> None:
     async with await load_checkpoint(weights) as reader:
         found = await reader.get_tensors()
         kinds = reader.get_variable_to_dtype_map()
-        assert (await reader.travellers(), reader.facts.step) == ({}, None)
+        assert (await reader.states(), reader.facts.step) == ({}, None)
     assert found.keys() == WEIGHTS.keys()
     for name, array in WEIGHTS.items():
         assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
