@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.op import Spec
-    from asyncmon.graph.execution.packs import Pack
+    from asyncmon.graph.execution.update import UpdateGroup
 
 __all__ = ["Arena", "Layout", "Space", "is_known", "numpy_dtype", "size_of"]
 
@@ -54,7 +54,7 @@ class Layout:
     def __init__(
         self,
         places: Sequence[tuple[int, int, Spec]],
-        homes: Sequence[tuple[Pack, int, int, Sequence[int | None]]],
+        homes: Sequence[tuple[UpdateGroup, int, int, Sequence[int | None]]],
         nbytes: int,
         *,
         heavy: bool,
@@ -70,9 +70,9 @@ class Layout:
             (register, memory[at : at + size_of(spec)].view(numpy_dtype(spec)).reshape(spec.shape))
             for register, at, spec in self._places
         ]
-        for pack, home, at, members in self._homes:
-            flat = memory[at : at + pack.nbytes].view(pack.dtype)
-            views = pack.views(flat)
+        for group, home, at, members in self._homes:
+            flat = memory[at : at + group.nbytes].view(group.dtype)
+            flat, views = group.flat(flat)
             found.append((home, (flat, views)))
             found += [(i, view) for i, view in zip(members, views, strict=True) if i is not None]
         return found

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.packs import Pack
     from asyncmon.graph.execution.plan import Instruction, Plan
     from asyncmon.graph.execution.registers import Registers
+    from asyncmon.graph.execution.update import UpdateGroup
 
 __all__ = ["Buffers", "plan_buffers"]
 
@@ -70,7 +70,7 @@ class Buffers:
         ops: Sequence[Operation],
     ) -> None:
         self.code = code
-        self._packs = plan.packs
+        self._groups = [group for group in plan.groups if group.is_flat]
         self._values = values
         self._ops = ops
         self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
@@ -88,7 +88,7 @@ class Buffers:
         heavy = (
             CORES > 1 and blas_threads.is_controllable and _multiplications(self._ops, specs) >= _HEAVY
         )
-        layout = _laid_out(self._values, specs, self._packs, heavy=heavy)
+        layout = _laid_out(self._values, specs, self._groups, heavy=heavy)
         with self._mutex:
             while len(self._layouts) >= _LAYOUTS:
                 del self._layouts[next(iter(self._layouts))]
@@ -274,13 +274,13 @@ def _merged(found: Spec, static: Spec) -> Spec:
 def _laid_out(
     values: Mapping[int, _Value],
     specs: Mapping[Tensor, Spec],
-    packs: Sequence[Pack],
+    groups: Sequence[UpdateGroup],
     *,
     heavy: bool,
 ) -> Layout:
     """Give each value of a known shape a place that no value has that lives at the same time."""
     space, places = Space(), []
-    homes, joined = _homes(values, specs, packs, space)
+    homes, joined = _homes(values, specs, groups, space)
     at: dict[int, tuple[int, Spec]] = {}
     ending: dict[int, list[int]] = defaultdict(list)
     now = 0
@@ -307,14 +307,17 @@ def _laid_out(
 
 
 def _homes(
-    values: Mapping[int, _Value], specs: Mapping[Tensor, Spec], packs: Sequence[Pack], space: Space
-) -> tuple[list[tuple[Pack, int, int, list[int | None]]], set[int]]:
-    """Give packs places for the whole run; return also the values that lie there."""
+    values: Mapping[int, _Value],
+    specs: Mapping[Tensor, Spec],
+    groups: Sequence[UpdateGroup],
+    space: Space,
+) -> tuple[list[tuple[UpdateGroup, int, int, list[int | None]]], set[int]]:
+    """Give flat arrays of inputs places for the whole run; return also the values that lie there."""
     homes, joined = [], set[int]()
-    for pack in packs:
-        for position, home in zip(pack.joined, pack.homes, strict=True):
+    for group in groups:
+        for position, home in zip(group.per_variable, group.flat_inputs, strict=True):
             members: list[int | None] = []
-            for update in pack.updates:
+            for update in group.updates:
                 register = update.inputs[position]
                 value = values.get(register)
                 wanted = update.op.inputs[0].spec.shape
@@ -322,5 +325,5 @@ def _homes(
                 members.append(register if fits and register not in joined else None)
                 if fits:
                     joined.add(register)
-            homes.append((pack, home, space.take(pack.nbytes), members))
+            homes.append((group, home, space.take(group.nbytes), members))
     return homes, joined

@@ -13,7 +13,6 @@ from asyncmon.graph.execution.buffers import plan_buffers
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.liveness import with_frees, without_dead_code
 from asyncmon.graph.execution.ordering import Versions
-from asyncmon.graph.execution.packs import packed
 from asyncmon.graph.execution.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.execution.pruning import needed_ops
 from asyncmon.graph.execution.registers import Registers, elements
@@ -27,6 +26,7 @@ from asyncmon.graph.execution.steps import (
     subgraph_step,
 )
 from asyncmon.graph.execution.surroundings import Surroundings, overruled, split
+from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
@@ -232,7 +232,6 @@ class _Compiler:
         function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
         if in_place and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
-            self.store.in_place.update(slots)
             check = ShapeCheck(op, inputs)
             update = Update(op, function, slots, names, inputs, op_def.blockwise, check)
             self.plan.updates.append(update)
@@ -368,7 +367,7 @@ class _Compiler:
         large.difference_update(register for _, register in plan.feeds)  # the caller has them anyway
         plan.code = with_frees(plan.code, large)
         if not self.embedded:
-            plan.packs, plan.singles = packed(plan.updates, registers.new)
+            plan.groups = group_updates(plan.updates, registers.new)
         if not self.embedded and not self.overruled:  # static shapes tell what memory is needed
             plan_buffers(plan, registers, stored, self.ops)
 

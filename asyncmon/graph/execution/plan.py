@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.arena import Arena
     from asyncmon.graph.execution.buffers import Buffers
     from asyncmon.graph.execution.feeds import Feed
-    from asyncmon.graph.execution.packs import Pack
     from asyncmon.graph.execution.run_state import Run
     from asyncmon.graph.execution.stages import Stage
+    from asyncmon.graph.execution.update import UpdateGroup
     from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 __all__ = [
@@ -104,7 +104,7 @@ class Swap:
                 f"of shape {shape}."
             )
         if value.dtype != self.dtype:
-            return np.array(value, self.dtype)
+            return np.array(value, self.dtype, order="C")
         if isinstance(value, np.ndarray) and not (
             self.owned and value.flags.c_contiguous and value.base is None
         ):
@@ -158,8 +158,7 @@ class Plan:
     code: list[Instruction] = field(default_factory=list)
     swaps: list[Swap] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
-    packs: list[Pack] = field(default_factory=list)  # of updates that are done as one
-    singles: list[Update] = field(default_factory=list)  # the other updates
+    groups: list[UpdateGroup] = field(default_factory=list)  # of the updates
     fetches: list[Fetch | None] = field(default_factory=list)
     buffers: Buffers | None = None
     versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan

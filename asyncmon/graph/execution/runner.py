@@ -179,7 +179,6 @@ class Runner:
             self._stepper.close()
             self._stepper = None
         self._team.close()
-        self._store.spares.close()
         self._resources.clear()
         try:
             if cancelled is not None:
@@ -262,27 +261,14 @@ class Runner:
             self._store.unpin(pin)
 
     async def _pin(self, run: Run) -> Pin:
-        pin = self._store.pin_nowait()
-        if pin is not None:
-            return pin
-        loop = asyncio.get_running_loop()
-        taken: asyncio.Future[Pin] = loop.create_future()
-
-        def deliver(pin: Pin) -> None:
-            if taken.done():
-                self._store.unpin(pin)
-            else:
-                taken.set_result(pin)
-
-        def receive(pin: Pin) -> None:
-            loop.call_soon_threadsafe(deliver, pin)
-
-        self._store.pin_soon(receive)
+        if self._busy:
+            self._store.read_often.note()
+        pinned = self._store.pinned(lambda pin: pin)
         try:
-            return await run.wait(taken)
+            return await run.wait(pinned)
         except BaseException:
-            if not taken.cancel():
-                self._store.unpin(taken.result())
+            if not pinned.cancel():
+                self._store.unpin(pinned.result())
             raise
 
     async def _finish(
@@ -305,12 +291,8 @@ class Runner:
                     if run.error is not None:
                         raise run.error
                     if changes:
-                        store.begin_apply()
-                        try:
-                            with np.errstate(all="ignore"):
-                                commit(plan, store, registers, run)
-                        finally:
-                            store.end_apply()
+                        with np.errstate(all="ignore"):
+                            commit(plan, store, registers, run)
             finally:
                 store.give_arena(arena)
             run.committed = True

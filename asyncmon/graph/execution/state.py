@@ -1,29 +1,41 @@
-"""What a session holds: the arrays of its variables, copy-on-write where somebody else looks at them.
+"""What a session holds: the values of its variables, and the versions of them that are being read.
 
-Only the committing run writes, one at a time, on the loop's thread or in a worker. Whoever wants to see
-one version pins it: a pin shares the arrays, and while it lives a write to one of them goes to a copy.
+One run at a time commits, on the loop's thread or in a worker. Whatever reads one version for longer
+pins it, and its arrays are not written while the pin lives: a commit writes to other memory and
+replaces the references at its end. Where nothing is pinned, and nothing was read lately, it writes in
+place.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from asyncmon.errors import FailedPreconditionError
+from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.arena import Arena
-from asyncmon.graph.execution.spares import Spares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from asyncmon.graph.core.dtypes import DType
+    from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.core.node import Operation
 
-__all__ = ["RANDOM_STATE", "Pin", "StateStore", "uninitialized"]
+T = TypeVar("T")
+Slots = tuple[int, ...]
 
 RANDOM_STATE = "__random_state__"
 """The generator's state in snapshots, a reserved name: two uint64, the seed and the runs drawn in."""
+
+_READ_OFTEN = 1.0  # seconds between reads beside steps: commits go out of place
+_PINNED_OFTEN = 5.0  # seconds between pins: memory of earlier versions is kept for later ones
+_KEPT = 2  # earlier versions of a group: of the one before, and of one that was pinned meanwhile
 
 
 def uninitialized(name: str) -> FailedPreconditionError:
@@ -32,6 +44,18 @@ def uninitialized(name: str) -> FailedPreconditionError:
         f"Attempting to use uninitialized value {name}. Run its initializer, or "
         "global_variables_initializer(), first."
     )
+
+
+class Block(NamedTuple):
+    """Memory for one version of the variables and slots that an update group writes.
+
+    Attributes:
+        arrays: what the update writes, one array a ref.
+        parts: the value of each slot: one of the arrays, or a view.
+    """
+
+    arrays: list[Any]
+    parts: list[Any]
 
 
 class Pin:
@@ -43,24 +67,42 @@ class Pin:
         self.values = values
 
 
+class _Often:
+    """Whether something happens at least once in so many seconds."""
+
+    def __init__(self, secs: float) -> None:
+        self._secs = secs
+        self._last = self._until = -secs
+
+    def note(self) -> None:
+        """It happens."""
+        now = perf_counter()
+        if now - self._last < self._secs:
+            self._until = now + self._secs
+        self._last = now
+
+    def __bool__(self) -> bool:
+        return perf_counter() < self._until
+
+
 class StateStore:
     """The values of a session's variables, by slot. None: not initialised."""
 
     def __init__(self, seed: int) -> None:
         self.values: list[Any] = [np.array([seed, 0], np.uint64)]
         self.names: list[str] = [RANDOM_STATE]
+        self.flat_arrays: dict[Slots, Block] = {}
+        """Where variables that are updated together lie, unless they were assigned meanwhile."""
+        self.broken: Exception | None = None
+        self.read_often = _Often(_READ_OFTEN)
         self._slots: dict[str, int] = {RANDOM_STATE: 0}
-        self._pins: set[Pin] = set()
         self._mutex = threading.Lock()
         self._applying = False
-        self._waiting: list[Callable[[Pin], None]] = []
+        self._pins: set[Pin] = set()
+        self._pinned_often = _Often(_PINNED_OFTEN)
+        self._waiting: list[Callable[[Pin], object]] = []
+        self._recycled: dict[Slots, list[Block]] = {}
         self._arenas = [Arena()]
-        self.spares = Spares()
-        self.in_place: set[int] = set()
-        """Slots that commits write in place, or to a copy where a pin shares the array."""
-        self.homes: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
-        """Where the values of packs lie, by their slots: common arrays, and the part of each slot."""
-        self.broken: Exception | None = None
 
     def slot(self, name: str) -> int:
         """Return the slot of a variable, a new one at the first call."""
@@ -75,34 +117,92 @@ class StateStore:
         """Return the slot of the variable that an op reads or is."""
         return self.slot(op.attrs["variable"])
 
-    def pin_nowait(self) -> Pin | None:
-        """Return the present version, or None while a commit is being applied in a worker thread."""
-        with self._mutex:
-            return None if self._applying else self._pin()
+    # Reading one version.
 
-    def pin_soon(self, receive: Callable[[Pin], None]) -> None:
-        """Hand over a pin: at once, or right after the commit that is being applied.
+    def pinned(self, use: Callable[[Pin], T]) -> asyncio.Future[T]:
+        """Pin the present version, or the next one where a commit is being applied in place.
 
-        ``receive`` is then called in the thread that applies it, and must not fail.
+        Returns:
+            A future of ``use(pin)``, done already where nothing is being applied. If it is cancelled
+            before that, nothing is pinned.
         """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def deliver(pin: Pin) -> None:
+            if future.cancelled():
+                self.unpin(pin)
+            elif self.broken is not None:
+                self.unpin(pin)
+                future.set_exception(self.broken)
+            else:
+                future.set_result(use(pin))
+
         with self._mutex:
             if self._applying:
-                self._waiting.append(receive)
-                return
+                self._waiting.append(lambda pin: loop.call_soon_threadsafe(deliver, pin))
+                return future
             pin = self._pin()
-        receive(pin)
+        deliver(pin)
+        return future
 
     def unpin(self, pin: Pin) -> None:
         """Forget a pin; from any thread, twice is fine."""
         self._pins.discard(pin)
-        versions = zip(pin.values, self.values, strict=False)
-        self.spares.keep(old for old, now in versions if old is not now)
 
-    def expect_snapshot(self, secs: float) -> None:
-        """Make memory ready for the copies that a snapshot in so many seconds will cost."""
-        values = self.values
-        needed = () if self._pins else [x for i in self.in_place if (x := values[i]) is not None]
-        self.spares.expect(secs, needed)
+    def is_pinned(self, slots: Sequence[int], arrays: Iterable[Any]) -> bool:
+        """Return whether a pin has one of these arrays at its slot."""
+        return any(
+            slot < len(pin.values) and pin.values[slot] is array
+            for pin in tuple(self._pins)
+            for slot, array in zip(slots, arrays, strict=True)
+        )
+
+    def _pin(self) -> Pin:
+        self._pinned_often.note()
+        pin = Pin(self.values.copy())
+        self._pins.add(pin)
+        return pin
+
+    # Committing the next one. One run at a time does.
+
+    def begin_apply(self) -> None:
+        """Take no pins until :meth:`publish`: arrays of the present version are written."""
+        with self._mutex:
+            self._applying = True
+
+    def publish(
+        self, new: Iterable[tuple[int, Any]] = (), replaced: Iterable[tuple[Slots, Block]] = ()
+    ) -> None:
+        """Make a version the present one.
+
+        Args:
+            new: slots and their values.
+            replaced: memory that update groups lay in before, by their slots.
+        """
+        with self._mutex:
+            for slot, value in new:
+                self.values[slot] = value
+            self._applying = False
+            waiting, self._waiting = self._waiting, []
+            pins = [self._pin() for _ in waiting]
+        for receive, pin in zip(waiting, pins, strict=True):
+            receive(pin)
+        for slots, block in replaced:
+            self._recycled[slots] = [block, *self._recycled.get(slots, ())][:_KEPT]
+        if self._recycled and not self._pinned_often:
+            self._recycled = {}
+
+    def recycled(self, slots: Slots, values: Sequence[Any]) -> Block | None:
+        """Return memory that held earlier values of these shapes, if some is kept and not pinned."""
+        kept = self._recycled.get(slots, [])
+        for i, block in enumerate(kept):
+            fits = all(x.shape == y.shape for x, y in zip(block.parts, values, strict=True))
+            if fits and not self.is_pinned(slots, block.parts):
+                return kept.pop(i)
+        return None
+
+    # Memory of runs.
 
     def take_arena(self) -> Arena | None:
         """Return memory for a run's values, unless another run has it; give it back when that ends."""
@@ -116,30 +216,33 @@ class StateStore:
         if arena is not None:
             self._arenas.append(arena)
 
-    def begin_apply(self) -> None:
-        """Keep pins from being taken until :meth:`end_apply`."""
-        with self._mutex:
-            self._applying = True
 
-    def end_apply(self) -> None:
-        """Serve those who waited for a pin."""
-        with self._mutex:
-            self._applying = False
-            waiting, self._waiting = self._waiting, []
-            pins = [self._pin() for _ in waiting]
-        for receive, pin in zip(waiting, pins, strict=True):
-            receive(pin)
+def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return names and arrays of their own for values by name. May be called in any thread.
 
-    def is_pinned(self, slot: int, array: Any) -> bool:
-        """Return true when a pin shares this array of this slot."""
-        return any(slot < len(pin.values) and pin.values[slot] is array for pin in tuple(self._pins))
-
-    @property
-    def pinned(self) -> bool:
-        """Whether anybody holds a version still."""
-        return bool(self._pins)
-
-    def _pin(self) -> Pin:
-        pin = Pin(self.values.copy())
-        self._pins.add(pin)
-        return pin
+    Raises:
+        InvalidArgumentError: something does not fit; the error lists everything that does not.
+    """
+    found: list[tuple[str, Any]] = []
+    problems: list[str] = []
+    operations = {op.name: op for op in graph.get_operations() if op.type == "VariableV2"}
+    for name, value in values.items():
+        dtype: DType
+        if name == RANDOM_STATE:
+            dtype, shape = dtypes.uint64, TensorShape((2,))
+        elif name in operations:
+            attrs = operations[name].attrs
+            dtype, shape = attrs["dtype"], TensorShape(attrs["shape"])
+        else:
+            problems.append(f"{name!r} is not a variable of this graph")
+            continue
+        array = np.asarray(value, dtype=object if dtype is dtypes.string else None)
+        if array.dtype != dtype.as_numpy_dtype:
+            problems.append(f"{name!r} has dtype {dtype.name}, the value {array.dtype}")
+        elif not shape.is_compatible_with(array.shape):
+            problems.append(f"{name!r} has shape {shape}, the value {array.shape}")
+        else:
+            found.append((name, np.array(array, order="C")))
+    if problems:
+        raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+    return found

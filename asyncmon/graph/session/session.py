@@ -18,10 +18,9 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.execution.loading import checked_values
 from asyncmon.graph.execution.prompt import run_inline
 from asyncmon.graph.execution.runner import Runner
-from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.graph.variables.variable import Variable
@@ -200,16 +199,6 @@ class Session:
                 "Use run()."
             )
         return call.rebuild(await self._runner.run(plan, call.accept(feeds), None, None, peek=True))
-
-    def expect_snapshot(self, secs: float) -> None:
-        """Be told in how many seconds a snapshot will probably be ordered. Returns at once.
-
-        The step after a snapshot writes to other arrays than those that the snapshot shares, and memory
-        that is new to the process makes it a slow one. So if a snapshot is expected within 5 s, such
-        memory is made ready in a thread, or what the last snapshot lets go is kept; and freed if none
-        comes within twice the time. A snapshot that nobody expected costs memory while it lives only.
-        """
-        self._store.expect_snapshot(secs)
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.

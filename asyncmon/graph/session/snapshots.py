@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
@@ -15,35 +14,15 @@ from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
+    from collections.abc import Awaitable
 
     from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.execution.state import Pin, StateStore
 
-__all__ = ["order_snapshot", "saved_spec"]
-
-T = TypeVar("T")
-
 
 def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
-    """Take a snapshot now, or right after the commit that is being applied in a worker thread."""
-    pin = store.pin_nowait()
-    if pin is not None:
-        return _Ready(_snapshot(store, graph, pin))
-    loop = asyncio.get_running_loop()
-    ordered: asyncio.Future[Snapshot] = loop.create_future()
-
-    def deliver(pin: Pin) -> None:
-        if ordered.cancelled():
-            store.unpin(pin)
-        else:
-            ordered.set_result(_snapshot(store, graph, pin))
-
-    def receive(pin: Pin) -> None:
-        loop.call_soon_threadsafe(deliver, pin)
-
-    store.pin_soon(receive)
-    return ordered
+    """Take a snapshot now, or right after the commit that is being applied in place."""
+    return store.pinned(partial(_snapshot, store, graph))
 
 
 def saved_spec(graph: Graph) -> dict[str, Spec]:
@@ -70,16 +49,3 @@ def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
 def _value(store: StateStore, pin: Pin, name: str) -> Any:
     slot = store.slot(name)
     return pin.values[slot] if slot < len(pin.values) else None
-
-
-class _Ready(Generic[T]):
-    """An awaitable that has its result already."""
-
-    __slots__ = ("_result",)
-
-    def __init__(self, result: T) -> None:
-        self._result = result
-
-    def __await__(self) -> Generator[Any, None, T]:
-        yield from ()
-        return self._result

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.execution import applying
+from asyncmon.graph.execution import update
 
 THREADED = tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=4)
 CONFIGS = [None, THREADED]
@@ -20,8 +20,8 @@ CONFIGS = [None, THREADED]
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applying, "_BLOCK", 64)
-    monkeypatch.setattr(applying, "_SHARED", 64)
+    monkeypatch.setattr(update, "_BLOCK", 64)
+    monkeypatch.setattr(update, "_PARALLEL", 64)
 
 
 def layers(x: Any, *sizes: int) -> tuple[Any, list[Any]]:

@@ -1,4 +1,4 @@
-"""Small variables updated as one: nothing to be seen of it from outside."""
+"""Updates in place give the same bits together or alone, whole or in blocks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-
-pytestmark = pytest.mark.asyncio
+from asyncmon.graph.core.op import Spec, VariableOpDef, register, table
+from asyncmon.graph.execution import update
+from asyncmon.graph.execution.update import GroupWrite
+from asyncmon.graph.kernels.parallel import using_team
+from asyncmon.graph.kernels.team import Team
 
 SHAPES = [(3, 4), (4,), (2, 2, 2), (1,), (5, 1)]
 RNG = np.random.default_rng(0)
@@ -39,10 +42,11 @@ def adam(steps: int, value: Any, grad: Any) -> Any:
     return value
 
 
-def packs_of(sess: Any) -> list[Any]:
-    return [pack for plan in sess._plans.values() for pack in plan.packs]
+def flat_groups(sess: Any) -> list[Any]:
+    return [group for plan in sess._plans.values() for group in plan.groups if group.is_flat]
 
 
+@pytest.mark.asyncio
 async def test_many_variables_are_updated_by_one_call_and_rightly() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
@@ -52,8 +56,8 @@ async def test_many_variables_are_updated_by_one_call_and_rightly() -> None:
             await sess.run(op)
             for got, value, grad in zip(await sess.run(made), START, GRADS, strict=True):
                 np.testing.assert_allclose(got, adam(steps, value, grad), rtol=1e-5)
-        (pack,) = packs_of(sess)
-        assert len(pack.updates) == len(made)
+        (group,) = flat_groups(sess)
+        assert len(group.updates) == len(made)
 
 
 @pytest.mark.parametrize(
@@ -67,6 +71,7 @@ async def test_many_variables_are_updated_by_one_call_and_rightly() -> None:
         lambda: tf.train.AdamWOptimizer(0.01, 0.1),
     ],
 )
+@pytest.mark.asyncio
 async def test_together_is_what_it_is_alone(make: Any) -> None:
     """To the bit: an update is elementwise."""
     together = tf.Graph()
@@ -78,7 +83,7 @@ async def test_together_is_what_it_is_alone(make: Any) -> None:
             for _ in range(5):
                 await sess.run(op)
             found = await sess.run(made)
-            assert packs_of(sess)
+            assert flat_groups(sess)
     for i, got in enumerate(found):
         with tf.Graph().as_default():
             v = tf.Variable(START[i])
@@ -90,6 +95,7 @@ async def test_together_is_what_it_is_alone(make: Any) -> None:
                 np.testing.assert_array_equal(got, await sess.run(v))
 
 
+@pytest.mark.asyncio
 async def test_a_snapshot_does_not_change_while_steps_go_on() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
@@ -107,6 +113,7 @@ async def test_a_snapshot_does_not_change_while_steps_go_on() -> None:
             np.testing.assert_allclose(got, adam(5, value, grad), rtol=1e-5)
 
 
+@pytest.mark.asyncio
 async def test_what_is_loaded_or_assigned_counts() -> None:
     made = variables()
     op = train_op(tf.train.GradientDescentOptimizer(1.0), made)
@@ -126,6 +133,7 @@ async def test_what_is_loaded_or_assigned_counts() -> None:
         np.testing.assert_allclose(after[i], before[i] - steps[i], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.asyncio
 async def test_results_stay_what_they_were() -> None:
     x = tf.placeholder(tf.float32, [2, 3])
     w, b = tf.Variable(np.ones((3, 4), np.float32)), tf.Variable(np.zeros(4, np.float32))
@@ -144,6 +152,7 @@ async def test_results_stay_what_they_were() -> None:
             np.testing.assert_allclose(grads[1], (2 * y).sum(0), rtol=1e-5)
 
 
+@pytest.mark.asyncio
 async def test_one_gradient_for_two_variables() -> None:
     made = [*variables()[:1], tf.Variable(START[0], name="twin")]
     grad = tf.tanh(tf.constant(GRADS[0]))
@@ -156,6 +165,7 @@ async def test_one_gradient_for_two_variables() -> None:
             np.testing.assert_allclose(got, START[0] - 2 * np.tanh(GRADS[0]), rtol=1e-5)
 
 
+@pytest.mark.asyncio
 async def test_an_uninitialized_one_keeps_all_as_they_were() -> None:
     made = variables()
     op = train_op(tf.train.MomentumOptimizer(0.1, 0.9), made)
@@ -167,6 +177,7 @@ async def test_an_uninitialized_one_keeps_all_as_they_were() -> None:
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.asyncio
 async def test_plans_that_update_the_same_variables_share_their_place() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
@@ -174,15 +185,16 @@ async def test_plans_that_update_the_same_variables_share_their_place() -> None:
         await sess.run(tf.global_variables_initializer())
         await sess.run(op)
         await sess.run([op, made[0] + 1])
-        assert len(packs_of(sess)) == 2
-        ((flats, _),) = sess._store.homes.values()
+        assert len(flat_groups(sess)) == 2
+        ((flats, _),) = sess._store.flat_arrays.values()
         await sess.run(op)
-        ((same, _),) = sess._store.homes.values()
+        ((same, _),) = sess._store.flat_arrays.values()
         assert same is flats
         for got, value, grad in zip(await sess.run(made), START, GRADS, strict=True):
             np.testing.assert_allclose(got, adam(3, value, grad), rtol=1e-5)
 
 
+@pytest.mark.asyncio
 async def test_variables_of_other_types_or_rates_or_of_size_are_apart() -> None:
     small = [tf.Variable(np.ones(3, t)) for t in (np.float32, np.float32, np.float64, np.float64)]
     large = [tf.Variable(np.ones(140_000, np.float32)) for _ in range(2)]
@@ -191,13 +203,12 @@ async def test_variables_of_other_types_or_rates_or_of_size_are_apart() -> None:
         await sess.run(tf.global_variables_initializer())
         for _ in range(3):
             await sess.run(op)
-        (plan,) = (plan for plan in sess._plans.values() if plan.packs)
-        assert [pack.dtype for pack in plan.packs] == [np.float32, np.float64]
-        assert len(plan.singles) == 2
+        assert [group.dtype for group in flat_groups(sess)] == [np.float32, np.float64]
         for value in await sess.run([*small, *large]):
             np.testing.assert_array_equal(value, np.full_like(value, 0.125))
 
 
+@pytest.mark.asyncio
 async def test_the_trace_of_a_run_names_each_update() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
@@ -208,15 +219,16 @@ async def test_the_trace_of_a_run_names_each_update() -> None:
     assert len([node for node in metadata.nodes if node.op == "ApplyAdam"]) == len(made)
 
 
-async def test_a_pack_is_not_larger_than_what_one_reader_may_make_it_cost() -> None:
+@pytest.mark.asyncio
+async def test_a_group_is_of_limited_size() -> None:
     made = [tf.Variable(np.ones(size, np.float32)) for size in (100_000, 10, 120_000, 100_000, 7)]
     op = tf.train.GradientDescentOptimizer(0.5).apply_gradients([(v * 1, v) for v in made])
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         for _ in range(3):
             await sess.run(op)
-        packs = packs_of(sess)
-        assert [[u.op.inputs[0].spec.shape for u in pack.updates] for pack in packs] == [
+        groups = flat_groups(sess)
+        assert [[u.op.inputs[0].spec.shape for u in group.updates] for group in groups] == [
             [(120_000,), (100_000,)],
             [(100_000,), (10,), (7,)],
         ]
@@ -224,6 +236,7 @@ async def test_a_pack_is_not_larger_than_what_one_reader_may_make_it_cost() -> N
             np.testing.assert_array_equal(value, np.full_like(value, 0.125))
 
 
+@pytest.mark.asyncio
 async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone() -> None:
     made = variables()
     op = train_op(tf.train.AdamOptimizer(), made)
@@ -231,12 +244,12 @@ async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone()
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         await sess.run(op)
-        ((flats, views),) = sess._store.homes.values()
+        ((flats, views),) = sess._store.flat_arrays.values()
         for _ in range(3):
             await sess.run(clipped)
             before = await sess.run(made[0])
             await sess.run(op)
-            ((same, _),) = sess._store.homes.values()
+            ((same, _),) = sess._store.flat_arrays.values()
             assert all(a is b for a, b in zip(same, flats, strict=True))
             value = sess._store.values[sess._store.slot("v0")]
             assert any(value is view for view in views)
@@ -245,6 +258,7 @@ async def test_one_that_is_assigned_between_steps_is_copied_to_its_place_alone()
 
 
 @pytest.mark.parametrize("assigned", [False, True])
+@pytest.mark.asyncio
 async def test_snapshots_and_assignments_by_turns(assigned: bool) -> None:
     """As many steps as without; each snapshot stays what it was."""
     made = variables()
@@ -265,3 +279,134 @@ async def test_snapshots_and_assignments_by_turns(assigned: bool) -> None:
             for i, (value, grad) in enumerate(zip(START, GRADS, strict=True)):
                 np.testing.assert_allclose(snapshot[f"v{i}"], adam(steps, value, grad), rtol=1e-5)
             snapshot.release()
+
+
+SIZE = 1000
+THREADED = tf.SessionConfig(inline_ms=0, intra_op_parallelism_threads=4)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "_BLOCK", 64)
+    monkeypatch.setattr(update, "_PARALLEL", 128)
+
+
+OPTIMIZERS = [
+    lambda: tf.train.GradientDescentOptimizer(0.1),
+    lambda: tf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    lambda: tf.train.AdagradOptimizer(0.1),
+    lambda: tf.train.RMSPropOptimizer(0.1, momentum=0.5, centered=True),
+    lambda: tf.train.AdamOptimizer(0.1),
+    lambda: tf.train.AdamWOptimizer(0.01, 0.1),
+]
+
+
+async def trained(make: Any, config: Any, *, beside_snapshots: bool = False) -> Any:
+    with tf.Graph().as_default():
+        rng = np.random.default_rng(0)
+        x = tf.placeholder(tf.float32, [20, 50])
+        v = tf.Variable(rng.standard_normal((50, 20)).astype(np.float32))
+        op = make().minimize(tf.reduce_sum(tf.square(x @ v)))
+        async with tf.Session(config=config) as sess:
+            await sess.run(tf.global_variables_initializer())
+            for _ in range(4):
+                snapshot = await sess.snapshot() if beside_snapshots else None
+                before = {name: array.copy() for name, array in (snapshot or {}).items()}
+                await sess.run(op, {x: rng.standard_normal((20, 50)).astype(np.float32)})
+                for name, array in before.items():
+                    np.testing.assert_array_equal(snapshot[name], array)  # type: ignore[index]
+            return await sess.run(v)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("make", OPTIMIZERS)
+async def test_blocks_give_the_same_bits(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await trained(make, None)
+    monkeypatch.setattr(update, "_BLOCK", 64)
+    np.testing.assert_array_equal(await trained(make, None), whole)
+    monkeypatch.setattr(update, "_PARALLEL", 128)
+    np.testing.assert_array_equal(await trained(make, THREADED), whole)
+
+
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("small_blocks")
+async def test_gradients_in_another_order() -> None:
+    x = tf.placeholder(tf.float32, [30, 40])
+    v = tf.Variable(np.zeros((40, 30), np.float32))
+    op = tf.train.GradientDescentOptimizer(1.0).apply_gradients([(tf.transpose(x), v)])
+    fed = np.arange(1200, dtype=np.float32).reshape(30, 40)
+    async with tf.Session(config=THREADED) as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(op, {x: fed})
+        np.testing.assert_array_equal(await sess.run(v), -fed.T)
+
+
+class Update:
+    """An update as :class:`GroupWrite` uses it."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self.blockwise = True
+        self.op = None
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_every_element_is_written_once_whoever_helps() -> None:
+    def add(array: Any, value: Any) -> None:
+        array += value
+
+    arrays = [np.zeros(n) for n in (SIZE, 63, 64, 65, 31, 1)]
+    calls: Any = [GroupWrite((Update(add),), [array], [2.0]) for array in arrays]
+    team = Team(3, "help")
+    for helpers in (None, team):
+        with using_team(helpers):
+            for _ in range(25):
+                update.write(calls, None)
+    for array in arrays:
+        np.testing.assert_array_equal(array, np.full(array.shape, 100.0))
+    team.close()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("make", OPTIMIZERS)
+@pytest.mark.usefixtures("small_blocks")
+async def test_updates_beside_a_snapshot_give_the_same_bits(make: Any) -> None:
+    whole = await trained(make, None)
+    np.testing.assert_array_equal(await trained(make, THREADED, beside_snapshots=True), whole)
+
+
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("small_blocks")
+async def test_a_session_whose_update_failed_half_way_says_so() -> None:
+    def half(array: Any, value: Any) -> None:
+        array += value
+        raise ZeroDivisionError("no")
+
+    register(
+        VariableOpDef("HalfWay", None, lambda ref, _: Spec(ref.dtype, ref.shape), update=half,
+              blockwise=True)
+    )  # fmt: skip
+    try:
+        v = tf.Variable(np.zeros(SIZE, np.float32))
+        op = tf.create_op("HalfWay", (v, 1.0)).op
+        async with tf.Session(config=THREADED) as sess:
+            await sess.run(v.initializer)
+            for _ in range(2):
+                with pytest.raises(errors.InternalError, match="no longer consistent"):
+                    await sess.run(op)
+    finally:
+        del table["HalfWay"]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7, 64])
+@pytest.mark.parametrize("size", [129, 1000, 4096])
+def test_on_many_cores_blocks_are_not_too_small(
+    cores: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "CORES", cores)
+    monkeypatch.setattr(update, "_BLOCK", 256)
+    sizes: list[int] = []
+    written: Any = Update(lambda array: sizes.append(array.size))
+    update.write([GroupWrite((written,), [np.zeros(size)], [])], None)
+    assert sum(sizes) == size
+    assert all(64 <= n <= 256 for n in sizes[:-1])

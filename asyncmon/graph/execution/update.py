@@ -1,0 +1,296 @@
+"""Updates in place: grouped by kind, written in blocks that stay in the cache, on several cores.
+
+A call of numpy costs about as much as a thousand elements, and an optimizer makes a dozen for each
+variable. So small variables that are updated by one op with the same scalars lie side by side in one
+flat array, and so do their slots and their gradients: one call updates them all. Everything else sees
+an array for each, which happens to be a view. A large variable is a group of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import chain
+from math import prod
+from operator import is_
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from asyncmon.graph.execution.registers import elements
+from asyncmon.graph.execution.state import Block, uninitialized
+from asyncmon.graph.kernels.parallel import CORES, parallel_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from asyncmon.graph.execution.plan import Update
+    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.state import Slots, StateStore
+
+_SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
+_GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned
+_BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
+_PARALLEL = 1 << 18  # elements: with fewer, other threads are not worth waking
+
+
+class UpdateGroup:
+    """Updates that one call of their function does: many of small variables, or a single one.
+
+    Attributes:
+        updates: which.
+        slots: of the variables and slots that they write.
+        is_flat: whether these lie in flat arrays.
+        per_variable: of flat ones, the positions of the inputs that have the shape of the variable.
+        flat_inputs: for each of these, the register of a flat array and its views.
+    """
+
+    def __init__(self, updates: Sequence[Update], new_register: Callable[[], int]) -> None:
+        self.updates = tuple(updates)
+        self.slots: Slots = tuple(chain(*(update.slots for update in updates)))
+        self.is_flat = len(updates) > 1
+        self.per_variable: tuple[int, ...] = ()
+        self._shapes: list[tuple[int, ...]] = []
+        if self.is_flat:
+            registers = enumerate(_scalar_inputs(updates[0]))
+            self.per_variable = tuple(i for i, register in registers if register is None)
+            self._shapes = [update.op.inputs[0].spec.shape for update in updates]
+        self.flat_inputs = tuple(new_register() for _ in self.per_variable)
+        self._size = sum(map(prod, self._shapes))
+
+    @property
+    def blockwise(self) -> bool:
+        """Whether elements are updated one by one."""
+        return self.updates[0].blockwise
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the variables."""
+        return self.updates[0].op.inputs[0].spec.dtype.as_numpy_dtype
+
+    @property
+    def nbytes(self) -> int:
+        """How long a flat array is."""
+        return self._size * self.dtype.itemsize
+
+    def flat(self, array: Any) -> tuple[Any, list[Any]]:
+        """Return a flat array and its views, one for each update."""
+        views, start = [], 0
+        for shape in self._shapes:
+            end = start + prod(shape)
+            views.append(array[start:end].reshape(shape))
+            start = end
+        return array, views
+
+    def prepare(
+        self,
+        store: StateStore,
+        registers: list[Any],
+        new: list[tuple[int, Any]],
+        replaced: list[tuple[Slots, Block]],
+        *,
+        elsewhere: bool = False,
+    ) -> GroupWrite:
+        """Return what is to be written, and where. Everything that can fail does so here.
+
+        Args:
+            store: has the present version.
+            registers: of the run.
+            new: gets the slots whose values are other arrays afterwards.
+            replaced: gets the memory that they lay in.
+            elsewhere: write to other memory although nothing is pinned.
+
+        Raises:
+            FailedPreconditionError: a variable is not initialised.
+            InvalidArgumentError: an input does not fit.
+        """
+        values = [store.values[slot] for slot in self.slots]
+        if any(value is None for value in values):
+            names = chain(*(update.names for update in self.updates))
+            raise uninitialized(next(n for n, x in zip(names, values, strict=True) if x is None))
+        block = store.flat_arrays.get(self.slots) if self.is_flat else _block(values)
+        target, copies = block, list[Copy]()
+        if target is None or elsewhere or store.is_pinned(self.slots, target.parts):
+            target = store.recycled(self.slots, values) or self._new_block(values)
+            if block is not None:
+                replaced.append((self.slots, block))
+                if all(map(is_, values, block.parts)):
+                    copies += zip(target.arrays, block.arrays, strict=True)
+        for slot, part, value in zip(self.slots, target.parts, values, strict=True):
+            if part is not value:
+                new.append((slot, part))
+                if not copies:
+                    part[...] = value
+        if self.is_flat:
+            store.flat_arrays[self.slots] = target
+            inputs = self._joined_inputs(registers)
+        else:
+            inputs = _inputs(self.updates[0], target.parts, registers)
+        arrays = target.arrays if self.blockwise else target.parts
+        return GroupWrite(self.updates, arrays, inputs, copies)
+
+    def _new_block(self, values: Sequence[Any]) -> Block:
+        if not self.is_flat:
+            return _block([np.empty(value.shape, value.dtype) for value in values])
+        arrays = [np.empty(self._size, self.dtype) for _ in self.updates[0].slots]
+        views = [self.flat(array)[1] for array in arrays]
+        return Block(arrays, list(chain(*zip(*views, strict=True))))
+
+    def _joined_inputs(self, registers: list[Any]) -> list[Any]:
+        """Return the inputs of all updates, those of the variables' shape in flat arrays."""
+        inputs = [registers[i] for i in self.updates[0].inputs]
+        for at, register in zip(self.per_variable, self.flat_inputs, strict=True):
+            inputs[at], views = registers[register] or self.flat(np.empty(self._size, self.dtype))
+            for update, view in zip(self.updates, views, strict=True):
+                value = registers[update.inputs[at]]
+                if value is not view:
+                    if value.shape != view.shape:
+                        update.check([view] * len(update.slots), registers)
+                    view[...] = value
+        return inputs
+
+
+def _block(values: Sequence[Any]) -> Block:
+    """Return the memory of variables that are updated by themselves."""
+    parts = [x if isinstance(x, np.ndarray) else np.array(x) for x in values]
+    return Block([part.reshape(-1) for part in parts], parts)
+
+
+def _inputs(update: Update, arrays: Sequence[Any], registers: list[Any]) -> list[Any]:
+    """Return the inputs of one update, flat like its arrays where they have their shape."""
+    update.check(arrays, registers)
+    inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
+    if not update.blockwise:
+        return inputs
+    shape = arrays[0].shape
+    return [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
+
+
+# --- which updates are done together ----------------------------------------------------------------
+
+
+def group_updates(updates: Iterable[Update], new_register: Callable[[], int]) -> list[UpdateGroup]:
+    """Return groups of updates that one call can do."""
+    alike: dict[Any, list[Update]] = defaultdict(list)
+    for update in updates:
+        alike[_kind(update) or update.slots].append(update)
+    return [
+        UpdateGroup(members, new_register) for group in alike.values() for members in _limited(group)
+    ]
+
+
+def _kind(update: Update) -> Any:
+    """Return what updates of one group have in common; None for one that is done by itself."""
+    op, variable = update.op, update.op.inputs[0].spec
+    if not update.blockwise or update.copied or not variable.shape or _size(update) > _SMALL:
+        return None
+    for spec in [tensor.spec for tensor in op.inputs]:
+        if spec.shape not in ((), variable.shape):
+            return None
+        if spec.shape == variable.shape and spec.dtype is not variable.dtype:
+            return None
+    attrs = tuple(sorted((name, repr(value)) for name, value in op.attrs.items()))
+    return op.type, variable.dtype, attrs, _scalar_inputs(update)
+
+
+def _scalar_inputs(update: Update) -> tuple[int | None, ...]:
+    """Return the registers of inputs, None for one that has the shape of the variable."""
+    tensors = update.op.inputs[len(update.slots) :]
+    return tuple(
+        register if tensor.spec.shape == () else None
+        for tensor, register in zip(tensors, update.inputs, strict=True)
+    )
+
+
+def _size(update: Update) -> int:
+    """Return the number of elements; where it is not known, a large one."""
+    return elements(update.op.inputs[0]) or (_SMALL + 1)
+
+
+def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:
+    """Yield parts of a group, large variables first: these begin where a cache line does."""
+    members: list[Update] = []
+    for update in sorted(group, key=_size, reverse=True):
+        if members and sum(map(_size, members)) + _size(update) > _GROUP:
+            yield members
+            members = []
+        members.append(update)
+    yield members
+
+
+# --- writing ----------------------------------------------------------------------------------------
+
+
+Copy = tuple[Any, Any]
+"""An array, and the one of the same shape that is copied into it."""
+
+
+class GroupWrite(NamedTuple):
+    """A call of an update's function, ready to be made.
+
+    Attributes:
+        updates: that it does.
+        arrays: what they write.
+        inputs: what else their function takes.
+        copies: what is copied into the arrays first.
+    """
+
+    updates: tuple[Update, ...]
+    arrays: list[Any]
+    inputs: list[Any]
+    copies: Sequence[Copy] = ()
+
+    @property
+    def size(self) -> int:
+        """How many elements each array has."""
+        return int(self.arrays[0].size)
+
+    def __call__(self) -> None:
+        """Write."""
+        for array, old in self.copies:
+            np.copyto(array, old)
+        self.updates[0].function(*self.arrays, *self.inputs)
+
+    def blocks(self) -> Iterator[GroupWrite]:
+        """Yield a call for each block. Inputs of the arrays' shape are cut like these."""
+        updates, arrays, inputs, copies = self
+        shape, size = arrays[0].shape, self.size
+        if size <= _BLOCK // 2 or not updates[0].blockwise:
+            yield self
+            return
+        count = -(-size // _BLOCK)
+        step = -(-size // (-(-count // CORES) * CORES))  # as many for each core, all of one size
+        step = max(step, _BLOCK // 4)
+        cut = [isinstance(x, np.ndarray) and x.shape == shape for x in inputs]
+        for start in range(0, size, step):
+            block = slice(start, start + step)
+            yield GroupWrite(
+                updates,
+                [array[block] for array in arrays],
+                [x[block] if is_cut else x for x, is_cut in zip(inputs, cut, strict=True)],
+                [(array[block], old[block]) for array, old in copies],
+            )
+
+
+def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
+    """Make calls, large ones first. The caller has turned floating point warnings off.
+
+    Args:
+        writes: the calls.
+        run: gets its trace, if it wants one.
+    """
+    if run is not None and run.trace is not None:
+        for call in writes:
+            before = perf_counter()
+            parallel_for(call.blocks())
+            run.note(call.updates[0].op, before, call.arrays)
+            for update in call.updates[1:]:  # done along with the first
+                run.note(update.op, perf_counter(), ())
+        return
+    large_first = sorted(writes, key=lambda call: call.size, reverse=True)
+    blocks = [block for call in large_first for block in call.blocks()]
+    if sum(call.size for call in large_first) > _PARALLEL:
+        parallel_for(blocks)
+    else:
+        for block in blocks:
+            block()
