@@ -1,4 +1,4 @@
-"""Reductions: every axis, kept or not, of every dtype, empty ones too."""
+"""Reductions of every axis, kept or not, of every dtype, empty ones too; running sums; extremes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
+from asyncmon import errors
 from asyncmon import graph as tf
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(0.5, 2.0, (2, 3, 4)) * np.where(RNG.random((2, 3, 4)) < 0.5, -1, 1)
+
+POSITIVE = np.random.default_rng(2).uniform(0.5, 2.0, (2, 3, 2))
 
 FLOATS: list[tuple[Any, Any]] = [
     (tf.reduce_sum, np.sum),
@@ -176,3 +179,68 @@ def test_axes_may_be_a_constant_tensor_or_a_range_of_known_rank() -> None:
         tf.reduce_sum(x, tf.placeholder(tf.int32, []))
     with pytest.raises(TypeError, match="axis must be an integer"):
         tf.reduce_sum(x, 0.5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_sums_and_products(ops: Any, axis: int, exclusive: bool, reverse: bool) -> None:
+    for function, reference, neutral in ((tf.cumsum, np.cumsum, 0), (tf.cumprod, np.cumprod, 1)):
+        x = np.flip(POSITIVE, axis) if reverse else POSITIVE
+        expected = reference(x, axis)
+        if exclusive:
+            expected = np.roll(expected, 1, axis)
+            np.moveaxis(expected, axis, 0)[0] = neutral
+        expected = np.flip(expected, axis) if reverse else expected
+
+        def run(a: Any, f: Any = function) -> Any:
+            return f(a, axis, exclusive, reverse)
+
+        ops.agree(run, expected, POSITIVE)
+        ops.differentiate(run, POSITIVE, order=2 if function is tf.cumsum else 1)
+
+
+def test_running_sums_of_nothing(ops: Any) -> None:
+    assert ops.compute(lambda x: tf.cumsum(x, exclusive=True), np.zeros((0, 2))).shape == (0, 2)
+
+
+def test_running_sums_of_integers_keep_their_dtype(ops: Any) -> None:
+    assert ops.compute(tf.cumsum, np.array([1, 2], np.int32)).dtype == np.int32
+
+
+def test_a_running_sum_needs_its_axis() -> None:
+    with pytest.raises(ValueError, match=r"Invalid axis 2: expected a value in \[-1, 1\)"):
+        tf.cumsum(tf.constant([1.0]), 2)
+
+
+@pytest.mark.parametrize(("function", "reference"), [(tf.argmax, np.argmax), (tf.argmin, np.argmin)])
+@pytest.mark.parametrize("axis", [0, 2, -2])
+def test_places_of_extremes(ops: Any, function: Any, reference: Any, axis: int) -> None:
+    ops.agree(lambda x: function(x, axis), reference(POSITIVE, axis), POSITIVE)
+    found = ops.compute(lambda x: function(x, axis, output_type=tf.int32), POSITIVE)
+    assert found.dtype == np.int32
+
+
+def test_of_equal_elements_the_first_is_meant(ops: Any) -> None:
+    assert ops.compute(tf.argmax, np.array([1, 3, 3])) == 1
+
+
+def test_the_axis_is_0_by_default_and_has_an_old_name(ops: Any) -> None:
+    ops.agree(tf.argmax, np.argmax(POSITIVE, 0), POSITIVE)
+    ops.agree(lambda x: tf.argmax(x, dimension=1), np.argmax(POSITIVE, 1), POSITIVE)
+
+
+def test_bad_arguments_of_argmax() -> None:
+    x = tf.constant([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"Dimension \(1\) must be in the range \[-1, 1\)"):
+        tf.argmax(x, 1)
+    with pytest.raises(TypeError, match="'output_type'"):
+        tf.argmax(x, output_type=tf.float32)
+    assert tf.gradients(tf.argmax(x), x) == [None]
+
+
+@pytest.mark.parametrize("function", [tf.argmax, tf.argmin])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_number_has_no_greatest_element(ops: Any, function: Any, axis: int) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"in the range \[0, 0\), but got"):
+        ops.compute(lambda x: function(x, axis), np.array(1.0), known="nothing")
