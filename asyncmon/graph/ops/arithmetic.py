@@ -65,9 +65,11 @@ def _floor_mod(x: Array, y: Array, out: Array | None = None) -> Any:
     return np.remainder(x, y, out=out)
 
 
-def _div_no_nan(x: Array, y: Array) -> Any:
+def _div_no_nan(x: Array, y: Array, out: Array | None = None) -> Any:
     zero = np.equal(y, 0)
-    return np.where(zero, np.zeros_like(x), np.divide(x, np.where(zero, np.ones_like(y), y)))
+    quotient = np.asarray(np.divide(x, y, out=out))
+    np.copyto(quotient, 0, where=zero)
+    return quotient
 
 
 def _pow_gradient(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Pair:
@@ -118,7 +120,7 @@ floordiv = binary("floordiv", "FloorDiv", _floor_divide, REALS, None, node="floo
 floormod = binary("floormod", "FloorMod", _floor_mod, REALS, lambda g, x, y, z: (g, g * -(x // y)),
     "Return the remainder of :func:`floordiv`, with the sign of ``y``; also ``tf.mod``.")
 div_no_nan: BinaryFunction = binary("div_no_nan", "DivNoNan", _div_no_nan, SMOOTH, _div_no_nan_gradient,
-    "Return ``x / y``, and 0 where ``y`` is 0.", node="div_no_nan", elementwise=False)
+    "Return ``x / y``, and 0 where ``y`` is 0.", node="div_no_nan")
 maximum = binary("maximum", "Maximum", np.maximum, REALS, lambda g, x, y, z: _either(x >= y, g),
     "Return the greater of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
 minimum = binary("minimum", "Minimum", np.minimum, REALS, lambda g, x, y, z: _either(x <= y, g),

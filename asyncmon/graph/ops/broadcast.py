@@ -1,4 +1,4 @@
-"""What gradient rules of broadcasting ops share: adding a gradient up to the shape of an operand."""
+"""The adjoint of broadcasting: sum a gradient to the shape of an operand."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
-__all__ = ["sum_to_shape", "unbroadcast"]
-
 
 def sum_to_shape(value: Array, shape: Any) -> Any:
-    """Add up the axes along which an array of ``shape`` was broadcast to the shape of ``value``."""
+    """Sum the axes along which an array of ``shape`` was broadcast to the shape of ``value``."""
     target = tuple(shape)
     found = np.shape(value)
     if found == target:
@@ -53,7 +51,7 @@ def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
 
 
 def _is_broadcast(shape: Shape, other: Shape) -> bool:
-    """Return false when the sum of two operands surely has the shape of the first one."""
+    """Return false where the static shapes say that the first operand is not broadcast."""
     if shape is None or other is None or len(other) > len(shape):
         return True
     tail = shape[len(shape) - len(other) :]

@@ -142,7 +142,6 @@ def binary(
     rule: rules.Rule | None = None,
     node: str | None = None,
     default: str | None = None,
-    elementwise: bool = True,
 ) -> BinaryFunction:
     """Register an op of two inputs that broadcast and return its public function.
 
@@ -157,7 +156,6 @@ def binary(
         rule: the shape rule; by default the output has the dtype of the operands.
         node: the default name of nodes, where it is not the op type.
         default: the default of the argument ``name``.
-        elementwise: False for a kernel without ``out=``.
     """
 
     def back(op: Operation, grad: Tensor) -> Gradients:
@@ -167,7 +165,7 @@ def binary(
         return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
 
     rule, flows = rule or rules.binary(op_type, allowed), back if gradient else ZERO
-    register(OpDef(op_type, kernel, rule, flows, elementwise=elementwise))
+    register(OpDef(op_type, kernel, rule, flows, elementwise=True))
     return binary_function(name, op_type, allowed, doc, node, default)
 
 
