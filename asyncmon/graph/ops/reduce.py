@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +72,14 @@ def _mean_gradient(g: Tensor, x: Tensor, y: Tensor, axis: Axes) -> Tensor:
 
 def _extreme(ufunc: Any, worst: str) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: Axes, keepdims: bool) -> Any:
-        if x.size:
-            return ufunc.reduce(x, axis=axis, keepdims=keepdims)
         return ufunc.reduce(x, axis=axis, keepdims=keepdims, initial=_limit(x.dtype, worst))
 
     return kernel
 
 
+@lru_cache(maxsize=64)
 def _limit(dtype: np.dtype[Any], which: str) -> Any:
+    """Return the extreme of no elements."""
     if dtype.kind == "f":
         return dtype.type(np.inf if which == "max" else -np.inf)
     return getattr(np.iinfo(dtype), which)
@@ -93,18 +94,8 @@ def _prod(x: Array, *, axis: Any, keepdims: Any) -> Any:
     return np.multiply.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
-def _any(x: Array, *, axis: Axes, keepdims: bool) -> Any:
-    return np.any(x, axis=axis, keepdims=keepdims)
-
-
-def _all(x: Array, *, axis: Axes, keepdims: bool) -> Any:
-    return np.all(x, axis=axis, keepdims=keepdims)
-
-
 def _log_sum_exp(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    if not x.size:
-        return np.log(np.add.reduce(np.exp(x), axis=axis, keepdims=keepdims))
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    top = np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, x.dtype.type(0))
     total = np.add.reduce(np.exp(x - top), axis=axis, keepdims=keepdims)
     return np.log(total) + (top if keepdims else top.reshape(np.shape(total)))
@@ -122,9 +113,9 @@ reduce_min = reduction("reduce_min", "Min", _extreme(np.minimum, "max"), rules.R
 reduce_prod = reduction("reduce_prod", "Prod", _prod, rules.NUMBERS,
     lambda g, x, y, axis: g * create_op("ProdOfOthers", (x,), {"axis": axis}),
     "Return the product along axes.")
-reduce_any = reduction("reduce_any", "Any", _any, (dtypes.bool,), None,
+reduce_any = reduction("reduce_any", "Any", np.any, (dtypes.bool,), None,
     "Return whether any element along axes is true.")
-reduce_all = reduction("reduce_all", "All", _all, (dtypes.bool,), None,
+reduce_all = reduction("reduce_all", "All", np.all, (dtypes.bool,), None,
     "Return whether all elements along axes are true.")
 reduce_logsumexp = reduction("reduce_logsumexp", "LogSumExp", _log_sum_exp, rules.FLOATS,
     lambda g, x, y, axis: create_op("Exp", (x - y,)) * g,
