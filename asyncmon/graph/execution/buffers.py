@@ -58,8 +58,7 @@ class Buffers:
     """Which values of a plan lie in the arena.
 
     Attributes:
-        code: the plan's code, in which they are written into what their registers hold. Results are,
-            to the bit, those of the plan's own code.
+        code: the plan's code, in which they are written into what their registers hold.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequen
         pairs = list(zip(plan.code, into, strict=True))
         code = [new if new[4] in values else old for old, new in pairs]
         plan.buffers = Buffers(plan, _without_frees(code, values), values, ops)
-        plan.code = [_in_order(old) if new[4] in values else old for old, new in pairs]
 
 
 def _candidates(
@@ -153,20 +151,6 @@ def _candidates(
 
 def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
     return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
-
-
-def _in_order(instruction: Instruction) -> Instruction:
-    """Return an instruction whose result has the order in memory that it has in the arena.
-
-    Sums depend on that order, in the last bit.
-    """
-    kind, function, a, b, out, op = instruction
-
-    def call(*arrays: Any) -> Any:
-        value = function(*arrays)
-        return value if value.ndim < 2 or value.flags.c_contiguous else np.ascontiguousarray(value)
-
-    return kind, call, a, b, out, op
 
 
 def _shows(instruction: Instruction) -> bool:

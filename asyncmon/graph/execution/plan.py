@@ -209,14 +209,12 @@ class Plan:
                 raise uninitialized(read.name)
             registers[read.register] = value
 
-    def prepared(self, arena: Arena | None, registers: list[Any]) -> tuple[list[Instruction], bool]:
+    def prepared(self, arena: Arena, registers: list[Any]) -> tuple[list[Instruction], bool]:
         """Return the code, with what lies in the arena put into registers, and whether it is heavy."""
         buffers = self.buffers
         if buffers is None:
             return self.code, False
         layout = buffers.layout(registers)
-        if arena is None:
-            return self.code, layout.heavy
         for register, array in arena.views(layout):
             registers[register] = array
         return buffers.code, layout.heavy

@@ -36,6 +36,7 @@ RANDOM_STATE = "__random_state__"
 _READ_OFTEN = 1.0  # seconds between reads beside steps: commits go out of place
 _PINNED_OFTEN = 5.0  # seconds between pins: memory of earlier versions is kept for later ones
 _KEPT = 2  # earlier versions of a group: of the one before, and of one that was pinned meanwhile
+_ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
 
 
 def uninitialized(name: str) -> FailedPreconditionError:
@@ -102,7 +103,7 @@ class StateStore:
         self._pinned_often = _Often(_PINNED_OFTEN)
         self._waiting: list[Callable[[Pin], object]] = []
         self._recycled: dict[Slots, list[Block]] = {}
-        self._arenas = [Arena()]
+        self._arenas: list[Arena] = []
 
     def slot(self, name: str) -> int:
         """Return the slot of a variable, a new one at the first call."""
@@ -204,16 +205,16 @@ class StateStore:
 
     # Memory of runs.
 
-    def take_arena(self) -> Arena | None:
-        """Return memory for a run's values, unless another run has it; give it back when that ends."""
+    def take_arena(self) -> Arena:
+        """Return memory for the values of one run."""
         try:
             return self._arenas.pop()
         except IndexError:
-            return None
+            return Arena()
 
-    def give_arena(self, arena: Arena | None) -> None:
-        """Take memory back."""
-        if arena is not None:
+    def give_arena(self, arena: Arena) -> None:
+        """Take memory back when the run has ended."""
+        if len(self._arenas) < _ARENAS:
             self._arenas.append(arena)
 
 
