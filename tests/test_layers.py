@@ -136,7 +136,6 @@ def test_wings_of_the_graph_import_down(path: Path) -> None:
 
 UP = {
     ("asyncmon.graph.core.gradients", "asyncmon.graph.ops.shape_ops"),
-    ("asyncmon.graph.execution.surroundings", "asyncmon.graph.control.subgraph"),
 }
 """Still to be cut."""
 

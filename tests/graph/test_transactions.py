@@ -38,7 +38,7 @@ async def test_a_failing_run_changes_nothing(config: tf.SessionConfig) -> None:
         await sess.run(tf.global_variables_initializer())
         with pytest.raises(errors.InvalidArgumentError, match="NaN"):
             await sess.run([step, bad], {p: np.nan})
-        with pytest.raises(errors.InvalidArgumentError, match=r"shape \(3,\) to variable"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"the variable has .*, the value \(3,\)"):
             await sess.run([late, b.assign_add(1)])
         first, second = await sess.run([a, b])
         assert second == 0

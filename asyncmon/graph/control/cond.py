@@ -25,8 +25,8 @@ from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, Spec, register
-from asyncmon.graph.core.shape import common
-from asyncmon.graph.execution.surroundings import split
+from asyncmon.graph.core.shape import TensorShape, common
+from asyncmon.graph.execution.outer_facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.create import zeros_like
 
@@ -131,13 +131,15 @@ def _check_dtypes(true_graph: SubGraph, false_graph: SubGraph) -> None:
 
 def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> tuple[Spec, ...]:
     if pred.dtype.name != "bool" or pred.shape not in ((), None):
-        raise TypeError(f"pred must be a bool scalar, got {pred!r}")
+        raise TypeError(
+            f"pred must be a bool scalar, got a {pred.dtype.name} of shape {TensorShape(pred.shape)}"
+        )
     pairs = zip(branches[0].targets, branches[1].targets, strict=True)
     return tuple(Spec(a.dtype, common(a.spec.shape, b.spec.shape)) for a, b in pairs)
 
 
 def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:
-    (pred,), first, second = split(op, arrays)
+    (pred,), first, second = split_inputs(op, arrays)
     return (plans[0], first) if holds(pred) else (plans[1], second)
 
 

@@ -185,11 +185,12 @@ def run_subplan(
     plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
 ) -> tuple[list[Any], Any]:
     """Execute the plan of a subgraph on a state; return its targets and the state after it."""
+    code = plan.for_shapes(fed).code
     registers = _started(plan, fed, state, iteration)
     if run.interrupt is None:
-        execute(plan.code, registers, run)
+        execute(code, registers, run)
     else:
-        execute_checked(plan.code, registers, run)
+        execute_checked(code, registers, run)
     return _outcome(plan, registers, state)
 
 
@@ -197,12 +198,13 @@ async def run_subplan_awaiting(
     plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
 ) -> tuple[list[Any], Any]:
     """The same for a plan with awaited nodes."""
+    code = plan.for_shapes(fed).code
     registers = _started(plan, fed, state, iteration)
     if plan.prelude is not None:
         await plan.prelude.run(run, registers, run.compute)
     if plan.stage is not None:
         await plan.stage.run(run, registers, run.compute)
-    execute_checked(plan.code, registers, run)
+    execute_checked(code, registers, run)
     return _outcome(plan, registers, state)
 
 

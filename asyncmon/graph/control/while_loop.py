@@ -27,8 +27,8 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
-from asyncmon.graph.core.shape import TensorShape, as_shape, common
-from asyncmon.graph.execution.surroundings import split
+from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
+from asyncmon.graph.execution.outer_facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
 
@@ -215,7 +215,15 @@ def _check(
 
 
 def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tuple[Spec, ...]:
-    return tuple(Spec(p.spec.dtype, p.spec.shape) for p in branches[1].parameters[:count])
+    parameters = branches[1].parameters[:count]
+    for parameter, spec in zip(parameters, specs, strict=False):
+        declared = parameter.op.attrs["shape"]
+        if not is_compatible(declared, spec.shape):
+            raise ValueError(
+                f"A value of shape {TensorShape(spec.shape)} is given for {parameter.name}, which has "
+                f"the shape invariant {TensorShape(declared)}"
+            )
+    return tuple(Spec(p.spec.dtype, p.spec.shape) for p in parameters)
 
 
 # Running.
@@ -224,7 +232,7 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 def _while(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
-    values, for_test, for_step = split(op, arrays)
+    values, for_test, for_step = split_inputs(op, arrays)
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
@@ -236,7 +244,7 @@ def _while(
 async def _async_while(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
-    values, for_test, for_step = split(op, arrays)
+    values, for_test, for_step = split_inputs(op, arrays)
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state, now)
@@ -252,7 +260,7 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     test, step = op.attrs["branches"]
     count = op.attrs["count"]
     floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
-    _, _, taken = split(op, op.inputs)
+    _, _, taken = split_inputs(op, op.inputs)
     wanted = [i for i, tensor in enumerate(taken) if tensor.dtype.is_floating]
     back = _body_gradient(step, taken, floating, wanted)
     flowing: list[Any] = [
@@ -311,7 +319,7 @@ def _while_grad_spec(
 def _while_grad(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
-    own, for_test, for_step, for_back = split(op, arrays)
+    own, for_test, for_step, for_back = split_inputs(op, arrays)
     floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
     values = own[:count]
     begun: list[tuple[int, Sequence[Any]]] = []

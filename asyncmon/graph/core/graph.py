@@ -16,8 +16,6 @@ from asyncmon.graph.core.shape import text as shape_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Graph"]
-
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _NO_ATTRS: Mapping[str, Any] = {}
@@ -59,6 +57,7 @@ class Graph:
         self._finalized = False
         self.seed: int | None = None
         self.random_ops = 0
+        self.asserted: set[Tensor] = set()  # those that set_shape() added to what is known of
         self.extras: dict[str, Any] = {}
         """What modules of the engine remember of this graph, by module."""
 

@@ -252,7 +252,10 @@ class Tensor(Operators):
         known, new = self.spec.shape, as_shape(shape)
         if not is_compatible(known, new):
             raise ValueError(f"Tensor {self.name!r} has shape {self.shape}; it cannot be set to {new}.")
-        self.spec = replace(self.spec, shape=merge(known, new))
+        merged = merge(known, new)
+        if merged != known:
+            self.graph.asserted.add(self)
+            self.spec = replace(self.spec, shape=merged)
 
     def consumers(self) -> list[Operation]:
         """Return the operations that have it for an input, as they were built. TF1: same name."""

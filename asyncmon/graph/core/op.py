@@ -140,6 +140,11 @@ class OpRecord:
         return 0
 
     @property
+    def run_rule(self) -> Callable[..., Spec | tuple[Spec, ...]] | None:
+        """What stands for ``infer`` once shapes are fed; None where it refuses nothing that can run."""
+        return None
+
+    @property
     def stateful(self) -> bool:
         """Whether a node is run each time, also where its result is constant or not used."""
         return True
@@ -172,6 +177,7 @@ class OpDef(OpRecord):
         aliases: the output may be an input, or a view of one.
         stateful: see :class:`OpRecord`.
         foreign: likewise.
+        run_rule: likewise.
         bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
             faster than the kernel: called with the same arrays, without attributes. None if not.
         flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the multiplications of a matrix
@@ -183,6 +189,7 @@ class OpDef(OpRecord):
     aliases: bool = False
     stateful: bool = False
     foreign: bool = False
+    run_rule: Callable[..., Spec | tuple[Spec, ...]] | None = None
     bind: Callable[[Any], Callable[..., Any] | None] | None = None
     flops: Callable[..., int] | None = None
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.op import Spec
     from asyncmon.graph.execution.update import UpdateGroup
 
-__all__ = ["Arena", "Layout", "Space", "is_known", "numpy_dtype", "size_of"]
+__all__ = ["Arena", "Layout", "Space", "numpy_dtype", "size_of"]
 
 _ALIGN = 64  # bytes: a cache line
 _MOST = 256  # layouts: of more, those in use are made anew
@@ -126,11 +126,6 @@ def _aligned(nbytes: int) -> Any:
 def numpy_dtype(spec: Spec) -> np.dtype[Any]:
     """Return the dtype of arrays of a spec."""
     return spec.dtype.as_numpy_dtype
-
-
-def is_known(spec: Spec) -> bool:
-    """Return whether all of a shape is known."""
-    return spec.shape is not None and None not in spec.shape
 
 
 def size_of(spec: Spec) -> int:

@@ -10,15 +10,15 @@ here.
 from __future__ import annotations
 
 import inspect
-import threading
 from collections import defaultdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.op import OpDef, Spec
-from asyncmon.graph.execution.arena import Layout, Space, is_known, numpy_dtype, size_of
+from asyncmon.graph.core.op import OpDef
+from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.execution.arena import Layout, Space, numpy_dtype, size_of
 from asyncmon.graph.execution.liveness import inputs_of, outputs_of
 from asyncmon.graph.execution.plan import Kind
 from asyncmon.graph.kernels.blas import blas_threads
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.op import Spec
     from asyncmon.graph.execution.plan import Instruction, Plan
     from asyncmon.graph.execution.registers import Registers
     from asyncmon.graph.execution.update import UpdateGroup
 
 __all__ = ["Buffers", "plan_buffers"]
 
-_LAYOUTS = 256  # shapes of feeds whose layouts a plan remembers
 _HEAVY = 1 << 25  # multiplications of a plan: about a millisecond of one core
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
@@ -72,27 +72,13 @@ class Buffers:
         self._groups = [group for group in plan.groups if group.is_flat]
         self._values = values
         self._ops = ops
-        self._feeds = [(feed.tensor, i) for feed, i in plan.feeds if not is_known(feed.tensor.spec)]
-        self._layouts: dict[tuple[Any, ...], Layout] = {}
-        self._mutex = threading.Lock()  # runs of a plan may begin in several threads
 
-    def layout(self, registers: list[Any]) -> Layout:
-        """Return where values lie, for the shapes that are fed."""
-        key = tuple([registers[i].shape for _, i in self._feeds])
-        return self._layouts.get(key) or self._lay_out(key)
-
-    def _lay_out(self, key: tuple[Any, ...]) -> Layout:
-        given = {tensor: shape for (tensor, _), shape in zip(self._feeds, key, strict=True)}
-        specs = _specs(self._ops, given)
+    def lay_out(self, specs: Mapping[Tensor, Spec]) -> Layout:
+        """Return where values lie, for these specs of tensors."""
         heavy = (
             CORES > 1 and blas_threads.is_controllable and _multiplications(self._ops, specs) >= _HEAVY
         )
-        layout = _laid_out(self._values, specs, self._groups, heavy=heavy)
-        with self._mutex:
-            while len(self._layouts) >= _LAYOUTS:
-                del self._layouts[next(iter(self._layouts))]
-            self._layouts[key] = layout
-        return layout
+        return _laid_out(self._values, specs, self._groups, heavy=heavy)
 
 
 def plan_buffers(plan: Plan, registers: Registers, stored: set[int], ops: Sequence[Operation]) -> None:
@@ -218,41 +204,16 @@ def _takes_out_in_place(kernel: Callable[..., Any], inputs: int) -> bool:
 # --- shapes and places ------------------------------------------------------------------------------
 
 
-def _specs(ops: Sequence[Operation], given: Mapping[Tensor, tuple[int, ...]]) -> dict[Tensor, Spec]:
-    """Return what is known of tensors beyond their static specs when those given have these shapes."""
-    specs = {tensor: Spec(tensor.spec.dtype, shape) for tensor, shape in given.items()}
-    for op in ops:
-        if op.op_def.refs or not any(tensor in specs for tensor in op.inputs):
-            continue
-        try:
-            found = op.op_def.infer(*[specs.get(x, x.spec) for x in op.inputs], **op.attrs)
-        except Exception:  # what does not fit is left to fail in the run, at its node
-            continue
-        for tensor, spec in zip(
-            op.outputs, (found,) if isinstance(found, Spec) else found, strict=True
-        ):
-            if tensor not in given and not is_known(tensor.spec):
-                specs[tensor] = _merged(spec, tensor.spec)
-    return specs
-
-
 def _multiplications(ops: Iterable[Operation], specs: Mapping[Tensor, Spec]) -> int:
     """Return how many there are in products whose shapes are known."""
     total = 0
     for op in ops:
         count = op.op_def.flops if isinstance(op.op_def, OpDef) else None
         if count is not None:
-            known = [specs.get(x, x.spec) for x in (*op.inputs, *op.outputs)]
-            if all(map(is_known, known)):
+            known = [specs[x] for x in (*op.inputs, *op.outputs)]
+            if all(is_known(spec.shape) for spec in known):
                 total += count(*known, **op.attrs)
     return total
-
-
-def _merged(found: Spec, static: Spec) -> Spec:
-    if found.shape is None or static.shape is None or None not in found.shape:
-        return found if found.shape is not None else static
-    shape = tuple(b if a is None else a for a, b in zip(found.shape, static.shape, strict=True))
-    return Spec(found.dtype, shape)
 
 
 def _laid_out(
@@ -269,8 +230,8 @@ def _laid_out(
     ending: dict[int, list[int]] = defaultdict(list)
     now = 0
     for register, value in values.items():
-        spec = specs.get(value.tensor, value.tensor.spec)
-        if register in joined or not spec.shape or not is_known(spec):
+        spec = specs[value.tensor]
+        if register in joined or not spec.shape or not is_known(spec.shape):
             continue
         for i in range(now, value.start):
             for over in ending.pop(i, ()):
@@ -305,7 +266,7 @@ def _homes(
                 register = update.inputs[position]
                 value = values.get(register)
                 wanted = update.op.inputs[0].spec.shape
-                fits = value is not None and specs.get(value.tensor, value.tensor.spec).shape == wanted
+                fits = value is not None and specs[value.tensor].shape == wanted
                 members.append(register if fits and register not in joined else None)
                 if fits:
                     joined.add(register)

@@ -5,27 +5,35 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
+from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, Spec, VariableOpDef
+from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.buffers import plan_buffers
 from asyncmon.graph.execution.feeds import Feed, missing_feed
+from asyncmon.graph.execution.folding import fold, note_value
 from asyncmon.graph.execution.liveness import with_frees, without_dead_code
 from asyncmon.graph.execution.ordering import Versions
+from asyncmon.graph.execution.outer_facts import OuterFacts, split_inputs
 from asyncmon.graph.execution.plan import Fetch, Kind, Plan, Read, Swap, Update
 from asyncmon.graph.execution.pruning import needed_ops
 from asyncmon.graph.execution.registers import Registers, elements
 from asyncmon.graph.execution.scalars import for_scalars
+from asyncmon.graph.execution.specialise import (
+    Facts,
+    Programs,
+    ShapeChecks,
+    ShapeRules,
+    weaken,
+)
 from asyncmon.graph.execution.stages import Groups, Node, Stage
 from asyncmon.graph.execution.steps import (
     awaiting_step,
     awaiting_subgraph_step,
+    checked_step,
     copy_step,
     random_step,
     subgraph_step,
 )
-from asyncmon.graph.execution.surroundings import Surroundings, overruled, split
 from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.update_shapes import ShapeCheck
 
@@ -34,9 +42,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.execution.state import StateStore
 
-__all__ = ["compile_plan"]
-
-_FOLD_LIMIT = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
 _UNKNOWN = 1 << 30  # elements: nobody knows how often a loop repeats, so its first run is in a worker
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
@@ -47,7 +52,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
-    around: Surroundings | None = None,
+    around: OuterFacts | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
 
@@ -69,7 +74,7 @@ class _Compiler:
         store: StateStore,
         targets: Sequence[Tensor | Operation],
         given: frozenset[Tensor],
-        around: Surroundings | None,
+        around: OuterFacts | None,
     ) -> None:
         self.store = store
         self.given = given
@@ -80,7 +85,16 @@ class _Compiler:
         self.variables = {} if around is None else around.variables
         self.constants = {} if around is None else around.constants
         self.ops = needed_ops(targets, given)
-        self.overruled = overruled(self.ops, given, around)
+        self.facts = Facts(
+            {x: Spec(x.dtype, x.spec.shape) for x in given if x.spec.value is not None or x.spec.dims}
+            if around is None
+            else around.weaker
+        )
+        weaken(self.ops, given, self.facts)
+        self.weak = frozenset(self.facts)
+        self.folded: set[Tensor] = set()
+        self.refs: dict[Operation, tuple[int, ...]] = {}
+        """The registers of what nodes that write go on from."""
         self.looked_at = {target for target in targets if isinstance(target, Tensor)}
         """What nodes other than subgraphs use; those look at a variable only when they run."""
         taken: set[Tensor] = set()
@@ -93,10 +107,10 @@ class _Compiler:
         plan = self.plan
         for i, tensor in enumerate(fed):
             plan.feeds.append((Feed(tensor), self.registers.given(tensor)))
-            if elements(tensor) is None:
+            if not is_known(self.facts[tensor].shape):
                 plan.open_feeds.append(i)
         for tensor, value in self.constants.items():
-            self.registers.constant(tensor.op, (value,))
+            self._fold(tensor.op, (value,))
         for tensor, name in self.variables.items():
             required = tensor in self.looked_at
             self.registers.of[tensor] = self._version(None, name, required=required)
@@ -106,21 +120,37 @@ class _Compiler:
             start = len(plan.code)
             awaited = self._emit(op)
             if groups.of(op) != groups.LAST:
-                outputs = [self.registers.of[x] for x in op.outputs if x not in self.given]
-                nodes[op] = Node(plan.code[start:], awaited, tuple(outputs) if awaited else ())
+                nodes[op] = Node(plan.code[start:], awaited)
                 del plan.code[start:]
+        opened = [fed[i] for i in plan.open_feeds]
+        rules = ShapeRules(self.ops, self.given | self.folded, opened, self.facts, self.weak)
+        checks = ShapeChecks(rules.ops, self.facts, self.registers, self.refs)
+        for op, node in nodes.items():
+            self._complete(op, node, checks)
         plan.prelude = Stage.of([op for op in nodes if groups.of(op) == groups.PRELUDE], nodes)
         plan.stage = Stage.of([op for op in nodes if groups.of(op) == groups.MIDDLE], nodes)
         for slot, register in self.registers.base.items():
             required = slot in self.registers.required
             plan.reads.append(Read(slot, register, self.store.names[slot], required))
         self._finish(targets)
+        plan.programs = Programs(plan, rules, checks)
         plan.template = self.registers.template()
         plan.iteration = self.registers.iteration
         for computing in (plan, plan.prelude, plan.stage):
             if computing is not None:
                 computing.pace.weight = self.registers.weight
         return plan
+
+    def _complete(self, op: Operation, node: Node, checks: ShapeChecks) -> None:
+        """Give the node of a stage its outputs, and the checks that it needs whatever is fed."""
+        unknown = [op] if not all(is_known(self.facts[x].shape) for x in op.inputs) else []
+        computed = [x for x in op.outputs if x not in self.given]
+        asserted = [x for x in computed if x in op.graph.asserted]
+        if node.awaited is None:
+            node.code = checks.insert(node.code, unknown, asserted, ())
+        else:
+            node.outputs = self.registers.all_of(computed)
+            node.awaited = checked_step(node.awaited, *checks.around(unknown, asserted))
 
     # Emitting, one method a family of ops. The result is a coroutine function for awaiting nodes.
 
@@ -151,9 +181,9 @@ class _Compiler:
         inputs = registers.all_of(op.inputs)
         self.plan.foreign |= op_def.foreign
         if not op_def.stateful and self.given.isdisjoint(op.outputs):
-            values = self._known(op, inputs)
+            values = fold(op, inputs, registers.constants, self.facts)
             if values is not None:
-                registers.constant(op, values)
+                self._fold(op, values)
                 return
         function: Any = op_def.bind and op_def.bind(op)
         if function is None:
@@ -171,29 +201,12 @@ class _Compiler:
         step = random_step(kernel, op, inputs, outputs, registers.of_iteration())
         self._code(Kind.GENERAL, step, inputs, op=op)
 
-    def _known(self, op: Operation, inputs: tuple[int, ...]) -> Sequence[Any] | None:
-        """Return the outputs of a node where they are known before any run."""
-        constants = self.registers.constants
-        if len(op.outputs) == 1:
-            spec = op.outputs[0].spec
-            if spec.value is not None and not op.inputs:
-                return (
-                    spec.value if spec.value.ndim or spec.value.dtype == object else spec.value[()],
-                )
-            known = spec.dims is not None and None not in spec.dims
-            if known and op not in self.overruled:  # a known shape, of an unknown tensor
-                return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
-        if op.op_def.kernel is None or not constants.keys() >= set(inputs):
-            return None
-        sizes = [elements(tensor) for tensor in op.outputs]
-        if any(size is None or size > _FOLD_LIMIT for size in sizes):
-            return None
-        try:
-            with np.errstate(all="ignore"):
-                values = op.op_def.kernel(*(constants[i] for i in inputs), **op.attrs)
-        except Exception:  # what fails is left to fail in the run, at its node
-            return None
-        return (values,) if len(op.outputs) == 1 else tuple(values)
+    def _fold(self, op: Operation, values: Sequence[Any]) -> None:
+        """Let the outputs of a node be values that never change."""
+        self.registers.constant(op, values)
+        for tensor, value in zip(op.outputs, values, strict=True):
+            self.folded.add(tensor)
+            note_value(tensor, value, self.facts)
 
     def _emit_read(self, op: Operation, op_def: VariableOpDef) -> None:
         output, registers = op.outputs[0], self.registers
@@ -224,13 +237,16 @@ class _Compiler:
             self._version(self.versions.before[op, name], name, required=not op_def.initializes)
             for name in names
         )
+        if not op_def.initializes:
+            self.refs[op] = values
         inputs = registers.all_of(op.inputs[op_def.refs :])
         size = elements(op.inputs[0])
         in_place = op_def.kernel is None or (
             op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
         )
         function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
-        if in_place and op not in self.versions.early:
+        as_built = not any(x in self.weak and self.facts[x].shape != x.spec.shape for x in op.inputs)
+        if in_place and as_built and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
             check = ShapeCheck(op, inputs)
             update = Update(op, function, slots, names, inputs, op_def.blockwise, check)
@@ -269,8 +285,8 @@ class _Compiler:
             for name, write in touched
         ]
         plans, fed = [], self.given - self.variables.keys()
-        for branch, taken in zip(op.attrs["branches"], split(op, op.inputs)[1:], strict=True):
-            known = Surroundings.of(branch, taken, registers, fed, op in self.overruled)
+        for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
+            known = OuterFacts.of(op, branch, taken, registers, self.facts, self.weak, fed)
             plans.append(compile_plan(self.store, branch.targets, branch.parameters, around=known))
         for plan in plans:
             self.plan.random |= plan.random
@@ -368,7 +384,6 @@ class _Compiler:
         plan.code = with_frees(plan.code, large)
         if not self.embedded:
             plan.groups = group_updates(plan.updates, registers.new)
-        if not self.embedded and not self.overruled:  # static shapes tell what memory is needed
             plan_buffers(plan, registers, stored, self.ops)
 
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.arena import Arena
+    from asyncmon.graph.execution.arena import Arena, Layout
     from asyncmon.graph.execution.buffers import Buffers
     from asyncmon.graph.execution.feeds import Feed
     from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.specialise import Programs
     from asyncmon.graph.execution.stages import Stage
     from asyncmon.graph.execution.update import UpdateGroup
     from asyncmon.graph.execution.update_shapes import ShapeCheck
@@ -35,6 +36,7 @@ __all__ = [
     "Instruction",
     "Kind",
     "Plan",
+    "Program",
     "Read",
     "Swap",
     "Update",
@@ -145,6 +147,25 @@ class Fetch:
         return array if self.fresh else array.copy()
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A plan for the shapes that are fed: every rule has accepted them, or its node is checked."""
+
+    code: list[Instruction]
+    layout: Layout | None  # None: nothing lies in the arena
+
+    @property
+    def heavy(self) -> bool:
+        """Whether large products are cut up."""
+        return self.layout is not None and self.layout.heavy
+
+    def place(self, arena: Arena, registers: list[Any]) -> None:
+        """Put what lies in the arena into registers."""
+        if self.layout is not None:
+            for register, array in arena.views(self.layout):
+                registers[register] = array
+
+
 @dataclass(slots=True)
 class Plan:
     """See the module."""
@@ -161,6 +182,7 @@ class Plan:
     groups: list[UpdateGroup] = field(default_factory=list)  # of the updates
     fetches: list[Fetch | None] = field(default_factory=list)
     buffers: Buffers | None = None
+    programs: Programs | None = None
     versions: dict[int, int] = field(default_factory=dict)  # slot -> register; of a subgraph's plan
     random: bool = False
     uses_run: bool = False
@@ -209,15 +231,14 @@ class Plan:
                 raise uninitialized(read.name)
             registers[read.register] = value
 
-    def prepared(self, arena: Arena, registers: list[Any]) -> tuple[list[Instruction], bool]:
-        """Return the code, with what lies in the arena put into registers, and whether it is heavy."""
-        buffers = self.buffers
-        if buffers is None:
-            return self.code, False
-        layout = buffers.layout(registers)
-        for register, array in arena.views(layout):
-            registers[register] = array
-        return buffers.code, layout.heavy
+    def for_shapes(self, fed: Sequence[Any]) -> Program:
+        """Return the program for the shapes of these values.
+
+        Raises:
+            InvalidArgumentError: the rule of a node refuses them.
+        """
+        assert self.programs is not None, "the compiler sets it"
+        return self.programs.of(fed)
 
     def results(self, registers: list[Any]) -> list[Any]:
         """Return what was fetched; None for operations."""

@@ -20,7 +20,7 @@ from asyncmon.graph.kernels.parallel import split_products
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.execution.plan import Instruction, Plan
+    from asyncmon.graph.execution.plan import Instruction, Plan, Program
     from asyncmon.graph.execution.state import StateStore
 
 __all__ = ["PATIENCE", "run_inline", "run_promptly"]
@@ -37,13 +37,14 @@ def run_inline(
     The run has not happened then. ``size`` is that of what is fed, see :meth:`Plan.size`.
     """
     start = perf_counter()
+    program = plan.for_shapes(fed)
     registers = plan.start(fed)
     plan.load(registers, store.values)
     run = Run({}, store.values[0]) if plan.uses_run else None
     if run is not None and plan.can_begin_anew:
         run.until = start + PATIENCE * limit
     try:
-        results = _finish(plan, store, registers, run)
+        results = _finish(plan, program, store, registers, run)
     except TooLong:
         plan.pace.overran(limit)
         return None
@@ -64,6 +65,7 @@ def run_promptly(
     The run has not happened then: what it had taken from queues is back in its place.
     """
     start = perf_counter()
+    program = plan.for_shapes(fed)
     registers = plan.start(fed)
     run = Run(resources, store.values[0])
     if plan.can_begin_anew:
@@ -74,7 +76,7 @@ def run_promptly(
         plan.load(registers, store.values)
         if plan.stage is not None and not plan.stage.run_now(run, registers):
             return None
-        results = _finish(plan, store, registers, run)
+        results = _finish(plan, program, store, registers, run)
         run.committed = True
     except TooLong:
         plan.pace.overran(limit)
@@ -86,14 +88,16 @@ def run_promptly(
 
 
 @np.errstate(all="ignore")
-def _finish(plan: Plan, store: StateStore, registers: list[Any], run: Run | None) -> list[Any]:
+def _finish(
+    plan: Plan, program: Program, store: StateStore, registers: list[Any], run: Run | None
+) -> list[Any]:
     arena = store.take_arena()
     try:
-        code, heavy = plan.prepared(arena, registers)
-        if heavy:
+        program.place(arena, registers)
+        if program.heavy:
             with split_products():
-                return _computed(plan, store, code, registers, run)
-        return _computed(plan, store, code, registers, run)
+                return _computed(plan, store, program.code, registers, run)
+        return _computed(plan, store, program.code, registers, run)
     finally:
         store.give_arena(arena)
 

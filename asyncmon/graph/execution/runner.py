@@ -31,7 +31,7 @@ from asyncmon.run_options import check_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from asyncmon.graph.execution.plan import Instruction, Plan
+    from asyncmon.graph.execution.plan import Instruction, Plan, Program
     from asyncmon.graph.execution.stages import Stage
     from asyncmon.graph.execution.state import Pin, StateStore
     from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
@@ -113,6 +113,7 @@ class Runner:
         if self._store.broken is not None:
             raise self._store.broken
         check_options(options, metadata)
+        program = plan.for_shapes(fed)
         run = self._begin()
         run.fed = plan.size(fed)
         start = perf_counter()
@@ -129,9 +130,9 @@ class Runner:
             if plan.prelude is not None:
                 await plan.prelude.run(run, registers, self._compute)
             results = await (
-                self._run_in_turn(plan, run, registers)
+                self._run_in_turn(plan, program, run, registers)
                 if plan.locks and not peek
-                else self._run_on_version(plan, run, registers)
+                else self._run_on_version(plan, program, run, registers)
             )
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
@@ -246,17 +247,21 @@ class Runner:
         self._holder = None
         self._lock.release()
 
-    async def _run_in_turn(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+    async def _run_in_turn(
+        self, plan: Plan, program: Program, run: Run, registers: list[Any]
+    ) -> list[Any]:
         await self._take_turn(run)
         try:
-            return await self._finish(plan, run, registers, self._store.values, changes=True)
+            return await self._finish(plan, program, run, registers, self._store.values, changes=True)
         finally:
             self._give_turn()
 
-    async def _run_on_version(self, plan: Plan, run: Run, registers: list[Any]) -> list[Any]:
+    async def _run_on_version(
+        self, plan: Plan, program: Program, run: Run, registers: list[Any]
+    ) -> list[Any]:
         pin = await self._pin(run)
         try:
-            return await self._finish(plan, run, registers, pin.values, changes=False)
+            return await self._finish(plan, program, run, registers, pin.values, changes=False)
         finally:
             self._store.unpin(pin)
 
@@ -272,7 +277,14 @@ class Runner:
             raise
 
     async def _finish(
-        self, plan: Plan, run: Run, registers: list[Any], values: list[Any], *, changes: bool
+        self,
+        plan: Plan,
+        program: Program,
+        run: Run,
+        registers: list[Any],
+        values: list[Any],
+        *,
+        changes: bool,
     ) -> list[Any]:
         store = self._store
         run.random_state = values[0]
@@ -284,9 +296,9 @@ class Runner:
             start = clock()
             arena = store.take_arena()
             try:
-                code, heavy = plan.prepared(arena, registers)
-                with split_products() if heavy else nullcontext():
-                    execute_checked(code, registers, run)
+                program.place(arena, registers)
+                with split_products() if program.heavy else nullcontext():
+                    execute_checked(program.code, registers, run)
                     results = plan.results(registers)  # before an update changes what was read
                     if run.error is not None:
                         raise run.error

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run_state import Run
 
-__all__ = ["awaiting_step", "awaiting_subgraph_step", "copy_step", "random_step", "subgraph_step"]
+__all__ = [
+    "awaiting_step",
+    "awaiting_subgraph_step",
+    "checked_step",
+    "copy_step",
+    "random_step",
+    "subgraph_step",
+]
 
 Registers = list[Any]
 Step = "Callable[[Run, Registers], None]"
@@ -113,6 +120,21 @@ def awaiting_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) 
 
     async def step(run: Run, registers: Registers) -> None:
         _store(registers, outputs, await kernel(run, op, *[registers[i] for i in inputs]))
+
+    return step
+
+
+def checked_step(awaited: Any, before: Any, after: Any) -> Any:
+    """Await a step, and call these, if they are not None, before and after it."""
+    if before is None and after is None:
+        return awaited
+
+    async def step(run: Run, registers: Registers) -> None:
+        if before is not None:
+            before(run, registers)
+        await awaited(run, registers)
+        if after is not None:
+            after(run, registers)
 
     return step
 

@@ -263,7 +263,11 @@ def _sigmoid_xent_rule(logits: Spec, labels: Spec) -> Spec:
             f"logits and labels must have the same shape ({rules.text(logits.shape)} vs "
             f"{rules.text(labels.shape)})"
         ) from None
-    return Spec(logits.dtype, rules.broadcast(logits.shape, labels.shape))  # they may, in the run
+    return _sigmoid_xent_run_rule(logits, labels)
+
+
+def _sigmoid_xent_run_rule(logits: Spec, labels: Spec) -> Spec:
+    return Spec(logits.dtype, rules.broadcast(logits.shape, labels.shape))
 
 
 def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
@@ -279,6 +283,7 @@ register(
         _sigmoid_xent_rule,
         _sigmoid_xent_gradient,
         elementwise=True,
+        run_rule=_sigmoid_xent_run_rule,
     )
 )
 

@@ -126,6 +126,13 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
     return Spec(x.dtype, None if dims is None else _reshaped(x.shape, dims))
 
 
+def _reshape_run_rule(x: Spec, target: Spec) -> Spec:
+    """A single size may be a scalar."""
+    if target.shape == ():
+        target = Spec(target.dtype, (1,), dims=target.known_dims())
+    return _reshape_rule(x, target)
+
+
 def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
     if any(d is not None and d < -1 for d in dims):
         raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
@@ -153,7 +160,11 @@ def _reshape_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [like("Reshape", (grad,), op.inputs[0]), None][: len(op.inputs)]
 
 
-register(OpDef("Reshape", _reshape, _reshape_rule, _reshape_gradient, aliases=True))
+register(
+    OpDef(
+        "Reshape", _reshape, _reshape_rule, _reshape_gradient, aliases=True, run_rule=_reshape_run_rule
+    )
+)
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:

@@ -411,5 +411,5 @@ async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) ->
     x = tf.placeholder(tf.float32)
     y = tf.cond(x > 0.0, lambda: 1.0, lambda: 2.0)
     async with tf.Session() as sess:
-        with pytest.raises(errors.InvalidArgumentError, match="A condition must be a scalar"):
+        with pytest.raises(errors.InvalidArgumentError, match="pred must be a bool scalar"):
             await sess.run(y, {x: np.ones(shape)})

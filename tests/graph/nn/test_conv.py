@@ -175,8 +175,8 @@ X, W = np.ones((1, 4, 4, 2)), np.ones((2, 2, 2, 3))  # whose output is of shape 
         (X, np.ones((2, 2, 64, 64)), r"Depth of input \(2\)"),
         (X, np.ones((1, 1, 1, 3)), r"Depth of input \(2\)"),
         (X[..., :1], W, r"Depth of input \(1\)"),
-        (X[0], W, r"Images must have 4 dimensions, got shape \[4, 4, 2\]"),
-        (X, W[0], r"Filters must have 4 dimensions, got shape \[2, 2, 3\]"),
+        (X[0], W, "rank 4 but is rank 3"),
+        (X, W[0], "rank 4 but is rank 3"),
         (X, np.ones((5, 9, 3, 1)), r"Depth of input \(2\)"),
     ],
 )

@@ -79,7 +79,9 @@ def test_what_does_not_fit_fails_in_the_run(ops: Any, value: Any, bias: Any, dat
     arrays = np.ones(value), np.ones(bias)
     fits = len(bias) == 1 and len(value) >= (3 if data_format == "NCHW" else 2)
     for known in ("rank", "nothing") if fits else ("nothing",):  # else refused when it is built
-        with pytest.raises(errors.InvalidArgumentError, match="as many biases as channels"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"must be equal|must be (at least )?rank"
+        ):
             ops.compute(run, *arrays, known=known)
 
 
@@ -90,7 +92,7 @@ def test_a_gradient_without_rows_is_refused(ops: Any, shape: Any, data_format: s
         return tf.gradients(nn.bias_add(x, b, data_format), b, grad_ys=[grad])[0]
 
     arrays = np.ones((2, 3)), np.ones(3), np.ones(shape)
-    with pytest.raises(errors.InvalidArgumentError, match="must be at least 2D"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be at least rank"):
         ops.compute(run, *arrays, known="nothing")
 
 

@@ -101,7 +101,7 @@ def test_classes_of_another_shape_than_rows_fail_in_the_run(ops: Any, logits: An
     def run(x: Any, y: Any) -> Any:
         return nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)
 
-    with pytest.raises(errors.InvalidArgumentError, match="the shape of logits less its last"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"must be equal|must be at least rank 1"):
         ops.compute(run, np.ones(logits), np.ones(labels, np.int32), known="nothing")
 
 
@@ -114,7 +114,7 @@ def test_a_loss_is_of_a_row_of_logits(ops: Any, logits: Any, labels: Any) -> Non
         return nn.softmax_cross_entropy_with_logits_v2(y, x)
 
     arrays = np.ones(logits), np.ones(labels)
-    with pytest.raises(errors.InvalidArgumentError, match="must be broadcastable, to a loss for each"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"must be equal|must be at least rank 1"):
         ops.compute(run, *arrays, known="nothing")
     with pytest.raises(ValueError, match=r"must be equal|must be at least rank 1"):
         ops.compute(run, *arrays)

@@ -138,22 +138,20 @@ def test_one_hot_of_no_classes(ops: Any, shape: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "text"),
+    "function",
     [
-        (lambda x: tf.fill([2], x), "value must be a scalar"),
-        (lambda x: tf.linspace(x, 1.0, 3), "start must be a scalar"),
-        (lambda x: tf.linspace(0.0, x, 3), "stop must be a scalar"),
-        (lambda x: tf.linspace(0.0, 1.0, tf.cast(x, tf.int32)), "num must be a scalar"),
-        (lambda x: tf.one_hot([0, 1], tf.cast(x, tf.int32)), "depth must be a scalar"),
-        (lambda x: tf.one_hot([0, 1], 2, x), "on_value must be a scalar"),
-        (lambda x: tf.one_hot([0, 1], 2, 1.0, x), "off_value must be a scalar"),
+        lambda x: tf.fill([2], x),
+        lambda x: tf.linspace(x, 1.0, 3),
+        lambda x: tf.linspace(0.0, x, 3),
+        lambda x: tf.linspace(0.0, 1.0, tf.cast(x, tf.int32)),
+        lambda x: tf.one_hot([0, 1], tf.cast(x, tf.int32)),
+        lambda x: tf.one_hot([0, 1], 2, x),
+        lambda x: tf.one_hot([0, 1], 2, 1.0, x),
     ],
 )
 @pytest.mark.parametrize("shape", [(1,), (2,), (1, 1)])
-def test_what_must_be_a_scalar_is_one_in_the_run_too(
-    ops: Any, function: Any, text: str, shape: Any
-) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=text):
+def test_what_must_be_a_scalar_is_one_in_the_run_too(ops: Any, function: Any, shape: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="must be rank 0"):
         ops.compute(function, np.ones(shape, np.float32), known="nothing")
 
 

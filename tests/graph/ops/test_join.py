@@ -103,7 +103,7 @@ def test_stack_and_unstack_refuse_what_does_not_fit(ops: Any) -> None:
         tf.unstack(tf.placeholder(tf.float32, [None, 6]))
     with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
         tf.unstack(x, num=3)
-    with pytest.raises(errors.InvalidArgumentError, match="must equal 3"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be equal, but are 2 and 3"):
         ops.compute(lambda a: tf.unstack(a, num=3), X, known="rank")
 
 
@@ -124,7 +124,7 @@ def test_split_by_sizes_known_only_in_the_run(ops: Any) -> None:
     ops.agree(lambda v, s: tf.split(v, [s[0], 4], 1), np.split(X, [2], 1), X, sizes)
     with pytest.raises(errors.InvalidArgumentError, match="must add up to the size 6"):
         ops.compute(lambda v, s: tf.split(v, s, 1, num=2), X, sizes + 1)
-    with pytest.raises(errors.InvalidArgumentError, match="evenly divide"):
+    with pytest.raises(errors.InvalidArgumentError, match="evenly divisible by 4"):
         ops.compute(lambda v: tf.split(v, 4, 1), X, known="rank")
 
 
@@ -150,5 +150,7 @@ def test_one_size_of_a_split_may_be_left_out() -> None:
 
 @pytest.mark.parametrize("axis", [1, -2])
 def test_numbers_are_stacked_along_one_axis_only(ops: Any, axis: int) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=rf"axis = {axis} not in \[-1, 1\)"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=rf"Invalid axis {axis}: expected a value in \[-1, 1\)"
+    ):
         ops.compute(lambda x: tf.stack([x, x], axis), np.array(1.0), known="nothing")

@@ -83,7 +83,7 @@ def test_what_turns_out_not_to_fit_fails_in_the_run(ops: Any) -> None:
 @pytest.mark.parametrize("shapes", [((2, 3), (3,)), ((3,), (3, 2)), ((3,), (3,)), ((2, 3), ())])
 def test_a_vector_is_no_matrix(ops: Any, shapes: Any, dtype: Any) -> None:
     x, y = (np.ones(shape, dtype) for shape in shapes)
-    with pytest.raises(errors.InvalidArgumentError, match="must have at least 2 dimensions"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be at least rank 2"):
         ops.compute(tf.matmul, x, y, known="nothing")
 
 

@@ -242,5 +242,5 @@ def test_bad_arguments_of_argmax() -> None:
 @pytest.mark.parametrize("function", [tf.argmax, tf.argmin])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_a_number_has_no_greatest_element(ops: Any, function: Any, axis: int) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match=r"in the range \[0, 0\), but got"):
+    with pytest.raises(errors.InvalidArgumentError, match=r"in the range \[0, 0\)"):
         ops.compute(lambda x: function(x, axis), np.array(1.0), known="nothing")

@@ -86,7 +86,7 @@ def test_impossible_shapes_fail_in_the_run_otherwise(ops: Any) -> None:
         ([-2], r"Sizes must be non-negative, or -1 for what is left, got \[-2\]"),
         ([4, -3], "Sizes must be non-negative"),
         ([-1, -2], "Sizes must be non-negative"),
-        ([[24]], r"sizes input must be 1-D, not \[1, 1\]"),
+        ([[24]], "must be rank 1 but is rank 2"),
     ],
 )
 def test_sizes_below_minus_one_fail_in_the_run(ops: Any, sizes: Any, text: str) -> None:
@@ -155,7 +155,7 @@ def test_broadcast_to(ops: Any) -> None:
     ops.differentiate(run, x)
     with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
         tf.broadcast_to(tf.constant(x), [3, 2])
-    with pytest.raises(errors.InvalidArgumentError, match="could not be broadcast together"):
+    with pytest.raises(errors.InvalidArgumentError, match="Incompatible shapes for broadcasting"):
         ops.compute(run, np.ones(3), known="nothing")
 
 

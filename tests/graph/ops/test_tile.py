@@ -34,10 +34,10 @@ def test_a_negative_count_of_tiles_has_no_shape() -> None:
 @pytest.mark.parametrize(
     ("multiples", "text"),
     [
-        ([2], r"a vector of length 3 but got shape \[1\]"),
-        ([2, 1, 1, 1], r"a vector of length 3 but got shape \[4\]"),
-        ([[1, 1, 1]], r"a vector of length 3 but got shape \[1, 3\]"),
-        (2, r"a vector of length 3 but got shape \[\]"),
+        ([2], "must be equal, but are 1 and 3"),
+        ([2, 1, 1, 1], "must be equal, but are 4 and 3"),
+        ([[1, 1, 1]], "must be rank 1"),
+        (2, "must be rank 1"),
         ([1, -1, 1], r"Expected multiples >= 0, but got \[1, -1, 1\]"),
     ],
 )

@@ -124,11 +124,11 @@ async def test_what_does_not_fit_together_is_refused(sess: Session) -> None:
 async def test_a_shape_that_is_known_in_the_run_only_is_checked_there(sess: Session) -> None:
     x = placeholder(int32)
     queue = FIFOQueue(3, [int32, int32], shapes=[[], []], name="q")
-    with pytest.raises(InvalidArgumentError, match=r"tuple component 0. Expected \[\], got \[2\]"):
+    with pytest.raises(InvalidArgumentError, match=r"Shapes \(2,\) and \(\) are incompatible"):
         await sess.run(queue.enqueue((x, 1)), {x: [1, 2]})
     with pytest.raises(InvalidArgumentError, match="same first dimension"):
         await sess.run(queue.enqueue_many((x, [1, 2])), {x: [1]})
-    with pytest.raises(InvalidArgumentError, match="same first dimension"):
+    with pytest.raises(InvalidArgumentError, match="must have rank at least 1"):
         await sess.run(queue.enqueue_many((x, [1, 2])), {x: 1})
     n = placeholder(int32, [])
     with pytest.raises(InvalidArgumentError, match="Cannot take -1 elements"):

@@ -107,5 +107,5 @@ def test_steps_must_be_scalars_in_the_run_too(ops: Any, step: Any) -> None:
     def run(x: Any) -> Any:
         return train.piecewise_constant(x, [1, 2], [0.1, 0.2, 0.3])
 
-    with pytest.raises(errors.InvalidArgumentError, match="x must be a scalar"):
+    with pytest.raises(errors.InvalidArgumentError, match="must be rank 0"):
         ops.compute(run, np.array(step), known="nothing")

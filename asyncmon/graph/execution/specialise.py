@@ -1,0 +1,328 @@
+"""Shapes, checked once: for the shapes that are fed, the rule of every node runs, and may refuse them.
+
+A shape that depends on values is known in the run only. There the rule of a node that it goes into runs
+before the node, once for each combination of shapes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core.op import ControlOpDef, Spec, VariableOpDef
+from asyncmon.graph.core.shape import is_known, merge
+from asyncmon.graph.core.shape import text as shape_text
+from asyncmon.graph.execution.plan import Kind, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.op import Shape
+    from asyncmon.graph.execution.plan import Instruction, Plan
+    from asyncmon.graph.execution.registers import Registers
+
+_PROGRAMS = 256  # that a plan remembers
+_COMBINATIONS = 64  # of shapes that a check remembers
+
+
+class Facts(dict["Tensor", Spec]):
+    """What is known of tensors: of those that are no keys, what the graph says."""
+
+    __slots__ = ()
+
+    def __missing__(self, tensor: Tensor) -> Spec:
+        return tensor.spec
+
+
+def weaken(ops: Sequence[Operation], given: Collection[Tensor], facts: Facts) -> None:
+    """Forget what the graph derives from values that others are fed for.
+
+    Args:
+        ops: of a plan, in order.
+        given: tensors that are fed.
+        facts: of the fed tensors of which less is known than the graph says. Gets those of tensors that
+            depend on them, and of variables whose shape the graph was told by ``set_shape``: no node
+            could check that.
+    """
+    told = ops[0].graph.asserted if ops else ()
+    for op in ops if facts or told else ():
+        if isinstance(op.op_def, VariableOpDef):
+            for variable in op.inputs[: op.op_def.refs] or op.outputs:
+                if variable in told and variable not in given:
+                    facts[variable] = Spec(variable.dtype, variable.op.attrs["shape"])
+        if not any(x in facts for x in op.inputs):
+            continue
+        if isinstance(op.op_def, ControlOpDef):
+            found: Sequence[Spec] = [Spec(x.dtype, None) for x in op.outputs]
+        else:
+            found = infer(op, [facts[x] for x in op.inputs])
+        for tensor, spec in zip(op.outputs, found, strict=True):
+            if tensor not in given and not _is_same(spec, tensor.spec):
+                facts[tensor] = spec
+
+
+def _is_same(spec: Spec, other: Spec) -> bool:
+    values = (spec.value is None) == (other.value is None)
+    return values and spec.shape == other.shape and spec.known_dims() == other.known_dims()
+
+
+class ShapeRules:
+    """The rules of a plan's nodes, to be run for all shapes that may be fed.
+
+    Args:
+        ops: of the plan, in order.
+        given: tensors that are fed, or folded.
+        opened: those fed tensors whose shapes are not known.
+        facts: what is known before shapes are fed.
+        weak: the tensors of which :func:`weaken` found less than the graph says.
+
+    Attributes:
+        ops: the nodes whose rules must run.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Operation],
+        given: Collection[Tensor],
+        opened: Sequence[Tensor],
+        facts: Facts,
+        weak: Collection[Tensor],
+    ) -> None:
+        self._given = given
+        self._opened = opened
+        self._facts = facts
+        self._weak = weak
+        self.ops = list(_open_ops(ops, facts))
+
+    def run(self, shapes: Sequence[Shape]) -> tuple[Facts, list[Operation], list[Tensor]]:
+        """Run the rules.
+
+        Args:
+            shapes: of the fed tensors whose shapes are not known.
+
+        Returns:
+            What is known now. Then the nodes some of whose inputs have shapes that are not known before
+            the run, and the tensors whose shape is what ``set_shape`` says, as far as is known.
+
+        Raises:
+            InvalidArgumentError: a rule refuses a shape; the error names the node.
+        """
+        facts = Facts(self._facts)
+        for tensor, shape in zip(self._opened, shapes, strict=True):
+            facts[tensor] = Spec(tensor.dtype, shape)
+        unknown, asserted = [], []
+        for op in self.ops:
+            if isinstance(op.op_def, ControlOpDef) and any(x in self._weak for x in op.inputs):
+                continue  # what its subgraphs say of their parameters is not believed
+            inputs = [facts[x] for x in op.inputs]
+            if not all(is_known(spec.shape) for spec in inputs):
+                unknown.append(op)
+            for tensor, spec in zip(op.outputs, infer(op, inputs), strict=True):
+                if tensor in self._given:
+                    continue
+                shape = spec.shape if tensor in self._weak else _agreed(tensor, spec.shape)
+                if shape != spec.shape:
+                    asserted.append(tensor)
+                    spec = Spec(spec.dtype, shape, spec.value, spec.dims)
+                facts[tensor] = spec
+        return facts, unknown, asserted
+
+
+def _open_ops(ops: Sequence[Operation], facts: Facts) -> Iterator[Operation]:
+    """Yield the nodes of which more is known once shapes are fed, or less than the graph says."""
+    asserted = ops[0].graph.asserted if ops else ()
+    opened: set[Tensor] = set()
+    for op in ops:
+        opens = any(x in opened or x in facts or not is_known(x.spec.shape) for x in op.inputs)
+        if opens or any(not is_known(facts[x].shape) or x in asserted for x in op.outputs):
+            yield op
+            opened.update([x for x in op.outputs if _may_be_a_shape(facts[x])])
+
+
+def _may_be_a_shape(spec: Spec) -> bool:
+    return spec.dtype.is_integer and spec.value is None and (spec.shape is None or len(spec.shape) < 2)
+
+
+def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
+    """Return what the rule of a node says of its outputs.
+
+    Raises:
+        InvalidArgumentError: it refuses the inputs; the error names the node.
+    """
+    try:
+        found = (op.op_def.run_rule or op.op_def.infer)(*inputs, **op.attrs)
+    except (ValueError, TypeError) as error:
+        shapes = ", ".join(shape_text(spec.shape) for spec in inputs)
+        raise _refused(op, f"{error} with input shapes: {shapes}.") from error
+    return [
+        # An input's spec, handed on, says dtype and shape, but not the value.
+        Spec(spec.dtype, spec.shape) if any(spec is x for x in inputs) else spec
+        for spec in ((found,) if isinstance(found, Spec) else found)
+    ]
+
+
+def _agreed(tensor: Tensor, shape: Shape) -> Shape:
+    try:
+        return merge(shape, tensor.spec.shape)
+    except ValueError as error:
+        raise _refused(
+            tensor.op,
+            f"{tensor.name} has shape {shape_text(shape)}, not {shape_text(tensor.spec.shape)}, "
+            "which set_shape() says.",
+        ) from error
+
+
+def _refused(op: Operation, text: str) -> InvalidArgumentError:
+    error = InvalidArgumentError(f"{text} [at node {op.name!r} ({op.type})]")
+    error.__dict__["_asyncmon_located"] = True
+    return error
+
+
+class Programs:
+    """The programs of a plan, one for each combination of shapes that is fed."""
+
+    def __init__(self, plan: Plan, rules: ShapeRules, checks: ShapeChecks) -> None:
+        self._plan = plan
+        self._rules = rules
+        self._checks = checks
+        self._programs: dict[tuple[Any, ...], Program] = {}
+        self._codes: dict[Any, list[Instruction]] = {}
+        self._mutex = threading.Lock()  # runs of a plan may begin in several threads
+
+    def of(self, fed: Sequence[Any]) -> Program:
+        """Return the program for the shapes of these values.
+
+        Raises:
+            InvalidArgumentError: the rule of a node refuses them.
+        """
+        opened = self._plan.open_feeds
+        key = tuple([getattr(fed[i], "shape", ()) for i in opened]) if opened else ()
+        return self._programs.get(key) or self._make(key)
+
+    def _make(self, key: tuple[Any, ...]) -> Program:
+        facts, unknown, asserted = self._rules.run(key)
+        buffers = self._plan.buffers
+        layout = None if buffers is None else buffers.lay_out(facts)
+        with self._mutex:
+            code = self._code(unknown, asserted)
+            while len(self._programs) >= _PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            program = self._programs[key] = Program(code, layout)
+        return program
+
+    def _code(self, unknown: Sequence[Operation], asserted: Sequence[Tensor]) -> list[Instruction]:
+        """Return the plan's code, with the checks that are left for the run."""
+        buffers = self._plan.buffers
+        code = self._plan.code if buffers is None else buffers.code
+        if not unknown and not asserted:
+            return code
+        key = tuple(unknown), tuple(asserted)
+        if key not in self._codes:
+            if len(self._codes) >= _PROGRAMS:
+                self._codes.clear()
+            updates = [update.op for update in self._plan.updates]
+            self._codes[key] = self._checks.insert(code, unknown, asserted, updates)
+        return self._codes[key]
+
+
+class ShapeChecks:
+    """Instructions that check shapes in the run.
+
+    Args:
+        ops: nodes that may have to be checked.
+        facts: what is known before shapes are fed.
+        registers: of the plan.
+        refs: the registers of what nodes that write go on from; of none that only initialises.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Operation],
+        facts: Facts,
+        registers: Registers,
+        refs: Mapping[Operation, Sequence[int]],
+    ) -> None:
+        self._facts = facts
+        self._inputs = {
+            op: (*refs.get(op, ()), *registers.all_of(op.inputs[op.op_def.refs :]))
+            for op in ops
+            if op.op_def.changes or not isinstance(op.op_def, VariableOpDef)
+        }
+        self._outputs = {x: registers.of[x] for op in ops for x in op.outputs if x in registers.of}
+        self._rules: dict[Operation, Instruction] = {}
+
+    def insert(
+        self,
+        code: Sequence[Instruction],
+        unknown: Sequence[Operation],
+        asserted: Sequence[Tensor],
+        last: Sequence[Operation],
+    ) -> list[Instruction]:
+        """Return code with the checks of some nodes, and of tensors.
+
+        Args:
+            code: of a plan.
+            unknown: nodes whose rules are to run before them.
+            asserted: tensors that must have the shape that ``set_shape`` says.
+            last: nodes that come after the code.
+        """
+        before = {op: self._before(op) for op in unknown if op in self._inputs}
+        after: defaultdict[Operation | None, list[Tensor]] = defaultdict(list)
+        for tensor in asserted:
+            after[tensor.op].append(tensor)
+        result = []
+        for instruction in code:
+            op = instruction[5]
+            if op in before:
+                result.append(before[op])
+            result.append(instruction)
+            if op in after:
+                result.append(self._after(after[op]))
+        return result + [before[op] for op in last if op in before]
+
+    def around(self, unknown: Sequence[Operation], asserted: Sequence[Tensor]) -> tuple[Any, Any]:
+        """Return the same for a node that is awaited: what to call before and after."""
+        before = self._before(unknown[0])[1] if unknown else None
+        return before, self._after(asserted)[1] if asserted else None
+
+    def _before(self, op: Operation) -> Instruction:
+        """Return an instruction that runs the rule of a node for the shapes that its inputs have."""
+        if op not in self._rules:
+            registers = tuple(self._inputs[op])
+            check = _rule_check(op, registers, [self._facts[x] for x in op.inputs])
+            self._rules[op] = int(Kind.GENERAL), check, registers, None, None, None
+        return self._rules[op]
+
+    def _after(self, tensors: Sequence[Tensor]) -> Instruction:
+        """Return an instruction that compares the shapes of values with what ``set_shape`` says."""
+        registers = tuple([self._outputs[x] for x in tensors])
+
+        def check(_run: Any, values: list[Any]) -> None:
+            for tensor, i in zip(tensors, registers, strict=True):
+                _agreed(tensor, getattr(values[i], "shape", ()))
+
+        return int(Kind.GENERAL), check, registers, None, None, None
+
+
+def _rule_check(op: Operation, registers: Sequence[int], specs: Sequence[Spec]) -> Any:
+    accepted: set[tuple[Any, ...]] = set()
+    first = len(specs) - len(registers)
+    fixed, read = specs[:first], specs[first:]
+
+    def check(_run: Any, values: list[Any]) -> None:
+        shapes = tuple([getattr(values[i], "shape", ()) for i in registers])
+        if shapes in accepted:
+            return
+        found = [
+            spec if values[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
+            for i, spec, shape in zip(registers, read, shapes, strict=True)
+        ]
+        infer(op, [*fixed, *found])
+        if len(accepted) >= _COMBINATIONS:
+            accepted.clear()
+        accepted.add(shapes)
+
+    return check
