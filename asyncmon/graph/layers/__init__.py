@@ -1,5 +1,6 @@
 """Layers that make their own variables. TF1: ``tf.layers``."""
 
+from asyncmon.graph.layers.batch_norm import batch_normalization
 from asyncmon.graph.layers.layers import (
     average_pooling2d,
     conv2d,
@@ -8,7 +9,6 @@ from asyncmon.graph.layers.layers import (
     flatten,
     max_pooling2d,
 )
-from asyncmon.graph.layers.normalization import batch_normalization
 
 __all__ = [
     "average_pooling2d",

@@ -1,164 +1,205 @@
-"""Batch normalisation in training as one op, with its gradient as another."""
+"""The batch normalisation layer."""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.build import create_op, create_ops
-from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.shape_ops import reshape
+from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.dtypes import float16, float32
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.nn.normalization import batch_normalization as _normalize
+from asyncmon.graph.nn.normalization import moments, normalized_batch
+from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.train.averages import assign_moving_average
+from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
+from asyncmon.graph.variables.scope import get_variable, variable_scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.variables.variable import Variable
 
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
+__all__ = ["batch_normalization"]
 
-__all__ = ["normalized_batch"]
+_Maker = Callable[..., Any] | None
+_ZEROS, _ONES = zeros_initializer(), ones_initializer()
 
 
-def normalized_batch(
-    x: Tensor, scale: Tensor, offset: Tensor, axis: int, epsilon: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the batch normalised along ``axis``, and its mean and variance.
+def batch_normalization(
+    inputs: Any,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 1e-3,
+    center: bool = True,
+    scale: bool = True,
+    beta_initializer: _Maker = _ZEROS,
+    gamma_initializer: _Maker = _ONES,
+    moving_mean_initializer: _Maker = _ZEROS,
+    moving_variance_initializer: _Maker = _ONES,
+    beta_regularizer: _Maker = None,
+    gamma_regularizer: _Maker = None,
+    beta_constraint: _Maker = None,
+    gamma_constraint: _Maker = None,
+    training: Any = False,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Tensor:
+    """Return a batch normalised by its moments in training, by moving averages of them otherwise.
+
+    TF1: ``tf.layers.batch_normalization``. The averages move only when the ops in
+    ``GraphKeys.UPDATE_OPS`` are run; make the train op depend on them::
+
+        with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
+            train_op = optimizer.minimize(loss)
 
     Args:
-        x: the batch.
-        scale: vector of the size of ``axis``.
-        offset: likewise.
-        axis: the dimension that keeps its own mean and variance; not negative.
+        inputs: a tensor of floats.
+        axis: the dimension that keeps its own moments, the channels.
+        momentum: of the moving averages.
         epsilon: added to the variance.
+        center: add the variable "beta".
+        scale: multiply by the variable "gamma".
+        beta_initializer: zeros by default.
+        gamma_initializer: ones by default.
+        moving_mean_initializer: zeros by default.
+        moving_variance_initializer: ones by default.
+        beta_regularizer: of "beta".
+        gamma_regularizer: of "gamma".
+        beta_constraint: of "beta".
+        gamma_constraint: of "gamma".
+        training: a bool, or a bool scalar tensor to be fed.
+        trainable: whether optimizers find "beta" and "gamma".
+        name: of the layer; "batch_normalization" by default.
+        reuse: share the variables of an earlier layer of this name.
+
+    Raises:
+        ValueError: a rank or a size of ``axis`` that is not known.
     """
-    y, mean, variance, _ = create_ops(
-        "BatchNorm", (x, scale, offset), {"axis": axis, "epsilon": epsilon}
-    )
-    return y, mean, variance
+    x = convert_to_tensor(inputs)
+    rank = x.shape.ndims
+    if rank is None:
+        raise ValueError("Input has undefined rank.")
+    at = rules.normalize_axis(axis, rank)
+    size = x.shape[at]
+    if size is None:
+        raise ValueError(f"Input has undefined `axis` dimension. Received input with shape {x.shape}.")
+    kind = float32 if x.dtype is float16 else x.dtype  # moments need more than half precision
+    wide = cast(x, kind)
+    with variable_scope(name, "batch_normalization", reuse=reuse):
+        beta = gamma = None
+        if scale:
+            gamma = get_variable(
+                "gamma",
+                [size],
+                kind,
+                gamma_initializer,
+                gamma_regularizer,
+                trainable,
+                constraint=gamma_constraint,
+            )
+        if center:
+            beta = get_variable(
+                "beta",
+                [size],
+                kind,
+                beta_initializer,
+                beta_regularizer,
+                trainable,
+                constraint=beta_constraint,
+            )
+        averages = [
+            get_variable(part, [size], kind, initializer, trainable=False)
+            for part, initializer in (
+                ("moving_mean", moving_mean_initializer),
+                ("moving_variance", moving_variance_initializer),
+            )
+        ]
+        if is_tensor_like(training):
+            result = _either(
+                wide, at, gamma, beta, averages, convert_to_tensor(training), momentum, epsilon
+            )
+        elif training:
+            result = _trained(wide, at, gamma, beta, averages, momentum, epsilon)
+        else:
+            result = _applied(
+                wide, at, gamma, beta, (averages[0].value(), averages[1].value()), epsilon
+            )
+        return cast(result, x.dtype)
 
 
-def _columns(x: Array, axis: int) -> Array:
-    """Return a view of, or a copy as, a matrix with a column per element of the axis."""
-    return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
+def _trained(
+    x: Tensor,
+    axis: int,
+    gamma: Variable | None,
+    beta: Variable | None,
+    averages: list[Variable],
+    momentum: Any,
+    epsilon: float,
+) -> Tensor:
+    size = [x.shape[axis] or 0]
+    one, zero = (create_op("Fill", (size, convert_to_tensor(v, x.dtype))) for v in (1.0, 0.0))
+    scale = one if gamma is None else gamma.value()
+    offset = zero if beta is None else beta.value()
+    result, mean, variance = normalized_batch(x, scale, offset, axis, epsilon)
+    _move(averages, (mean, _unbiased(variance, x, axis)), momentum)
+    return result
 
 
-def _back(columns: Array, x: Array, axis: int) -> Array:
-    shape = np.moveaxis(x, axis, -1).shape
-    return np.moveaxis(columns.reshape(shape), -1, axis)
+def _either(
+    x: Tensor,
+    axis: int,
+    gamma: Variable | None,
+    beta: Variable | None,
+    averages: list[Variable],
+    training: Tensor,
+    momentum: float,
+    epsilon: float,
+) -> Tensor:
+    """Both cases in one graph: outside of training the averages are used, and stay."""
+    batch = moments(x, [i for i in range(len(x.shape)) if i != axis])
+    used = [
+        create_op("SelectV2", (training, now, average.value()))
+        for now, average in zip(batch, averages, strict=True)
+    ]
+    kept = (convert_to_tensor(v, x.dtype) for v in (momentum, 1.0))
+    decay = create_op("SelectV2", (training, *kept))
+    _move(averages, (batch[0], _unbiased(batch[1], x, axis)), decay)
+    return _applied(x, axis, gamma, beta, (used[0], used[1]), epsilon)
 
 
-def _mean_of_rows(x: Array) -> Array:
-    """As fast as BLAS adds up rows."""
-    return np.dot(np.full(len(x), 1 / max(len(x), 1), x.dtype), x)
-
-
-def _batch_norm(
-    x: Array, scale: Array, offset: Array, *, axis: int, epsilon: float
-) -> tuple[Array, Array, Array, Array]:
-    columns = _columns(x, axis)
-    mean = _mean_of_rows(columns)
-    centered = np.subtract(columns, mean)
-    variance = _mean_of_rows(np.square(centered))
-    inverse = np.reciprocal(np.sqrt(variance + x.dtype.type(epsilon)))
-    centered *= inverse * scale
-    centered += offset
-    return _back(centered, x, axis), mean, variance, inverse
-
-
-def _batch_norm_spec(
-    x: Spec, scale: Spec, offset: Spec, *, axis: int, epsilon: float
-) -> tuple[Spec, Spec, Spec, Spec]:
-    for other, name in ((scale, "scale"), (offset, "offset")):
-        rules.check_same_dtype("BatchNorm", x, other, ("x", name))
-    size = None if x.shape is None else x.shape[axis]
-    for other in (scale, offset):
-        (other_size,) = rules.with_rank(other.shape, 1)
-        size = rules.merge_dim(size, other_size)
-    vector = Spec(x.dtype, (size,))
-    return Spec(x.dtype, x.shape), vector, vector, vector
-
-
-def _batch_norm_gradient(
-    op: Operation, grad: Tensor | None, *others: Tensor | None
-) -> list[Tensor | None]:
-    x, scale, offset = op.inputs
-    if any(other is not None for other in others):
-        written_out = _written_out(x, scale, offset, op.attrs)
-        return _flowing(written_out, op.inputs, (grad, *others))
-    assert grad is not None  # one of the gradients is there
-    _, mean, _, inverse = op.outputs
-    return list(create_ops("BatchNormGrad", (x, grad, scale, mean, inverse), op.attrs))
-
-
-def _batch_norm_grad(
-    x: Array, grad: Array, scale: Array, mean: Array, inverse: Array, *, axis: int, epsilon: float
-) -> tuple[Array, Array, Array]:
-    columns, flow = _columns(x, axis), _columns(grad, axis)
-    normal = np.subtract(columns, mean)
-    normal *= inverse
-    count = prod(flow.shape[:1])
-    ones = np.ones(count, flow.dtype)
-    grad_offset = np.dot(ones, flow)
-    weighted = np.multiply(normal, flow)
-    grad_scale = np.dot(ones, weighted)
-    # dx = scale * inverse * (dy - mean(dy) - normal * mean(dy * normal))
-    normal *= grad_scale / count
-    np.subtract(flow, normal, out=weighted)
-    weighted -= grad_offset / count
-    weighted *= scale * inverse
-    return _back(weighted, x, axis), grad_scale, grad_offset
-
-
-def _batch_norm_grad_spec(
-    x: Spec, grad: Spec, scale: Spec, *_: Spec, **__: Any
-) -> tuple[Spec, Spec, Spec]:
-    vector = Spec(scale.dtype, scale.shape)
-    return Spec(x.dtype, x.shape), vector, vector
-
-
-def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    """Of the whole way from x on, the moments included: they get no gradients of their own."""
-    x, grad, scale, _, _ = op.inputs
-    _, mean, _, inverse = _written_out(x, scale, scale, op.attrs)
-    axes, shape = _around(x, op.attrs["axis"])
-    normal = (x - reshape(mean, shape)) * reshape(inverse, shape)
-    rest = grad - _mean(grad, axes) - normal * _mean(grad * normal, axes)
-    grad_x = reshape(scale, shape) * reshape(inverse, shape) * rest
-    sums = [create_op("Sum", (y,), {"axis": axes, "keepdims": False}) for y in (grad * normal, grad)]
-    return [*_flowing((grad_x, *sums), (x, grad, scale), grads), None, None]
-
-
-def _flowing(
-    ys: Sequence[Tensor], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
-) -> list[Tensor | None]:
-    """Return the gradients of ``ys`` by ``xs`` as if these did not depend on each other."""
-    pairs = [(y, grad) for y, grad in zip(ys, grads, strict=True) if grad is not None]
-    return gradients([y for y, _ in pairs], xs, [grad for _, grad in pairs], stop_gradients=xs)
-
-
-def _written_out(x: Tensor, scale: Tensor, offset: Tensor, attrs: dict[str, Any]) -> tuple[Tensor, ...]:
-    """Return the outputs of the op, built of others."""
-    axes, shape = _around(x, attrs["axis"])
-    mean = _mean(x, axes)
-    centered = x - mean
-    variance = _mean(create_op("Square", (centered,)), axes)
-    inverse = create_op("Rsqrt", (variance + attrs["epsilon"],))
-    y = centered * inverse * reshape(scale, shape) + reshape(offset, shape)
-    return y, *(reshape(part, [-1]) for part in (mean, variance, inverse))
-
-
-def _around(x: Tensor, axis: int) -> tuple[tuple[int, ...], list[int]]:
-    """Return the other axes, and the shape of a vector along the axis that broadcasts to x."""
+def _applied(
+    x: Tensor,
+    axis: int,
+    gamma: Variable | None,
+    beta: Variable | None,
+    statistics: tuple[Tensor, Tensor],
+    epsilon: float,
+) -> Tensor:
     rank = len(x.shape)
-    return tuple(a for a in range(rank) if a != axis), [-1 if a == axis else 1 for a in range(rank)]
+
+    def broad(vector: Any) -> Any:
+        if vector is None or axis == rank - 1:
+            return vector
+        return create_op("ExpandDims", (vector,), {"axis": tuple(range(1, rank - axis))})
+
+    return _normalize(x, broad(statistics[0]), broad(statistics[1]), broad(beta), broad(gamma), epsilon)
 
 
-def _mean(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    return create_op("Mean", (x,), {"axis": axes, "keepdims": True})
+def _move(averages: list[Variable], values: tuple[Tensor, Tensor], momentum: Any) -> None:
+    for average, value in zip(averages, values, strict=True):
+        update = assign_moving_average(average, create_op("StopGradient", (value,)), momentum)
+        add_to_collection(GraphKeys.UPDATE_OPS, update)
 
 
-register(OpDef("BatchNorm", _batch_norm, _batch_norm_spec, _batch_norm_gradient))
-register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_spec, _batch_norm_grad_gradient))
+def _unbiased(variance: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Return what the moving average follows: of images, as in the original, the unbiased estimate."""
+    if len(x.shape) != 4 or axis not in (1, 3):
+        return variance
+    count = cast(create_op("Size", (x,), {"out_type": rules.INTS[2]}), variance.dtype) / (
+        x.shape[axis] or 1
+    )
+    at_least_two = create_op("Maximum", (count - 1, convert_to_tensor(1.0, variance.dtype)))
+    return variance * (count / at_least_two)

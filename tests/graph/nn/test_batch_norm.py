@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as tf
-from asyncmon.graph.layers.batch_norm import normalized_batch
+from asyncmon.graph.nn.normalization import normalized_batch
 
 RNG = np.random.default_rng(14)
 
