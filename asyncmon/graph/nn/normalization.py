@@ -1,8 +1,7 @@
-"""Moments, normalisation and dropout."""
+"""Moments, normalization and dropout."""
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,15 @@ from asyncmon.graph.core.dtypes import float16, float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.kernels.arrays import own
+from asyncmon.graph.nn.dense import ones
+from asyncmon.graph.ops.arithmetic import maximum, squared_difference
+from asyncmon.graph.ops.basic import stop_gradient
+from asyncmon.graph.ops.compare import equal
+from asyncmon.graph.ops.create import zeros_like
+from asyncmon.graph.ops.functions import rsqrt, square
 from asyncmon.graph.ops.random_ops import random_uniform
-from asyncmon.graph.ops.shape_ops import reshape, shape_tensor
+from asyncmon.graph.ops.reduce import reduce_mean, reduce_sum
+from asyncmon.graph.ops.shape_ops import cast, reshape, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,22 +51,18 @@ def moments(
     """
     keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
     with name_scope(name, "moments"):
-        value = convert_to_tensor(x)
-        wide = create_op("Cast", (value,), {"dtype": float32}) if value.dtype is float16 else value
-        attrs = {"axis": static_axes(axes, "axes"), "keepdims": True}
-        mean = create_op("Mean", (wide,), attrs, "mean")
-        squares = create_op("SquaredDifference", (wide, create_op("StopGradient", (mean,))))
-        variance = create_op("Mean", (squares,), attrs, "variance")
-        results = [mean, variance]
+        value, axis = convert_to_tensor(x), static_axes(axes, "axes")
+        wide = cast(value, float32) if value.dtype is float16 else value
+        mean = reduce_mean(wide, axis, True, "mean")
+        squares = squared_difference(wide, stop_gradient(mean))
+        results = [mean, reduce_mean(squares, axis, True, "variance")]
         if not keep:
-            axis = attrs["axis"]
-            results = [_without(r, axis) for r in results]
-        if value.dtype is float16:
-            results = [create_op("Cast", (r,), {"dtype": float16}) for r in results]
+            results = [_without(result, axis) for result in results]
+        results = [cast(result, value.dtype) for result in results]
         return results[0], results[1]
 
 
-def _without(reduced: Tensor, axis: Any) -> Tensor:
+def _without(reduced: Tensor, axis: tuple[int, ...] | None) -> Tensor:
     if axis is None:
         return reshape(reduced, [])
     return create_op("Squeeze", (reduced,), {"axis": axis}) if axis else reduced
@@ -89,12 +91,37 @@ def batch_normalization(
         name: the scope of the ops.
     """
     with name_scope(name, "batchnorm"):
-        inverse = create_op("Rsqrt", (variance + variance_epsilon,))
+        inverse: Any = rsqrt(variance + variance_epsilon)
         if scale is not None:
             inverse = inverse * scale
         shift = -(inverse * mean) if offset is None else offset - inverse * mean
         result: Tensor = x * inverse + shift
         return result
+
+
+# --- dropout ---------------------------------------------------------------------------------------
+
+
+def _drop(x: Array, draws: Array, rate: Array) -> Array:
+    kept = np.multiply(x, np.greater_equal(draws, rate))
+    return np.multiply(kept, np.divide(1, np.subtract(1, rate)), out=own(kept))
+
+
+def _drop_rule(x: Spec, draws: Spec, rate: Spec) -> Spec:
+    for other, name in ((draws, "draws"), (rate, "rate")):
+        rules.check_same_dtype("Dropout", x, other, ("x", name))
+    rules.merge(x.shape, rules.broadcast(x.shape, draws.shape))
+    return Spec(x.dtype, x.shape)
+
+
+register(
+    OpDef(
+        "Dropout",
+        _drop,
+        _drop_rule,
+        lambda op, grad: [create_op("Dropout", (grad, *op.inputs[1:])), None, None],
+    )
+)
 
 
 def dropout(
@@ -174,46 +201,25 @@ def l2_normalize(
     axes = static_axes(renamed_argument("axis", axis, "dim", dim))
     with name_scope(name, "l2_normalize") as scope:
         value = convert_to_tensor(x)
-        squares = create_op("Sum", (create_op("Square", (value,)),), {"axis": axes, "keepdims": True})
-        bounded = create_op("Maximum", (squares, convert_to_tensor(epsilon, value.dtype)))
-        return create_op("Mul", (value, create_op("Rsqrt", (bounded,))), None, scope)
+        squares = reduce_sum(square(value), axes, True)
+        bounded = maximum(squares, convert_to_tensor(epsilon, value.dtype))
+        return create_op("Mul", (value, rsqrt(bounded)), None, scope)
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
     """Return the share of elements that are 0, as a float32. TF1: ``tf.nn.zero_fraction``."""
     x = convert_to_tensor(value)
-    zeros = create_op("Equal", (x, convert_to_tensor(0, x.dtype)))
-    share = create_op("Cast", (zeros,), {"dtype": float32})
-    return create_op("Mean", (share,), {"axis": None, "keepdims": False}, name or "zero_fraction")
+    zeros = cast(equal(x, convert_to_tensor(0, x.dtype)), float32)
+    return reduce_mean(zeros, name=name or "zero_fraction")
 
 
-def _drop(x: Array, draws: Array, rate: Array) -> Array:
-    kept = np.multiply(x, np.greater_equal(draws, rate))
-    return np.multiply(kept, np.divide(1, np.subtract(1, rate)), out=own(kept))
-
-
-def _drop_spec(x: Spec, draws: Spec, rate: Spec) -> Spec:
-    for other, name in ((draws, "draws"), (rate, "rate")):
-        rules.check_same_dtype("Dropout", x, other, ("x", name))
-    rules.merge(x.shape, rules.broadcast(x.shape, draws.shape))
-    return Spec(x.dtype, x.shape)
-
-
-def _drop_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    _, draws, rate = op.inputs
-    return [create_op("Dropout", (grad, draws, rate)), None, None]
-
-
-register(OpDef("Dropout", _drop, _drop_spec, _drop_gradient))
-
-
-# --- the normalisation of a batch as one op -----------------------------------------------------------
+# --- a batch normalized by its own moments --------------------------------------------------------
 
 
 def normalized_batch(
     x: Tensor, scale: Tensor, offset: Tensor, axis: int, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the batch normalised along ``axis``, and its mean and variance.
+    """Return the batch normalised along ``axis``, and its mean and variance, as one op.
 
     Args:
         x: the batch.
@@ -222,9 +228,8 @@ def normalized_batch(
         axis: the dimension that keeps its own mean and variance; not negative.
         epsilon: added to the variance.
     """
-    y, mean, variance, _ = create_ops(
-        "BatchNorm", (x, scale, offset), {"axis": axis, "epsilon": epsilon}
-    )
+    attrs = {"axis": axis, "epsilon": epsilon}
+    y, mean, variance, _ = create_ops("BatchNorm", (x, scale, offset), attrs)
     return y, mean, variance
 
 
@@ -233,13 +238,11 @@ def _columns(x: Array, axis: int) -> Array:
     return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
 
 
-def _back(columns: Array, x: Array, axis: int) -> Array:
-    shape = np.moveaxis(x, axis, -1).shape
-    return np.moveaxis(columns.reshape(shape), -1, axis)
+def _from_columns(columns: Array, x: Array, axis: int) -> Array:
+    return np.moveaxis(columns.reshape(np.moveaxis(x, axis, -1).shape), -1, axis)
 
 
 def _mean_of_rows(x: Array) -> Array:
-    """As fast as BLAS adds up rows."""
     return np.dot(np.full(len(x), 1 / max(len(x), 1), x.dtype), x)
 
 
@@ -253,30 +256,23 @@ def _batch_norm(
     inverse = np.reciprocal(np.sqrt(variance + x.dtype.type(epsilon)))
     centered *= inverse * scale
     centered += offset
-    return _back(centered, x, axis), mean, variance, inverse
+    return _from_columns(centered, x, axis), mean, variance, inverse
 
 
-def _batch_norm_spec(
-    x: Spec, scale: Spec, offset: Spec, *, axis: int, epsilon: float
-) -> tuple[Spec, Spec, Spec, Spec]:
-    for other, name in ((scale, "scale"), (offset, "offset")):
-        rules.check_same_dtype("BatchNorm", x, other, ("x", name))
+def _batch_norm_rule(x: Spec, scale: Spec, offset: Spec, *, axis: int, epsilon: float) -> Any:
     size = None if x.shape is None else x.shape[axis]
-    for other in (scale, offset):
-        (other_size,) = rules.with_rank(other.shape, 1)
-        size = rules.merge_dim(size, other_size)
-    vector = Spec(x.dtype, (size,))
-    return Spec(x.dtype, x.shape), vector, vector, vector
+    for vector, name in ((scale, "scale"), (offset, "offset")):
+        rules.check_same_dtype("BatchNorm", x, vector, ("x", name))
+        size = rules.merge_dim(size, *rules.with_rank(vector.shape, 1))
+    return Spec(x.dtype, x.shape), *(Spec(x.dtype, (size,)) for _ in range(3))
 
 
 def _batch_norm_gradient(
     op: Operation, grad: Tensor | None, *others: Tensor | None
 ) -> list[Tensor | None]:
-    x, scale, offset = op.inputs
+    x, scale, _ = op.inputs
     if any(other is not None for other in others):
-        written_out = _written_out(x, scale, offset, op.attrs)
-        return _flowing(written_out, op.inputs, (grad, *others))
-    assert grad is not None  # one of the gradients is there
+        return _flowing(_written_out(*op.inputs, **op.attrs), op.inputs, (grad, *others))
     _, mean, _, inverse = op.outputs
     return list(create_ops("BatchNormGrad", (x, grad, scale, mean, inverse), op.attrs))
 
@@ -285,23 +281,22 @@ def _batch_norm_grad(
     x: Array, grad: Array, scale: Array, mean: Array, inverse: Array, *, axis: int, epsilon: float
 ) -> tuple[Array, Array, Array]:
     columns, flow = _columns(x, axis), _columns(grad, axis)
+    count, one = len(flow), ones(len(flow), flow.dtype)
     normal = np.subtract(columns, mean)
     normal *= inverse
-    count = prod(flow.shape[:1])
-    ones = np.ones(count, flow.dtype)
-    grad_offset = np.dot(ones, flow)
+    grad_offset = np.dot(one, flow)
     weighted = np.multiply(normal, flow)
-    grad_scale = np.dot(ones, weighted)
+    grad_scale = np.dot(one, weighted)
     # dx = scale * inverse * (dy - mean(dy) - normal * mean(dy * normal))
     normal *= grad_scale / count
     np.subtract(flow, normal, out=weighted)
     weighted -= grad_offset / count
     weighted *= scale * inverse
-    return _back(weighted, x, axis), grad_scale, grad_offset
+    return _from_columns(weighted, x, axis), grad_scale, grad_offset
 
 
-def _batch_norm_grad_spec(
-    x: Spec, grad: Spec, scale: Spec, *_: Spec, **__: Any
+def _batch_norm_grad_rule(
+    x: Spec, grad: Spec, scale: Spec, *_: Spec, **_attrs: object
 ) -> tuple[Spec, Spec, Spec]:
     vector = Spec(scale.dtype, scale.shape)
     return Spec(x.dtype, x.shape), vector, vector
@@ -310,43 +305,34 @@ def _batch_norm_grad_spec(
 def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
     """Of the whole way from x on, the moments included: they get no gradients of their own."""
     x, grad, scale, _, _ = op.inputs
-    _, mean, _, inverse = _written_out(x, scale, scale, op.attrs)
-    axes, shape = _around(x, op.attrs["axis"])
-    normal = (x - reshape(mean, shape)) * reshape(inverse, shape)
-    rest = grad - _mean(grad, axes) - normal * _mean(grad * normal, axes)
-    grad_x = reshape(scale, shape) * reshape(inverse, shape) * rest
-    sums = [create_op("Sum", (y,), {"axis": axes, "keepdims": False}) for y in (grad * normal, grad)]
-    return [*_flowing((grad_x, *sums), (x, grad, scale), grads), None, None]
+    inputs = (x, scale, zeros_like(scale))
+    y, *_ = _written_out(*inputs, **op.attrs)
+    first = gradients(y, inputs, grad, stop_gradients=inputs)
+    return [*_flowing(first, (x, grad, scale), grads), None, None]
 
 
 def _flowing(
-    ys: Sequence[Tensor], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
+    ys: Sequence[Tensor | None], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
     """Return the gradients of ``ys`` by ``xs`` as if these did not depend on each other."""
     pairs = [(y, grad) for y, grad in zip(ys, grads, strict=True) if grad is not None]
     return gradients([y for y, _ in pairs], xs, [grad for _, grad in pairs], stop_gradients=xs)
 
 
-def _written_out(x: Tensor, scale: Tensor, offset: Tensor, attrs: dict[str, Any]) -> tuple[Tensor, ...]:
+def _written_out(
+    x: Tensor, scale: Tensor, offset: Tensor, *, axis: int, epsilon: float
+) -> tuple[Tensor, ...]:
     """Return the outputs of the op, built of others."""
-    axes, shape = _around(x, attrs["axis"])
-    mean = _mean(x, axes)
+    rank = len(x.shape)
+    axes = tuple(a for a in range(rank) if a != axis)
+    shape = [-1 if a == axis else 1 for a in range(rank)]
+    mean = reduce_mean(x, axes, True)
     centered = x - mean
-    variance = _mean(create_op("Square", (centered,)), axes)
-    inverse = create_op("Rsqrt", (variance + attrs["epsilon"],))
+    variance = reduce_mean(square(centered), axes, True)
+    inverse = rsqrt(variance + epsilon)
     y = centered * inverse * reshape(scale, shape) + reshape(offset, shape)
     return y, *(reshape(part, [-1]) for part in (mean, variance, inverse))
 
 
-def _around(x: Tensor, axis: int) -> tuple[tuple[int, ...], list[int]]:
-    """Return the other axes, and the shape of a vector along the axis that broadcasts to x."""
-    rank = len(x.shape)
-    return tuple(a for a in range(rank) if a != axis), [-1 if a == axis else 1 for a in range(rank)]
-
-
-def _mean(x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    return create_op("Mean", (x,), {"axis": axes, "keepdims": True})
-
-
-register(OpDef("BatchNorm", _batch_norm, _batch_norm_spec, _batch_norm_gradient))
-register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_spec, _batch_norm_grad_gradient))
+register(OpDef("BatchNorm", _batch_norm, _batch_norm_rule, _batch_norm_gradient))
+register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_rule, _batch_norm_grad_gradient))
