@@ -1,4 +1,4 @@
-"""The batch normalisation layer."""
+"""The batch normalization layer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.dtypes import float16, float32
+from asyncmon.graph.core.dtypes import float16, float32, int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
+from asyncmon.graph.ops.arithmetic import maximum
+from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
 from asyncmon.graph.variables.scope import get_variable, variable_scope
@@ -20,8 +23,6 @@ from asyncmon.graph.variables.scope import get_variable, variable_scope
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.variables.variable import Variable
-
-__all__ = ["batch_normalization"]
 
 _Maker = Callable[..., Any] | None
 _ZEROS, _ONES = zeros_initializer(), ones_initializer()
@@ -47,7 +48,7 @@ def batch_normalization(
     name: str | None = None,
     reuse: Any = None,
 ) -> Tensor:
-    """Return a batch normalised by its moments in training, by moving averages of them otherwise.
+    """Return a batch normalized by its moments in training, by moving averages of them otherwise.
 
     TF1: ``tf.layers.batch_normalization``. The averages move only when the ops in
     ``GraphKeys.UPDATE_OPS`` are run; make the train op depend on them::
@@ -89,108 +90,61 @@ def batch_normalization(
     kind = float32 if x.dtype is float16 else x.dtype  # moments need more than half precision
     wide = cast(x, kind)
     with variable_scope(name, "batch_normalization", reuse=reuse):
-        beta = gamma = None
+
+        def vector(
+            part: str,
+            initializer: _Maker,
+            regularizer: _Maker = None,
+            constraint: _Maker = None,
+            trained: bool = False,
+        ) -> Variable:
+            found: Variable = get_variable(
+                part, [size], kind, initializer, regularizer, trained, constraint=constraint
+            )
+            return found
+
+        gamma = beta = None
         if scale:
-            gamma = get_variable(
-                "gamma",
-                [size],
-                kind,
-                gamma_initializer,
-                gamma_regularizer,
-                trainable,
-                constraint=gamma_constraint,
-            )
+            gamma = vector("gamma", gamma_initializer, gamma_regularizer, gamma_constraint, trainable)
         if center:
-            beta = get_variable(
-                "beta",
-                [size],
-                kind,
-                beta_initializer,
-                beta_regularizer,
-                trainable,
-                constraint=beta_constraint,
-            )
+            beta = vector("beta", beta_initializer, beta_regularizer, beta_constraint, trainable)
         averages = [
-            get_variable(part, [size], kind, initializer, trainable=False)
-            for part, initializer in (
-                ("moving_mean", moving_mean_initializer),
-                ("moving_variance", moving_variance_initializer),
-            )
+            vector("moving_mean", moving_mean_initializer),
+            vector("moving_variance", moving_variance_initializer),
         ]
-        if is_tensor_like(training):
-            result = _either(
-                wide, at, gamma, beta, averages, convert_to_tensor(training), momentum, epsilon
-            )
-        elif training:
-            result = _trained(wide, at, gamma, beta, averages, momentum, epsilon)
+        if not is_tensor_like(training) and training:
+            one, zero = (create_op("Fill", ([size], convert_to_tensor(v, kind))) for v in (1.0, 0.0))
+            factor = one if gamma is None else gamma.value()
+            offset = zero if beta is None else beta.value()
+            result, mean, variance = normalized_batch(wide, factor, offset, at, epsilon)
+            _move(averages, mean, _unbiased(variance, wide, at), momentum)
+            return cast(result, x.dtype)
+        if is_tensor_like(training):  # both cases in one graph: outside of training the averages stay
+            flag = convert_to_tensor(training)
+            mean, variance = moments(wide, [i for i in range(rank) if i != at])
+            used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
+            decay = _either(flag, *(convert_to_tensor(v, kind) for v in (momentum, 1.0)))
+            _move(averages, mean, _unbiased(variance, wide, at), decay)
         else:
-            result = _applied(
-                wide, at, gamma, beta, (averages[0].value(), averages[1].value()), epsilon
-            )
-        return cast(result, x.dtype)
+            used = [average.value() for average in averages]
+        center_by, scale_by, offset, factor = (_along(v, at, rank) for v in (*used, beta, gamma))
+        return cast(_normalize(wide, center_by, scale_by, offset, factor, epsilon), x.dtype)
 
 
-def _trained(
-    x: Tensor,
-    axis: int,
-    gamma: Variable | None,
-    beta: Variable | None,
-    averages: list[Variable],
-    momentum: Any,
-    epsilon: float,
-) -> Tensor:
-    size = [x.shape[axis] or 0]
-    one, zero = (create_op("Fill", (size, convert_to_tensor(v, x.dtype))) for v in (1.0, 0.0))
-    scale = one if gamma is None else gamma.value()
-    offset = zero if beta is None else beta.value()
-    result, mean, variance = normalized_batch(x, scale, offset, axis, epsilon)
-    _move(averages, (mean, _unbiased(variance, x, axis)), momentum)
-    return result
+def _either(condition: Tensor, x: Any, y: Any) -> Tensor:
+    return create_op("SelectV2", (condition, x, y))
 
 
-def _either(
-    x: Tensor,
-    axis: int,
-    gamma: Variable | None,
-    beta: Variable | None,
-    averages: list[Variable],
-    training: Tensor,
-    momentum: float,
-    epsilon: float,
-) -> Tensor:
-    """Both cases in one graph: outside of training the averages are used, and stay."""
-    batch = moments(x, [i for i in range(len(x.shape)) if i != axis])
-    used = [
-        create_op("SelectV2", (training, now, average.value()))
-        for now, average in zip(batch, averages, strict=True)
-    ]
-    kept = (convert_to_tensor(v, x.dtype) for v in (momentum, 1.0))
-    decay = create_op("SelectV2", (training, *kept))
-    _move(averages, (batch[0], _unbiased(batch[1], x, axis)), decay)
-    return _applied(x, axis, gamma, beta, (used[0], used[1]), epsilon)
+def _along(vector: Any, axis: int, rank: int) -> Any:
+    """Return a vector in a shape that broadcasts along an axis; None as it is."""
+    if vector is None or axis == rank - 1:
+        return vector
+    return create_op("ExpandDims", (vector,), {"axis": tuple(range(1, rank - axis))})
 
 
-def _applied(
-    x: Tensor,
-    axis: int,
-    gamma: Variable | None,
-    beta: Variable | None,
-    statistics: tuple[Tensor, Tensor],
-    epsilon: float,
-) -> Tensor:
-    rank = len(x.shape)
-
-    def broad(vector: Any) -> Any:
-        if vector is None or axis == rank - 1:
-            return vector
-        return create_op("ExpandDims", (vector,), {"axis": tuple(range(1, rank - axis))})
-
-    return _normalize(x, broad(statistics[0]), broad(statistics[1]), broad(beta), broad(gamma), epsilon)
-
-
-def _move(averages: list[Variable], values: tuple[Tensor, Tensor], momentum: Any) -> None:
-    for average, value in zip(averages, values, strict=True):
-        update = assign_moving_average(average, create_op("StopGradient", (value,)), momentum)
+def _move(averages: list[Variable], mean: Tensor, variance: Tensor, momentum: Any) -> None:
+    for average, value in zip(averages, (mean, variance), strict=True):
+        update = assign_moving_average(average, stop_gradient(value), momentum)
         add_to_collection(GraphKeys.UPDATE_OPS, update)
 
 
@@ -198,8 +152,5 @@ def _unbiased(variance: Tensor, x: Tensor, axis: int) -> Tensor:
     """Return what the moving average follows: of images, as in the original, the unbiased estimate."""
     if len(x.shape) != 4 or axis not in (1, 3):
         return variance
-    count = cast(create_op("Size", (x,), {"out_type": rules.INTS[2]}), variance.dtype) / (
-        x.shape[axis] or 1
-    )
-    at_least_two = create_op("Maximum", (count - 1, convert_to_tensor(1.0, variance.dtype)))
-    return variance * (count / at_least_two)
+    count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis] or 1)
+    return variance * (count / maximum(count - 1, convert_to_tensor(1.0, variance.dtype)))

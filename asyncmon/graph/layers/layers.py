@@ -13,8 +13,10 @@ after each update by an optimizer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.keys import GraphKeys
@@ -25,6 +27,7 @@ from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.einsum import tensordot
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import reshape
+from asyncmon.graph.ops.shape_ops import shape as shape_of
 from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import get_variable, variable_scope
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
 
 _Maker = Callable[..., Any] | None
+_Makers = tuple[_Maker, _Maker, _Maker]  # of a variable: initializer, regularizer, constraint
 _ZEROS = zeros_initializer()
 
 
@@ -80,22 +84,11 @@ def dense(
     depth = x.shape[-1]
     if depth is None:
         raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
+    multiply = matmul if rank == 2 else partial(tensordot, axes=[[rank - 1], [0]])
+    kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+    bias = (bias_initializer, bias_regularizer, bias_constraint) if use_bias else None
     with variable_scope(name, "dense", reuse=reuse):
-        kernel = _weight(
-            "kernel",
-            [depth, units],
-            x,
-            kernel_initializer,
-            kernel_regularizer,
-            trainable,
-            kernel_constraint,
-        )
-        result = matmul(x, kernel) if rank == 2 else tensordot(x, kernel, [[rank - 1], [0]])
-        if use_bias:
-            bias = _weight(
-                "bias", [units], x, bias_initializer, bias_regularizer, trainable, bias_constraint
-            )
-            result = bias_add(result, bias)
+        result = _affine(x, multiply, [depth, units], kernel, bias, trainable)
         return _finished(result, activation, activity_regularizer)
 
 
@@ -130,18 +123,9 @@ def conv2d(
         padding: "valid" or "same".
         data_format: "channels_last", or "channels_first" for ``[batch, depth, height, width]``.
         dilation_rate: from one element of a filter to the next, a number or two.
-        activation: as for :func:`dense`, like the rest; names begin with "conv2d".
-        use_bias: likewise.
-        kernel_initializer: likewise.
-        bias_initializer: likewise.
-        kernel_regularizer: likewise.
-        bias_regularizer: likewise.
-        activity_regularizer: likewise.
-        kernel_constraint: likewise.
-        bias_constraint: likewise.
-        trainable: likewise.
-        name: likewise.
-        reuse: likewise.
+        name: "conv2d", "conv2d_1", ... by default.
+
+    The other arguments are those of :func:`dense`.
 
     Raises:
         ValueError: not of rank 4, a depth that is not known, or both strides and dilation.
@@ -158,18 +142,44 @@ def conv2d(
             f"Strides > 1 are not supported in conjunction with a dilation_rate > 1, got {steps} and "
             f"{dilations}"
         )
+    convolve = partial(
+        _convolve, strides=steps, padding=padding.upper(), data_format=layout, dilations=dilations
+    )
+    kernel = kernel_initializer, kernel_regularizer, kernel_constraint
+    bias = (bias_initializer, bias_regularizer, bias_constraint) if use_bias else None
+    shape = [*_pair(kernel_size), depth, filters]
     with variable_scope(name, "conv2d", reuse=reuse):
-        shape = [*_pair(kernel_size), depth, filters]
-        kernel = _weight(
-            "kernel", shape, x, kernel_initializer, kernel_regularizer, trainable, kernel_constraint
-        )
-        result = _convolve(x, kernel, steps, padding.upper(), data_format=layout, dilations=dilations)
-        if use_bias:
-            bias = _weight(
-                "bias", [filters], x, bias_initializer, bias_regularizer, trainable, bias_constraint
-            )
-            result = bias_add(result, bias, layout)
+        result = _affine(x, convolve, shape, kernel, bias, trainable, layout)
         return _finished(result, activation, activity_regularizer)
+
+
+def _affine(
+    x: Tensor,
+    multiply: Callable[..., Tensor],
+    shape: list[int],
+    kernel: _Makers,
+    bias: _Makers | None,
+    trainable: bool,
+    layout: str = "NHWC",
+) -> Tensor:
+    """Return ``multiply(x, kernel) + bias``, of new variables, the kernel of this shape."""
+
+    def variable(name: str, shape: list[int], makers: _Makers) -> Any:
+        initializer, regularizer, constraint = makers
+        return get_variable(
+            name, shape, x.dtype, initializer, regularizer, trainable, constraint=constraint
+        )
+
+    result = multiply(x, variable("kernel", shape, kernel))
+    return result if bias is None else bias_add(result, variable("bias", shape[-1:], bias), layout)
+
+
+def _finished(result: Tensor, activation: _Maker, regularizer: _Maker) -> Tensor:
+    if activation is not None:
+        result = activation(result)
+    if regularizer is not None:
+        add_to_collection(GraphKeys.REGULARIZATION_LOSSES, regularizer(result))
+    return result
 
 
 def max_pooling2d(
@@ -207,21 +217,15 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
         data_format: "channels_first" puts the channels last before; of a known rank then.
     """
     x, layout = convert_to_tensor(inputs), _layout(data_format)
-    if x.spec.shape is None and layout == "NHWC":
-        return reshape(x, [create_op("Shape", (x,))[0], -1], name or "flatten/Reshape")
-    rank = _rank(x, 1, "flatten", exact=False)
-    if layout == "NCHW" and rank > 2:
-        x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
-    rest = x.shape[1:]
-    if rank == 1:
-        return create_op("ExpandDims", (x,), {"axis": (1,)}, name or "flatten")
-    if None not in rest:
-        size = 1
-        for d in rest:
-            size *= d or 0
-        return reshape(x, [-1, size], name or "flatten/Reshape")
-    first = create_op("Shape", (x,))[0]
-    return reshape(x, [first, -1], name or "flatten/Reshape")
+    if x.spec.shape is not None or layout == "NCHW":
+        rank = _rank(x, 1, "flatten", exact=False)
+        if rank == 1:
+            return create_op("ExpandDims", (x,), {"axis": (1,)}, name or "flatten")
+        if layout == "NCHW" and rank > 2:
+            x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
+    size = rules.num_elements(x.spec.shape and x.spec.shape[1:])
+    shape = [shape_of(x)[0], -1] if size is None else [-1, size]
+    return reshape(x, shape, name or "flatten/Reshape")
 
 
 def dropout(
@@ -255,28 +259,6 @@ def dropout(
 
 
 # --- helpers ----------------------------------------------------------------------------------------
-
-
-def _weight(
-    name: str,
-    shape: list[int],
-    like: Tensor,
-    initializer: Any,
-    regularizer: Any,
-    trainable: bool,
-    constraint: Any,
-) -> Any:
-    return get_variable(
-        name, shape, like.dtype, initializer, regularizer, trainable, constraint=constraint
-    )
-
-
-def _finished(result: Tensor, activation: _Maker, regularizer: _Maker) -> Tensor:
-    if activation is not None:
-        result = activation(result)
-    if regularizer is not None:
-        add_to_collection(GraphKeys.REGULARIZATION_LOSSES, regularizer(result))
-    return result
 
 
 def _rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:
