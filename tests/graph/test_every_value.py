@@ -131,6 +131,7 @@ def _pools(x: Any) -> Any:
 
 MORE: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh,
+    "check_numerics": lambda x: x,
     "gelu tanh": lambda x: x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "logical": lambda x: ((x > 0.5) & (x < 0.8)) | (~(x > 0.7) ^ (x > 0.1)),
     "any all": lambda x: [(x > 0.5).any(0), (x > 0.5).all(1)],
