@@ -36,10 +36,6 @@ def _round(x: Array, out: Array | None = None) -> Any:
     return np.positive(x, out=out) if x.dtype.kind in "iu" else np.rint(x, out=out)
 
 
-def _conj(x: Array, out: Array | None = None) -> Any:
-    return np.conjugate(x, out=out)
-
-
 def _with_out(function: Callable[[Array], Array]) -> Callable[..., Any]:
     def kernel(x: Array, out: Array | None = None) -> Any:
         value = function(x)
@@ -114,6 +110,6 @@ erf = unary("erf", "Erf", _with_out(special.erf), FLOATS,
     lambda g, x, y: g * (2 / _root(pi)) * exp(-(x * x)), "Return the Gauss error function.")
 erfc = unary("erfc", "Erfc", _with_out(special.erfc), FLOATS,
     lambda g, x, y: g * (-2 / _root(pi)) * exp(-(x * x)), "Return one minus the Gauss error function.")
-conj: UnaryFunction = unary("conj", "Conj", _conj, NUMBERS, lambda g, x, y: conj(g),
+conj: UnaryFunction = unary("conj", "Conj", np.conjugate, NUMBERS, lambda g, x, y: conj(g),
     "Return the complex conjugate.")
 # fmt: on
