@@ -12,7 +12,7 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
-from asyncmon.graph.core.shape import TensorShape, is_compatible
+from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.queues.core import QueueCore
 
 if TYPE_CHECKING:
@@ -52,15 +52,6 @@ class QueueSpec:
     def _make(self) -> QueueCore:
         return QueueCore(repr(self), self.order(), self.capacity, self.min_after_dequeue)
 
-    def check(self, index: int, shape: tuple[int, ...]) -> None:
-        """Refuse a component of a shape that does not fit."""
-        expected = self.components[index].shape
-        if expected is not None and not is_compatible(expected, shape):
-            raise InvalidArgumentError(
-                f"Shape mismatch in tuple component {index}. "
-                f"Expected {list(expected)}, got {list(shape)}"
-            )
-
 
 # --- coroutines, which wait only where they must --------------------------------------------------
 
@@ -74,21 +65,11 @@ async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
 
 async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     queue, room, element = _inputs(op, inputs)
-    for index, component in enumerate(element):
-        queue.check(index, np.shape(component))
     await _put(run, queue, room, [element])
 
 
 async def _enqueue_many(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     queue, room, components = _inputs(op, inputs)
-    count = len(components[0]) if np.ndim(components[0]) else -1
-    for index, component in enumerate(components):
-        if np.ndim(component) == 0 or len(component) != count:
-            raise InvalidArgumentError(
-                f"enqueue_many needs components with the same first dimension; component {index} has "
-                f"shape {list(np.shape(component))}, component 0 has {list(np.shape(components[0]))}."
-            )
-        queue.check(index, np.shape(component)[1:])
     await _put(run, queue, room, list(zip(*components, strict=True)))
 
 
@@ -171,12 +152,16 @@ def _enqueue_rule(leading: int) -> Callable[..., tuple[Spec, ...]]:
     """Return the rule of an op that puts components with so many dimensions in front."""
 
     def rule(_handle: Spec, *inputs: Spec, queue: QueueSpec) -> tuple[Spec, ...]:
-        for component, expected in zip(inputs[-len(queue.components) :], queue.components, strict=True):
+        components = inputs[-len(queue.components) :]
+        for component, expected in zip(components, queue.components, strict=True):
             shape = component.shape
             if leading and shape == ():
                 raise ValueError("Shape () must have rank at least 1")
             inner = shape if shape is None else shape[leading:]
             TensorShape(inner).assert_is_compatible_with(expected.shape)
+        rows = {component.shape[0] for component in components if leading and component.shape}
+        if len(rows - {None}) > 1:
+            raise ValueError("enqueue_many needs components with the same first dimension")
         return ()
 
     return rule

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.dtypes import int32, int64
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.shape import with_rank
 from asyncmon.graph.ops.arithmetic import add, minimum, multiply, truediv
 from asyncmon.graph.ops.functions import ceil, cos, exp, floor
 from asyncmon.graph.ops.gather import gather
@@ -195,14 +194,12 @@ def piecewise_constant(
 
 
 def _passed_boundaries(at: Array, edges: Array) -> Any:
-    if np.ndim(at):
-        raise InvalidArgumentError(f"x must be a scalar, but it has shape {list(np.shape(at))}")
     return np.array(np.count_nonzero(edges < at), np.int32)
 
 
-def _passed_boundaries_spec(at: Spec, edges: Spec) -> Spec:
-    rules.with_rank(at.shape, 0)
+def _passed_rule(at: Spec, edges: Spec) -> Spec:
+    with_rank(at.shape, 0)
     return Spec(int32, ())
 
 
-register(OpDef("PassedBoundaries", _passed_boundaries, _passed_boundaries_spec, rules.no_gradient))
+register(OpDef("PassedBoundaries", _passed_boundaries, _passed_rule, ZERO))

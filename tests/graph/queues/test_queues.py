@@ -136,6 +136,20 @@ async def test_a_shape_that_is_known_in_the_run_only_is_checked_there(sess: Sess
     assert await sess.run(queue.size()) == 0
 
 
+async def test_the_shape_of_a_dequeued_element_is_checked_before_it_is_put(sess: Session) -> None:
+    loose, strict = FIFOQueue(3, [int32]), FIFOQueue(3, [int32], shapes=[[]])
+    await sess.run(loose.enqueue(np.array([1, 2], np.int32)))
+    with pytest.raises(InvalidArgumentError, match=r"Shapes \(2,\) and \(\) are incompatible"):
+        await sess.run(strict.enqueue(loose.dequeue()))
+    assert await sess.run([loose.size(), strict.size()]) == [1, 0]
+
+
+async def test_components_with_different_numbers_of_rows_are_refused(sess: Session) -> None:
+    queue = FIFOQueue(3, [int32, int32], shapes=[[], []])
+    with pytest.raises(ValueError, match="same first dimension"):
+        queue.enqueue_many(([1], [1, 2]))
+
+
 async def test_many_elements_are_put_and_taken_as_batches(sess: Session) -> None:
     queue = FIFOQueue(10, [int32, string], shapes=[[2], []])
     n = placeholder(int64, [])
