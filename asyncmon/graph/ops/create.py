@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 def _fill(dims: Array, value: Array) -> Any:
-    if np.ndim(value):
-        raise InvalidArgumentError(f"value must be a scalar, got shape {list(np.shape(value))}")
     return np.full(dims.tolist(), value, np.asarray(value).dtype)
 
 
@@ -176,9 +174,6 @@ def range(
 
 
 def _linspace(start: Array, stop: Array, num: Array) -> Any:
-    for name, value in (("start", start), ("stop", stop), ("num", num)):
-        if np.ndim(value):
-            raise InvalidArgumentError(f"{name} must be a scalar, not shape {list(np.shape(value))}")
     if num <= 0:
         raise InvalidArgumentError(f"Requires num > 0: {num}")
     return np.linspace(start, stop, int(num), dtype=np.asarray(start).dtype)
@@ -207,9 +202,6 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
 
 def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int) -> Any:
-    for name, value in (("depth", depth), ("on_value", on_value), ("off_value", off_value)):
-        if np.ndim(value):
-            raise InvalidArgumentError(f"{name} must be a scalar, but got: {list(np.shape(value))}")
     where = np.asarray(indices)
     result = np.full((*where.shape, int(depth)), off_value, np.asarray(on_value).dtype)
     flat, rows = result.reshape(where.size, int(depth)), where.reshape(-1)

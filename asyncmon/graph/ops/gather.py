@@ -1,4 +1,4 @@
-"""Picking by tensors of indices, and adding up by them: gather, scatter_nd, segments, top_k."""
+"""Gather and scatter by tensors of indices: gather, gather_nd, scatter_nd, segment sums, top_k."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
 from asyncmon.graph.ops.broadcast import sum_to_shape
-from asyncmon.graph.ops.index import check_inside, picking, put, put_back
+from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor
 
 if TYPE_CHECKING:
@@ -38,32 +38,13 @@ def _gather_index(
     shape: tuple[int, ...], indices: Array, *, axis: int, batch_dims: int
 ) -> tuple[Any, ...]:
     indices = np.asarray(indices)
-    batch, at = _batch_and_axis(shape, indices, batch_dims, axis)
+    batch, at = batch_dims % (indices.ndim + 1), axis % len(shape)
     check_inside(indices, shape[at])
     if not batch:
         return (*[slice(None)] * at, indices)
     rest = indices.shape[batch:]
     outer = np.ogrid[tuple(slice(n) for n in shape[:at] + rest)][:at]
     return (*outer, indices.reshape(shape[:batch] + (1,) * (at - batch) + rest))
-
-
-def _batch_and_axis(
-    shape: tuple[int, ...], indices: Array, batch_dims: int, axis: int
-) -> tuple[int, int]:
-    """Return both, not negative; refuse a batch that parameters and indices do not share."""
-    if not -indices.ndim - 1 <= batch_dims <= indices.ndim:
-        raise InvalidArgumentError(
-            f"Expected batch_dims in the range [{-indices.ndim}, {indices.ndim}], but got {batch_dims}"
-        )
-    batch, at = batch_dims % (indices.ndim + 1), axis % len(shape)
-    if batch > at:
-        raise InvalidArgumentError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
-    if shape[:batch] != indices.shape[:batch]:
-        raise InvalidArgumentError(
-            f"The first {batch} dimensions of params of shape {list(shape)} should be those of indices "
-            f"of shape {list(indices.shape)}"
-        )
-    return batch, at
 
 
 def _gather_rule(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> Spec:
@@ -82,7 +63,7 @@ def _gather_rule(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> 
 
 def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
     if op.attrs["axis"] or op.attrs["batch_dims"]:
-        return put_back(op, grad)
+        return indexing_gradient(op, grad)
     params, indices = op.inputs
     shape = create_op("Shape", (params,))
     rows = create_op("Reshape", (indices, [-1]))
@@ -98,7 +79,7 @@ def _row_count(params: Tensor, indices: Tensor) -> Tensor:
     return create_op("Reshape", (create_op("Size", (indices,)), [1]))
 
 
-picking("GatherV2", _gather_index, _gather_rule, _gather, _gather_gradient)
+indexing_op("GatherV2", _gather_index, _gather_rule, _gather, _gather_gradient)
 
 
 def gather(
@@ -221,11 +202,6 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 
 def sum_rows(values: Array, indices: Array, count: Any) -> Any:
     """Add up the rows of each index; rows of a negative index are dropped."""
-    if values.shape[: np.ndim(indices)] != np.shape(indices):
-        raise InvalidArgumentError(
-            f"data.shape = {list(values.shape)} does not start with segment_ids.shape = "
-            f"{list(np.shape(indices))}"
-        )
     result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
     flat = np.reshape(indices, -1)
     rows = np.reshape(values, (flat.size, *result.shape[1:]))
@@ -243,9 +219,9 @@ def add_rows(target: Array, indices: Array, rows: Array) -> None:
         target += np.bincount(indices, rows, target.size).astype(target.dtype, copy=False)
         return
     order = np.argsort(indices, kind="stable")
-    picked = indices[order]
-    starts = np.flatnonzero(np.concatenate(([True], picked[1:] != picked[:-1])))
-    target[picked[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
+    ids = indices[order]
+    starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+    target[ids[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
 
 
 def _segment_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
@@ -335,8 +311,8 @@ def _top_k_rule(x: Spec, k: Spec) -> tuple[Spec, Spec]:
 
 
 def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]:
-    picked = {"of": "GatherV2", "axis": -1, "batch_dims": -2}  # each row has its own indices
-    return [like("Put", (grad, op.outputs[1]), op.inputs[0], picked), None]
+    attrs = {"of": "GatherV2", "axis": -1, "batch_dims": -2}  # each row has its own indices
+    return [like("Put", (grad, op.outputs[1]), op.inputs[0], attrs), None]
 
 
 register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))

@@ -1,6 +1,6 @@
-"""Picking by an index expression: ``x[...]``, slice, strided_slice, boolean_mask; and reverse.
+"""Indexing: ``x[...]``, slice, strided_slice, boolean_mask; and reverse.
 
-An op that picks is a function from the shape of its operand to a numpy index (:func:`picking`).
+An indexing op is a function from the shape of its operand to a numpy index (:func:`indexing_op`).
 ``Put`` is the adjoint of all of them: zeros of that shape, with values added at the index.
 """
 
@@ -41,7 +41,7 @@ _INDEX: dict[str, Callable[..., Index]] = {}
 """By op type, the function that gives its index."""
 
 
-def picking(
+def indexing_op(
     op_type: str,
     index: Callable[..., Index],
     rule: Callable[..., Spec],
@@ -50,37 +50,41 @@ def picking(
     *,
     aliases: bool = False,
 ) -> None:
-    """Register an op that returns ``x[index(x.shape, *inputs, **attrs)]``.
+    """Register an indexing op: it returns ``x[index(x.shape, *inputs, **attrs)]``.
 
     Args:
         op_type: the op type.
-        index: gives the numpy index; InvalidArgumentError out of bounds.
-        rule: the rule of shapes.
+        index: returns the numpy index; InvalidArgumentError out of bounds.
+        rule: the shape rule.
         kernel: a faster way to the same result.
         gradient: by default ``Put`` at that index.
         aliases: the result is a view.
     """
 
-    def pick(x: Array, *inputs: Array, **attrs: Any) -> Any:
+    def elements(x: Array, *inputs: Array, **attrs: Any) -> Any:
         return x[index(x.shape, *inputs, **attrs)]
 
     def rule_and_dims(x: Spec, *inputs: Spec, **attrs: Any) -> Spec:
         spec, known = rule(x, *inputs, **attrs), x.known_dims()
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
-        return Spec(spec.dtype, spec.shape, dims=_picked(known, index, inputs, attrs))
+        return Spec(spec.dtype, spec.shape, dims=_known_elements(known, index, inputs, attrs))
 
     _INDEX[op_type] = index
-    register(OpDef(op_type, kernel or pick, rule_and_dims, gradient or put_back, aliases=aliases))
+    register(
+        OpDef(
+            op_type, kernel or elements, rule_and_dims, gradient or indexing_gradient, aliases=aliases
+        )
+    )
 
 
-def _picked(
+def _known_elements(
     known: tuple[int | None, ...],
     index: Callable[..., Index],
     inputs: Sequence[Spec],
     attrs: Mapping[str, Any],
 ) -> tuple[int | None, ...] | None:
-    """Return the elements picked of a partly known vector; None where the index is not known."""
+    """Return the elements of a partly known vector at an index, or None if the index is not known."""
     values = [_constant(spec) for spec in inputs]
     if any(value is None for value in values):
         return None
@@ -98,8 +102,8 @@ def _constant(spec: Spec) -> Array | None:
     return np.array(known).reshape(spec.shape or ())
 
 
-def put_back(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    """Return the gradients of an op that picks."""
+def indexing_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    """The gradient of an indexing op."""
     x, *inputs = op.inputs
     return [like("Put", (grad, *inputs), x, {**op.attrs, "of": op.type}), *[None] * len(inputs)]
 
@@ -115,15 +119,15 @@ def put(shape: tuple[int, ...], index: Index, values: Array) -> Array:
 
 
 def _put(values: Array, *inputs: Array, of: str, **attrs: Any) -> Array:
-    *inputs_of_pick, shape = inputs
+    *others, shape = inputs
     sizes = tuple(shape.tolist())
-    return put(sizes, _INDEX[of](sizes, *inputs_of_pick, **attrs), values)
+    return put(sizes, _INDEX[of](sizes, *others, **attrs), values)
 
 
 def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     attrs = dict(op.attrs)
-    picked = create_op(attrs.pop("of"), (grad, *op.inputs[1:-1]), attrs)
-    return [picked, *[None] * len(op.inputs[1:])]
+    elements = create_op(attrs.pop("of"), (grad, *op.inputs[1:-1]), attrs)
+    return [elements, *[None] * len(op.inputs[1:])]
 
 
 def to_shape(values: Spec, *others: Spec, **_attrs: object) -> Spec:
@@ -175,7 +179,7 @@ def _slice_length(n: int | None, start: int | None, count: int | None) -> int | 
     return count
 
 
-picking("Slice", _slice_index, _slice_rule, aliases=True)
+indexing_op("Slice", _slice_index, _slice_rule, aliases=True)
 
 
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
@@ -246,7 +250,7 @@ def _range_length(size: int | None, entry: Range) -> int | None:
     return len(range(*builtins.slice(*entry).indices(size)))
 
 
-picking("StridedSlice", _strided_index, _strided_rule, aliases=True)
+indexing_op("StridedSlice", _strided_index, _strided_rule, aliases=True)
 
 
 def strided_slice(
@@ -318,7 +322,7 @@ def _scalars(values: Any) -> list[Any]:
 # --- reverse ----------------------------------------------------------------------------------------
 
 
-def _reverse_spec(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+def _reverse_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     if x.shape is not None:
         for a in axis:
             rules.normalize_axis(a, len(x.shape))
@@ -329,11 +333,7 @@ def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [create_op("ReverseV2", (grad,), op.attrs)]
 
 
-register(
-    OpDef(
-        "ReverseV2", lambda x, *, axis: np.flip(x, axis), _reverse_spec, _reverse_gradient, aliases=True
-    )
-)
+register(OpDef("ReverseV2", np.flip, _reverse_rule, _reverse_gradient, aliases=True))
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
@@ -344,12 +344,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 # --- boolean_mask -----------------------------------------------------------------------------------
 
 
-def _mask_index(shape: tuple[int, ...], mask: Array, *, axis: int) -> Index:
-    if shape[axis : axis + mask.ndim] != mask.shape:
-        raise InvalidArgumentError(
-            f"Shapes {shape[axis : axis + mask.ndim]} and {mask.shape} of tensor and mask "
-            "are incompatible"
-        )
+def _mask_index(_shape: tuple[int, ...], mask: Array, *, axis: int) -> Index:
     return (*[builtins.slice(None)] * axis, mask)
 
 
@@ -368,7 +363,7 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-picking("BooleanMask", _mask_index, _mask_rule)
+indexing_op("BooleanMask", _mask_index, _mask_rule)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
@@ -29,8 +28,6 @@ def _pack(*values: Array, axis: int) -> Any:
     first = np.asarray(values[0])
     if first.ndim or first.dtype == object:
         return np.stack(values, axis)
-    if axis not in (0, -1):
-        raise InvalidArgumentError(f"axis = {axis} not in [-1, 1)")
     return np.array(values, first.dtype)
 
 
@@ -57,10 +54,6 @@ def _check_one_dtype(op_type: str, values: Sequence[Spec]) -> None:
 
 
 def _unpack(x: Array, *, num: int, axis: int) -> Any:
-    if x.shape[axis] != num:
-        raise InvalidArgumentError(
-            f"Input shape axis {axis} must equal {num}, got shape {list(x.shape)}"
-        )
     return _outputs(np.moveaxis(x, axis, 0))
 
 
@@ -191,13 +184,7 @@ def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 def _split(x: Array, *, num: int, axis: int) -> Any:
-    size, rest = divmod(x.shape[axis], num)
-    if rest:
-        raise InvalidArgumentError(
-            "Number of ways to split should evenly divide the split dimension, but got "
-            f"{x.shape[axis]} and {num}"
-        )
-    return _cut(x, [size] * num, axis)
+    return _cut(x, [x.shape[axis] // num] * num, axis)
 
 
 def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:

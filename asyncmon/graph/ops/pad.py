@@ -12,7 +12,7 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.ops.index import picking
+from asyncmon.graph.ops.index import indexing_op
 from asyncmon.graph.ops.shape_ops import like, rank_of
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def _pad(x: Array, paddings: Array, constant: Array) -> Array:
-    widths = _widths(paddings, np.ndim(x))
+    widths = _widths(paddings)
     result = np.full([a + n + b for (a, b), n in zip(widths, x.shape, strict=True)], constant, x.dtype)
     result[tuple(slice(a, a + n) for (a, _), n in zip(widths, x.shape, strict=True))] = x
     return result
 
 
 def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tuple[Array, ...]:
-    widths = _widths(paddings, len(shape))
+    widths = _widths(paddings)
     limit = 0 if mode == "symmetric" else 1
     for (a, b), n in zip(widths, shape, strict=True):
         if max(a, b) > n - limit:
@@ -43,11 +43,7 @@ def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tupl
     return np.ix_(*sources)
 
 
-def _widths(paddings: Array, rank: int) -> list[tuple[int, int]]:
-    if paddings.shape != (rank, 2):
-        raise InvalidArgumentError(
-            f"The first dimension of paddings must be the rank of inputs: {paddings.shape}, {rank}"
-        )
+def _widths(paddings: Array) -> list[tuple[int, int]]:
     if paddings.size and paddings.min() < 0:
         raise InvalidArgumentError(f"Paddings must be non-negative: {paddings.tolist()}")
     return [(int(a), int(b)) for a, b in paddings]
@@ -73,7 +69,7 @@ def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 register(OpDef("PadV2", _pad, _pad_rule, _pad_gradient))
-picking("MirrorPad", _mirror_index, _pad_rule)
+indexing_op("MirrorPad", _mirror_index, _pad_rule)
 
 
 def pad(

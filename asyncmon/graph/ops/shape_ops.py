@@ -109,8 +109,6 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 def _reshape(x: Array, target: Array) -> Any:
-    if target.ndim > 1:
-        raise InvalidArgumentError(f"sizes input must be 1-D, not {list(target.shape)}")
     sizes = target.reshape(-1).tolist()
     if sizes and min(sizes) < -1:  # which numpy takes for a -1
         raise InvalidArgumentError(f"Sizes must be non-negative, or -1 for what is left, got {sizes}")
@@ -179,10 +177,6 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 # --- dimensions of size one -----------------------------------------------------------------------
 
 
-def _expand_dims(x: Array, *, axis: tuple[int, ...]) -> Array:
-    return np.expand_dims(x, axis)
-
-
 def _expand_dims_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
@@ -196,7 +190,7 @@ def _expand_dims_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Squeeze", (grad,), op.attrs)]
 
 
-register(OpDef("ExpandDims", _expand_dims, _expand_dims_rule, _expand_dims_gradient, aliases=True))
+register(OpDef("ExpandDims", np.expand_dims, _expand_dims_rule, _expand_dims_gradient, aliases=True))
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
@@ -207,20 +201,10 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     return create_op("ExpandDims", (input,), {"axis": (static_int(axis, "axis"),)}, name)
 
 
-def _squeeze(x: Array, *, axis: tuple[int, ...]) -> Any:
-    try:
-        return np.squeeze(x, axis or None)
-    except ValueError:
-        raise InvalidArgumentError(
-            f"Can not squeeze dim(s) {list(axis)} of a tensor of shape {np.shape(x)}: "
-            "expected a dimension of 1"
-        ) from None
-
-
-def _squeeze_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
+def _squeeze_rule(x: Spec, *, axis: tuple[int, ...] | None) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
-    if not axis:
+    if axis is None:
         return Spec(x.dtype, None if None in x.shape else tuple(d for d in x.shape if d != 1))
     gone = {rules.normalize_axis(a, len(x.shape)) for a in axis}
     for i in sorted(gone):
@@ -229,7 +213,7 @@ def _squeeze_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-register(OpDef("Squeeze", _squeeze, _squeeze_rule, _reshape_gradient, aliases=True))
+register(OpDef("Squeeze", np.squeeze, _squeeze_rule, _reshape_gradient, aliases=True))
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -238,7 +222,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     TF1: ``tf.squeeze``.
     """
     axes = static_axes(renamed_argument("axis", axis, "squeeze_dims", squeeze_dims))
-    return create_op("Squeeze", (input,), {"axis": axes or ()}, name)
+    return create_op("Squeeze", (input,), {"axis": axes or None}, name)
 
 
 # --- order and repetition of dimensions -----------------------------------------------------------
@@ -292,13 +276,7 @@ def _broadcast_to(x: Array, target: Array) -> Any:
 
 def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
     dims = shape_from(target)
-    if dims is not None and x.shape is not None:
-        pairs = zip(x.shape[::-1], dims[::-1], strict=False)
-        if len(x.shape) > len(dims) or any(a not in (1, None, b or a) for a, b in pairs):
-            raise ValueError(
-                f"Incompatible shapes for broadcasting: {rules.text(x.shape)} and {rules.text(dims)}"
-            )
-    return Spec(x.dtype, dims)
+    return Spec(x.dtype, rules.merge(rules.broadcast(x.shape, dims), dims))
 
 
 def _broadcast_to_gradient(op: Operation, grad: Tensor) -> Gradients:
@@ -323,11 +301,6 @@ def _tile_rule(x: Spec, multiples: Spec) -> Spec:
 
 
 def _tile(x: Array, multiples: Array) -> Any:
-    if multiples.shape != (np.ndim(x),):
-        raise InvalidArgumentError(
-            f"Expected multiples to be a vector of length {np.ndim(x)} but got shape "
-            f"{list(multiples.shape)}"
-        )
     times = multiples.tolist()
     if times and min(times) < 0:
         raise InvalidArgumentError(f"Expected multiples >= 0, but got {times}")

@@ -153,9 +153,14 @@ def test_broadcast_to(ops: Any) -> None:
 
     ops.agree(run, np.broadcast_to(x, (3, 2, 2)), x)
     ops.differentiate(run, x)
-    with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 3"):
         tf.broadcast_to(tf.constant(x), [3, 2])
-    with pytest.raises(errors.InvalidArgumentError, match="Incompatible shapes for broadcasting"):
+    with pytest.raises(ValueError, match="must be equal, but are 2 and 1"):
+        tf.broadcast_to(tf.constant(x), [1, 2])
+    with pytest.raises(ValueError, match="must be equal rank, but are 2 and 1"):
+        tf.broadcast_to(tf.constant(x), [2])
+    assert tf.broadcast_to(x, tf.placeholder(tf.int32, [2])).shape.as_list() == [2, None]
+    with pytest.raises(errors.InvalidArgumentError, match="must be equal, but are 3 and 2"):
         ops.compute(run, np.ones(3), known="nothing")
 
 
