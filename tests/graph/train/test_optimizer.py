@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
+from asyncmon.graph.core.op import table
+from asyncmon.graph.ops.families import update_op
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 train = tf.train
 
@@ -224,6 +229,53 @@ def test_gradients_must_have_the_dtype_and_shape_of_the_variable() -> None:
         _descent().apply_gradients([(tf.constant([1.0, 2.0], tf.float64), w)])
     with pytest.raises(ValueError, match="must be equal"):
         _descent().apply_gradients([(tf.constant([1.0, 2.0, 3.0]), w)])
+
+
+@pytest.fixture
+def signs() -> Iterator[type[tf.train.Optimizer]]:
+    """Provide an optimizer with steps of one length, and the sum of all signs in the slot ``seen``."""
+
+    def update(var: Any, seen: Any, rate: Any, grad: Any) -> None:
+        seen += np.sign(grad)
+        var -= rate * np.sign(grad)
+
+    class SignOptimizer(train.Optimizer):
+        def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "Sign") -> None:
+            super().__init__(use_locking, name, "Sign", {"seen": 10.0}, learning_rate=learning_rate)
+
+    update_op("Sign", update, refs=2)
+    yield SignOptimizer
+    del table["ApplySign"], table["SparseApplySign"]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_optimizer_is_an_update_and_a_constructor(signs: Any, ops: Any, sparse: bool) -> None:
+    w = tf.Variable([1.0, 1.0, 1.0], name="w")
+    optimizer = signs(lambda: 0.5)
+    grad: Any = tf.constant([-3.0, 0.0, 4.0])
+    if sparse:
+        grad = tf.IndexedSlices(tf.constant([-4.0, 4.0, 1.0]), tf.constant([0, 2, 0]))
+    step = optimizer.apply_gradients([(grad, w)])
+    with tf.control_dependencies([step]):
+        after = [w.read_value(), optimizer.get_slot(w, "seen").read_value()]
+    value, seen = ops.evaluate(after)
+    assert value.tolist() == [1.5, 1, 0.5]
+    assert seen.tolist() == [9, 10, 11]
+    assert step.name == "Sign"
+
+
+def test_an_optimizer_may_build_its_updates_itself(ops: Any) -> None:
+    class Halving(train.Optimizer):
+        def __init__(self) -> None:
+            super().__init__(False, "Halving")
+
+        def _apply_dense(self, grad: tf.Tensor, var: tf.Variable) -> tf.Tensor:
+            return tf.assign_sub(var, grad / 2)
+
+    w = tf.Variable([2.0], name="w")
+    with tf.control_dependencies([Halving().minimize(tf.reduce_sum(w * w))]):
+        after = w.read_value()
+    assert ops.evaluate(after).tolist() == [0]
 
 
 def test_every_optimizer_is_held_to_its_formula() -> None:
