@@ -19,8 +19,6 @@ from asyncmon.graph.kernels.arrays import Array, own
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from asyncmon.graph.core.node import Operation, Tensor
 
     Pair = tuple[Tensor, Tensor]
@@ -155,23 +153,6 @@ def _add_n(*inputs: Array) -> Any:
     return total
 
 
-def _checked_add_n(first: Array, *others: Array) -> Any:
-    shape = first.shape
-    for i, value in enumerate(others):
-        if value.shape != shape:
-            raise InvalidArgumentError(
-                f"Inputs to operation AddN must have the same size and shape. "
-                f"Input 0: {list(shape)} != input {i + 1}: {list(value.shape)}"
-            )
-    return _add_n(first, *others)
-
-
-def _bound_add_n(op: Operation) -> Callable[..., Any] | None:
-    """Return what looks at no shape, where they are known."""
-    known = all(rules.num_elements(tensor.spec.shape) is not None for tensor in op.inputs)
-    return _add_n if known else None
-
-
 def _add_n_shape(*inputs: Spec) -> Spec:
     rules.check_dtype(inputs[0].dtype, NUMBERS, "inputs")
     for i, other in enumerate(inputs):
@@ -183,16 +164,11 @@ def _add_n_shape(*inputs: Spec) -> Spec:
     return rules.like_first(*inputs)
 
 
-register(
-    OpDef(
-        "AddN",
-        _checked_add_n,
-        _add_n_shape,
-        lambda op, grad: [grad] * len(op.inputs),
-        aliases=True,
-        bind=_bound_add_n,
-    )
-)
+def _add_n_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    return [grad] * len(op.inputs)
+
+
+register(OpDef("AddN", _add_n, _add_n_shape, _add_n_gradient, aliases=True))
 
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
@@ -90,26 +89,9 @@ register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
 
 
 def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
-    if not condition.shape == np.shape(x) == np.shape(y):
-        condition = _fitting(condition, np.shape(x), np.shape(y))
+    if condition.ndim == 1 < np.ndim(x):  # it picks rows
+        condition = condition.reshape(-1, *[1] * (np.ndim(x) - 1))
     return _select(condition, x, y, out)
-
-
-def _fitting(condition: Array, x: tuple[int, ...], y: tuple[int, ...]) -> Array:
-    """Return the condition in a shape that broadcasts as it is meant to: what else does is refused."""
-    if x != y:
-        raise InvalidArgumentError(
-            f"'then' and 'else' must have the same size, but received: {list(x)} vs. {list(y)}"
-        )
-    shape = condition.shape
-    if shape in ((), x):
-        return condition
-    if len(shape) == 1 and shape == x[:1]:
-        return condition.reshape(shape + (1,) * (len(x) - 1))
-    raise InvalidArgumentError(
-        f"The condition must be a scalar, a vector of the first dimension of 'then', or of its shape "
-        f"{list(x)}, but it has shape {list(shape)}"
-    )
 
 
 def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
@@ -134,13 +116,7 @@ def _choose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     ]
 
 
-def _bound_choose(op: Operation) -> Callable[..., Any] | None:
-    """Return what looks at no shape, where they are known and equal."""
-    shapes = {tensor.spec.shape for tensor in op.inputs}
-    return _select if len(shapes) == 1 and rules.num_elements(*shapes) is not None else None
-
-
-register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True, bind=_bound_choose))
+register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True))
 
 
 def _true_positions_spec(condition: Spec) -> Spec:

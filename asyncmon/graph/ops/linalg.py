@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
 def _matmul(
     a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    if a.ndim < 2 or b.ndim < 2:  # numpy would take a vector for a row or a column
-        raise InvalidArgumentError(
-            f"The factors of a product must have at least 2 dimensions, got shapes {list(a.shape)} "
-            f"and {list(b.shape)}"
-        )
     if a.dtype == np.float16:  # numpy multiplies halves one by one
         wide = _matmul(
             a.astype(np.float32), b.astype(np.float32), transpose_a=transpose_a, transpose_b=transpose_b

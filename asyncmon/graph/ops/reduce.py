@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_int
@@ -270,8 +269,6 @@ def _arg_shape(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
 
 def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, output_type: dtypes.DType) -> Any:
-        if not np.ndim(x):  # numpy takes it for a vector
-            raise InvalidArgumentError(f"Expected dimension in the range [0, 0), but got {axis}")
         return np.asarray(find(x, axis=axis), dtype=output_type.as_numpy_dtype)
 
     return kernel
