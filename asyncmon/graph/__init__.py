@@ -170,7 +170,6 @@ from asyncmon.graph.ops.gather import (
     in_top_k,
     scatter_nd,
     top_k,
-    unsorted_segment_sum,
 )
 from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
@@ -198,6 +197,7 @@ from asyncmon.graph.ops.reduce import (
     reduce_prod,
     reduce_sum,
 )
+from asyncmon.graph.ops.segments import unsorted_segment_sum
 from asyncmon.graph.ops.shape_ops import (
     broadcast_to,
     cast,
