@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
-from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_rank, scratch
+from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank, scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 
 def _windows(images: tuple[int, ...], filters: tuple[int, ...], *args: Any) -> Windows:
+    return Windows(images, (filters[0], filters[1]), *args)
+
+
+def _checked_windows(
+    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any
+) -> Windows:
+    """Return the windows of shapes, one of which is a value that no rule has seen."""
     check_rank("Images", images)
     check_rank("Filters", filters)
     if images[3] != filters[2]:
@@ -28,7 +35,9 @@ def _windows(images: tuple[int, ...], filters: tuple[int, ...], *args: Any) -> W
             f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
             "grouped convolution is not supported"
         )
-    return Windows(images, (filters[0], filters[1]), *args)
+    windows = _windows(images, filters, *args)
+    check_gradient(grad, windows, filters[3])
+    return windows
 
 
 def _matrix(windows: Windows, x: Array) -> Array:
@@ -95,8 +104,7 @@ def filter_gradient(
     """Return the matrix of the windows, transposed, times the gradients."""
     x, g = _wide(images, grad)
     shape = tuple(sizes.tolist())
-    windows = _windows(x.shape, shape, strides, padding, dilations)
-    windows.check("gradient", g, shape[3])
+    windows = _checked_windows(x.shape, shape, g, strides, padding, dilations)
     blocks = windows.blocks(shape[2] + shape[3])
     count = min(len(blocks), CORES)
     sums = np.zeros((count, *shape), x.dtype)  # added in order, so that the threads do not matter
@@ -125,9 +133,8 @@ def input_gradient(
     """Return the gradients times each element of the filters, added up where windows overlap."""
     w, g = _wide(filters, grad)
     shape = tuple(sizes.tolist())
-    windows = _windows(shape, w.shape, strides, padding, dilations)
+    windows = _checked_windows(shape, w.shape, g, strides, padding, dilations)
     depth, channels = w.shape[2:]
-    windows.check("gradient", g, channels)
     result = _target(out, shape, g.dtype)
     turned = np.ascontiguousarray(w.reshape(-1, depth, channels).swapaxes(1, 2))
 

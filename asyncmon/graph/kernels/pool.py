@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_shape
+from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +62,6 @@ def max_pool_grad(
 ) -> Array:
     """Give the gradient of each window to the first of its greatest elements."""
     windows = Windows(x.shape, ksize, strides, padding)
-    windows.check("output", y, x.shape[3])
-    windows.check("gradient", grad, x.shape[3])
     result = np.empty(x.shape, grad.dtype) if out is None else out
 
     def flows(block: slice) -> Iterator[Array]:
@@ -84,8 +82,6 @@ def max_pool_grad_grad(
 ) -> Array:
     """Return what ``grad``, an array like ``x``, has at the first greatest element of each window."""
     windows = Windows(x.shape, ksize, strides, padding)
-    windows.check("output", y, x.shape[3])
-    check_shape("gradient", grad.shape, x.shape)
     result, open_ = np.zeros_like(y), np.ones(y.shape, bool)
     padded, others = windows.pad(x, _lowest(x.dtype)), windows.pad(grad, slot="others")
     for elements, other in zip(windows.taps(padded), windows.taps(others), strict=True):
@@ -125,8 +121,10 @@ def avg_pool_grad(
     padding: Padding,
 ) -> Array:
     """Spread the gradient of each window evenly over its elements."""
-    windows = Windows(tuple(shape.tolist()), ksize, strides, padding)
-    windows.check("gradient", grad, windows.images[3])
+    images = tuple(shape.tolist())
+    check_rank("Images", images)
+    windows = Windows(images, ksize, strides, padding)
+    check_gradient(grad, windows, images[3])
     result = np.empty(windows.images, grad.dtype) if out is None else out
     inside = _counts_inside(windows, grad.dtype)
 

@@ -140,7 +140,6 @@ class Windows:
         padding: Padding,
         dilations: Pair = (1, 1),
     ) -> None:
-        check_rank("Images", images)
         self.images, self.size, self.strides, self.dilations = images, size, strides, dilations
         self.reach: Pair = reach(size, dilations)
         rows, columns = output_sizes(images[1:3], self.reach, strides, padding)
@@ -153,10 +152,6 @@ class Windows:
         wanted = (self.counts[axis] - 1) * self.strides[axis] + self.reach[axis]
         total = max(wanted - self.images[1 + axis], 0) if padding == "SAME" else 0
         return total // 2, total - total // 2
-
-    def check(self, what: str, array: Array, depth: int) -> None:
-        """Refuse an array that has not the shape of the output. Errors as :func:`check_shape`."""
-        check_shape(what, array.shape, (self.images[0], *self.counts, depth))
 
     def for_blocks(self, part: Callable[[slice], None], width: int) -> None:
         """Call a function for slices of the batch, on several threads.
@@ -206,7 +201,7 @@ class Windows:
 
 
 def check_rank(what: str, shape: tuple[int, ...]) -> None:
-    """Refuse an array that has not four dimensions.
+    """Refuse a shape, a value of the run, that has not four dimensions.
 
     Raises:
         InvalidArgumentError: another number.
@@ -215,15 +210,17 @@ def check_rank(what: str, shape: tuple[int, ...]) -> None:
         raise InvalidArgumentError(f"{what} must have 4 dimensions, got shape {list(shape)}")
 
 
-def check_shape(what: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse an array of another shape than the windows give it.
+def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
+    """Refuse a gradient that is not of the shape of the output, which follows from a value of the run.
 
     Raises:
         InvalidArgumentError: another shape.
     """
-    if found != expected:
+    expected = (windows.images[0], *windows.counts, depth)
+    if grad.shape != expected:
         raise InvalidArgumentError(
-            f"The {what} has shape {list(found)}, for these windows it must have {list(expected)}"
+            f"The gradient has shape {list(grad.shape)}, for these windows it must have "
+            f"{list(expected)}"
         )
 
 

@@ -40,13 +40,18 @@ def _conv_rule(
     return Spec(images.dtype, (n, *counts, channels))
 
 
-def _sized_by(at: int) -> rules.Rule:
-    """Return the rule of an output whose shape is the value of input ``at``."""
+def _by_images_rule(sizes: Spec, filters: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.check_same_dtype("Conv2DBackpropInput", filters, grad, ("filter", "out_backprop"))
+    images = Spec(filters.dtype, rules.with_rank(sizes.known_dims(), 4))
+    rules.like_first(_conv_rule(images, filters, **attrs), grad)
+    return images
 
-    def rule(*specs: Spec, **_attrs: object) -> Spec:
-        return Spec(specs[2].dtype, rules.with_rank(specs[at].known_dims(), 4))
 
-    return rule
+def _by_filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.check_same_dtype("Conv2DBackpropFilter", images, grad, ("input", "out_backprop"))
+    filters = Spec(images.dtype, rules.with_rank(sizes.known_dims(), 4))
+    rules.like_first(_conv_rule(images, filters, **attrs), grad)
+    return filters
 
 
 def _flops(filters: int) -> Callable[..., int]:
@@ -87,9 +92,9 @@ def _by_filters_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 # fmt: off
 register(OpDef("Conv2D", convolve, _conv_rule, _conv_gradient, out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropInput", input_gradient, _sized_by(0), _by_images_gradient,
+register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _by_images_gradient,
     out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropFilter", filter_gradient, _sized_by(1), _by_filters_gradient,
+register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _by_filters_gradient,
     out=True, flops=_flops(filters=3)))
 # fmt: on
 

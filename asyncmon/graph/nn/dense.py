@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
@@ -16,8 +15,6 @@ from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
@@ -29,19 +26,7 @@ def ones(count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _bias_add(value: Array, bias: Array, out: Array | None = None, *, second: bool = False) -> Any:
-    if value.ndim < 2 or bias.shape != (value.shape[1 if second else -1],):
-        raise InvalidArgumentError(
-            f"Must provide as many biases as channels of the input tensor, which has at least 2 "
-            f"dimensions: {list(bias.shape)} vs. {list(value.shape)}"
-        )
     return np.add(value, bias.reshape(-1, *(1,) * (value.ndim - 2)) if second else bias, out)
-
-
-def _bound_bias_add(op: Operation) -> Callable[..., Any] | None:
-    """Return what looks at no shape, where those that matter are known."""
-    value, bias = (tensor.spec.shape for tensor in op.inputs)
-    fits = value is not None and bias is not None and None not in (value[-1], bias[0])
-    return np.add if fits and not op.attrs else None
 
 
 def _bias_add_rule(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
@@ -57,8 +42,6 @@ def _bias_add_rule(value: Spec, bias: Spec, *, second: bool = False) -> Spec:
 
 
 def _bias_add_grad(grad: Array, out: Array | None = None, *, second: bool = False) -> Any:
-    if grad.ndim < 2:
-        raise InvalidArgumentError(f"Input tensor must be at least 2D: {list(grad.shape)}")
     if second and grad.ndim > 2:
         axes = (0, *range(2, grad.ndim))
         return np.add.reduce(grad, axis=axes, dtype=grad.dtype, out=out)
@@ -90,7 +73,6 @@ register(
         _bias_add_rule,
         lambda op, grad: [grad, create_op("BiasAddGrad", (grad,), op.attrs)],
         elementwise=True,
-        bind=_bound_bias_add,
     )
 )
 register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_rule, _bias_add_grad_gradient, out=True))

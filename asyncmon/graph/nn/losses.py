@@ -72,20 +72,10 @@ def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> 
 
 
 def _softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
-    if labels.shape != logits.shape and not _fits(labels.shape, logits.shape):
-        raise InvalidArgumentError(
-            f"logits and labels must be broadcastable, to a loss for each row of logits, got shapes "
-            f"{list(logits.shape)} and {list(labels.shape)}"
-        )
     shifted, exps, total = _exponentials(logits)
     losses = np.multiply(labels, np.subtract(np.log(total), shifted))
     backprop = np.divide(exps, total, out=exps)
     return np.add.reduce(losses, axis=-1), np.subtract(backprop, labels)
-
-
-def _fits(labels: tuple[int, ...], logits: tuple[int, ...]) -> bool:
-    rows: tuple[int, ...] = np.broadcast_shapes(labels, logits)[:-1]
-    return len(labels) > 0 and rows == logits[:-1]
 
 
 def _softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
@@ -172,11 +162,6 @@ def _row_starts(rows: int, columns: int) -> Array:
 
 
 def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
-    if logits.ndim < 1 or labels.shape != logits.shape[:-1]:
-        raise InvalidArgumentError(
-            f"Labels must have the shape of logits less its last dimension, got shapes "
-            f"{list(labels.shape)} and {list(logits.shape)}"
-        )
     classes = logits.shape[-1]
     flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
     unsigned = picks.view(_UNSIGNED[picks.itemsize])  # so that a negative label is a large one

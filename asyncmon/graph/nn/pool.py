@@ -15,17 +15,35 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
 
 
-def _pool_rule(allowed: tuple[Any, ...], parameter: str) -> rules.Rule:
-    def rule(x: Spec, *, ksize: Pair, strides: Pair, padding: Padding) -> Spec:
-        rules.check_dtype(x.dtype, allowed, parameter)
-        n, *size, depth = rules.with_rank(x.shape, 4)
-        return Spec(x.dtype, (n, *output_sizes(size, ksize, strides, padding), depth))
-
-    return rule
+def _pool_rule(x: Spec, *, ksize: Pair, strides: Pair, padding: Padding) -> Spec:
+    n, *size, depth = rules.with_rank(x.shape, 4)
+    return Spec(x.dtype, (n, *output_sizes(size, ksize, strides, padding), depth))
 
 
-def _avg_grad_rule(shape: Spec, grad: Spec, **_attrs: object) -> Spec:
-    return Spec(grad.dtype, rules.with_rank(shape.known_dims(), 4))
+def _max_rule(x: Spec, **attrs: Any) -> Spec:
+    rules.check_dtype(x.dtype, rules.REALS, "input")
+    return _pool_rule(x, **attrs)
+
+
+def _avg_rule(x: Spec, **attrs: Any) -> Spec:
+    rules.check_dtype(x.dtype, rules.FLOATS, "value")
+    return _pool_rule(x, **attrs)
+
+
+def _max_grad_rule(x: Spec, y: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.like_first(_pool_rule(x, **attrs), y, grad)
+    return Spec(x.dtype, x.shape)
+
+
+def _max_grad_grad_rule(x: Spec, y: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.like_first(x, grad)
+    return rules.like_first(_pool_rule(x, **attrs), y)
+
+
+def _avg_grad_rule(shape: Spec, grad: Spec, **attrs: Any) -> Spec:
+    images = Spec(grad.dtype, rules.with_rank(shape.known_dims(), 4))
+    rules.like_first(_pool_rule(images, **attrs), grad)
+    return images
 
 
 def _of_max(op_type: str, op: Operation, grad: Tensor) -> Tensor:
@@ -39,14 +57,14 @@ def _avg_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 # fmt: off
-register(OpDef("MaxPool", kernels.max_pool, _pool_rule(rules.REALS, "input"),
+register(OpDef("MaxPool", kernels.max_pool, _max_rule,
     lambda op, g: [_of_max("MaxPoolGrad", op, g)], out=True))
-register(OpDef("MaxPoolGrad", kernels.max_pool_grad, lambda x, y, grad, **_: Spec(x.dtype, x.shape),
+register(OpDef("MaxPoolGrad", kernels.max_pool_grad, _max_grad_rule,
     lambda op, g: [None, None, _of_max("MaxPoolGradGrad", op, g)], out=True))
 register(OpDef("MaxPoolGradGrad", kernels.max_pool_grad_grad,
-    lambda x, y, grad, **_: Spec(y.dtype, y.shape),
+    _max_grad_grad_rule,
     lambda op, g: [None, None, _of_max("MaxPoolGrad", op, g)]))
-register(OpDef("AvgPool", kernels.avg_pool, _pool_rule(rules.FLOATS, "value"), _avg_gradient, out=True))
+register(OpDef("AvgPool", kernels.avg_pool, _avg_rule, _avg_gradient, out=True))
 register(OpDef("AvgPoolGrad", kernels.avg_pool_grad, _avg_grad_rule,
     lambda op, g: [None, create_op("AvgPool", (g,), op.attrs)], out=True))
 # fmt: on
