@@ -135,13 +135,22 @@ def test_wings_of_the_graph_import_down(path: Path) -> None:
 
 
 UP = {
+<<<<<<< HEAD
     ("asyncmon.graph.core.gradients", "asyncmon.graph.ops.shape_ops"),
+=======
+    ("asyncmon.graph.execution.surroundings", "asyncmon.graph.control.subgraph"),
+>>>>>>> 32cd99c (core: build nodes on one path, without an import cycle)
 }
 """Still to be cut."""
 
 
+def _is_cut(path: Path) -> bool:
+    """Return whether imports for typing count: none of the folder goes round in a circle."""
+    return path.parent.name in {"core"}
+
+
 def test_no_import_cycle() -> None:
-    graph = {module_name(path): set(imports(path, at_run_time=True)) for path in MODULES}
+    graph = {module_name(p): set(imports(p, at_run_time=not _is_cut(p))) for p in MODULES}
     graph = {name: targets - {name} for name, targets in graph.items()}
     try:
         TopologicalSorter(graph).prepare()

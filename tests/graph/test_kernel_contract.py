@@ -284,6 +284,10 @@ def test_entries_keep_their_promises(name: str) -> None:
     nodes = _nodes(function, arrays)
     assert nodes
     for op, given, outs in nodes:
+        specs = [x.spec for x in op.inputs]
+        found = op.op_def.infer(*specs, **op.attrs)
+        fresh = (found,) if isinstance(found, tf.Spec) else found
+        assert not any(spec is x for spec in fresh for x in specs), f"{op} hands on an input's spec"
         pure = isinstance(op.op_def, OpDef)
         if not (pure and op.op_def.aliases):
             shared = [np.shares_memory(v, g) for v in outs for g in given]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.context import BuildContext, building
-from asyncmon.graph.core.convert import is_tensor_like, operand_name, to_pair, to_tensor
+from asyncmon.graph.core.convert import is_tensor_like, to_pair, to_tensor
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.op import lookup
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +38,6 @@ __all__ = [
     "set_random_seed",
 ]
 
-_NO_ATTRS: Mapping[str, Any] = {}
-
 
 def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
@@ -52,6 +49,7 @@ def get_default_graph() -> Graph:
     if context is None:
         context = BuildContext(Graph())
         building.set(context)
+    assert isinstance(context.graph, Graph)
     return context.graph
 
 
@@ -96,25 +94,7 @@ def create_operation(
         RuntimeError: the graph is finalized.
         ValueError, TypeError: the op does not take these inputs.
     """
-    graph = graph_of(inputs)
-    op_def = lookup(type)
-    tensors = [
-        _ref(graph, value)
-        if i < op_def.refs
-        else to_tensor(graph, value)
-        if is_tensor_like(value)
-        else to_tensor(graph, value, None, operand_name(graph, name or type, f"input_{i}"))
-        for i, value in enumerate(inputs)
-    ]
-    return graph.add_op(type, tensors, _NO_ATTRS if attrs is None else attrs, name)
-
-
-def _ref(graph: Graph, value: Any) -> Tensor:
-    """Return the tensor that stands for a variable itself, rather than for its value."""
-    element = getattr(value, "_as_graph_element", lambda: value)()
-    if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
-        raise TypeError(f"Expected a variable, got {value!r}.")
-    return element if element.graph is graph else graph.take_in_ref(element)
+    return graph_of(inputs).create(type, inputs, attrs or {}, name)
 
 
 def create_op(

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.node import Operation
-
-__all__ = ["BuildContext", "building", "entered"]
+    from asyncmon.graph.core.node import NodeGraph, Operation
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
     """What applies to the next node. Changed by entering another one, never in place."""
 
-    graph: Graph
+    graph: NodeGraph
     scope: str = ""
     control: tuple[Operation, ...] = ()
     device: Any = ""

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.context import building
-from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.node import NodeGraph, Tensor
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape import as_shape
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.graph import Graph
-
-__all__ = ["const", "is_tensor_like", "operand_name", "to_array", "to_pair", "to_tensor"]
 
 _INT32 = np.iinfo(np.int32)
 
@@ -28,7 +24,9 @@ def is_tensor_like(value: Any) -> bool:
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
 
 
-def to_tensor(graph: Graph, value: Any, dtype: DType | None = None, name: str | None = None) -> Tensor:
+def to_tensor(
+    graph: NodeGraph, value: Any, dtype: DType | None = None, name: str | None = None
+) -> Tensor:
     """Return a tensor of ``graph`` with this value.
 
     Raises:
@@ -53,30 +51,33 @@ def to_tensor(graph: Graph, value: Any, dtype: DType | None = None, name: str | 
     return tensor
 
 
-def to_pair(graph: Graph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
-    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one.
+def to_operand(
+    graph: NodeGraph, value: Any, label: str, operand: str, dtype: DType | None = None
+) -> Tensor:
+    """Return an input of an op as a tensor; a constant gets a name below the op's ``label``."""
+    if is_tensor_like(value):
+        return to_tensor(graph, value)
+    return to_tensor(graph, value, dtype, graph.operand_name(label, operand))
 
-    ``label`` is the name of the op they are for: constants that are made are named below it.
-    """
+
+def to_pair(graph: NodeGraph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
+    """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
     if is_tensor_like(x):
         first = to_tensor(graph, x)
-        if is_tensor_like(y):
-            return first, to_tensor(graph, y)
-        return first, to_tensor(graph, y, first.spec.dtype, operand_name(graph, label, "y"))
-    second = to_tensor(graph, y, None, None if is_tensor_like(y) else operand_name(graph, label, "y"))
-    return to_tensor(graph, x, second.spec.dtype, operand_name(graph, label, "x")), second
+        return first, to_operand(graph, y, label, "y", first.spec.dtype)
+    second = to_operand(graph, y, label, "y")
+    return to_operand(graph, x, label, "x", second.spec.dtype), second
 
 
-def operand_name(graph: Graph, label: str, operand: str) -> str:
-    """Return the name, absolute, of a constant that is made for an op to be added: ``add_1/y``."""
-    if label.endswith("/"):
-        return f"{label}{operand}/"
-    context = building.get()
-    scope = "" if context is None or context.graph is not graph else context.scope
-    return f"{graph.unique_name(scope + label, mark_as_used=False)}/{operand}/"
+def to_ref(graph: NodeGraph, value: Any) -> Tensor:
+    """Return the tensor that stands for a variable itself, rather than for its value."""
+    element = getattr(value, "_as_graph_element", lambda: value)()
+    if getattr(getattr(element, "op", None), "type", None) != "VariableV2":
+        raise TypeError(f"Expected a variable, got {value!r}.")
+    return element if element.graph is graph else graph.take_in_ref(element)
 
 
-def const(graph: Graph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:
+def const(graph: NodeGraph, value: NDArray[Any], dtype: DType | None, name: str) -> Tensor:
     """Add a constant. The array is kept, so it must not change any more."""
     value.flags.writeable = False
     attrs = {"value": value, "dtype": dtype or dtypes.as_dtype(value.dtype)}
@@ -159,7 +160,7 @@ def _holds_tensor(value: Any) -> bool:
     return is_tensor_like(value)
 
 
-def _pack(graph: Graph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
+def _pack(graph: NodeGraph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
     if dtype is None:
         dtype = _first_dtype(values)
     parts = tuple(to_tensor(graph, value, dtype) for value in values)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.core.walk import ancestors
-from asyncmon.graph.ops.shape_ops import reshape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.core.node import NodeGraph, Operation
 
     Gradient = Tensor | IndexedSlices
 
@@ -131,7 +132,7 @@ def _outer_or_inputs(op: Operation) -> tuple[Tensor, ...]:
     return op.inputs if outer is None else (outer,)
 
 
-def _around(graph: Graph) -> list[Graph]:
+def _around(graph: NodeGraph) -> list[NodeGraph]:
     """Return a graph and those it is inside."""
     return [graph] if graph.outer is None else [graph, *_around(graph.outer)]
 
@@ -226,7 +227,7 @@ def _hessian(grad: Any, x: Tensor) -> Tensor:
     shape = [d for d in x.shape if d is not None]
     if len(shape) != len(x.shape):
         raise ValueError(f"hessians() needs a known shape, got {x!r}")
-    flat = reshape(to_dense(grad), [-1])
-    count = flat.spec.shape[0] if flat.spec.shape else None
-    rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(count or 0)]
-    return reshape(create_op("Pack", rows, {"axis": 0}), shape + shape)
+    flat = create_op("Reshape", (to_dense(grad), [-1]))
+    rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(prod(shape))]
+    whole = np.array(shape + shape, np.int32)
+    return create_op("Reshape", (create_op("Pack", rows, {"axis": 0}), whole))

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.context import BuildContext, building, entered
-from asyncmon.graph.core.convert import to_pair, to_tensor
+from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, Spec, lookup, table
 from asyncmon.graph.core.shape import text as shape_text
@@ -16,16 +16,11 @@ from asyncmon.graph.core.shape import text as shape_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from asyncmon.graph.core.node import NodeGraph
+
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _NO_ATTRS: Mapping[str, Any] = {}
-
-
-def _of_output(spec: Spec, inputs: Sequence[Spec]) -> Spec:
-    """Return an output's spec. An input's, handed on, says its dtype and shape, but not its value."""
-    if spec.value is None and spec.dims is None:
-        return spec
-    return Spec(spec.dtype, spec.shape) if any(spec is given for given in inputs) else spec
 
 
 def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
@@ -76,17 +71,14 @@ class Graph:
             RuntimeError: the graph is finalized.
             ValueError, TypeError: the op does not take these inputs, or the name is not valid.
         """
-        if self._finalized:
-            raise RuntimeError("Graph is finalized and cannot be modified.")
+        self._check_not_finalized()
         op_def = table.get(type) or lookup(type)
         specs = [tensor.spec for tensor in inputs]
         try:
             inferred = op_def.infer(*specs, **attrs)
         except (ValueError, TypeError) as error:
             raise _at_op(error, name or type, type, specs) from error
-        context = building.get()
-        if context is None or context.graph is not self:
-            context = BuildContext(self)
+        context = self._context()
         full_name = self._op_name(name or type, context.scope)
         op = Operation(
             self,
@@ -100,7 +92,7 @@ class Graph:
         )
         if isinstance(inferred, Spec):
             inferred = (inferred,)
-        op.outputs = tuple([Tensor(op, i, _of_output(spec, specs)) for i, spec in enumerate(inferred)])
+        op.outputs = tuple([Tensor(op, i, spec) for i, spec in enumerate(inferred)])
         if isinstance(op_def, RandomOpDef):
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
         if callable(context.device):
@@ -108,26 +100,34 @@ class Graph:
         self._operations[full_name] = op
         return op
 
-    def binary(
-        self, type: str, x: Any, y: Any, name: str | None = None, attrs: Mapping[str, Any] = _NO_ATTRS
-    ) -> Tensor:
-        """Add an op of two operands, converted by :func:`convert_pair`. What operators call."""
-        graph = self._target()
-        return graph.add_op(type, to_pair(graph, x, y, name or type), attrs, name).outputs[0]
-
-    def unary(
+    def create(
         self,
         type: str,
-        x: Any,
-        more: Sequence[Any] = (),
+        inputs: Sequence[Any],
         attrs: Mapping[str, Any] = _NO_ATTRS,
         name: str | None = None,
-    ) -> Tensor:
-        """Add an op of one operand and possibly more inputs. What operators call."""
-        graph = self._target()
-        return graph.add_op(
-            type, [to_tensor(graph, value) for value in (x, *more)], attrs, name
-        ).outputs[0]
+        *,
+        pair: bool = False,
+    ) -> Operation:
+        """Add a node to this graph, or to the branch of it that is being built, converting its inputs.
+
+        Args:
+            type: the op type.
+            inputs: tensors, or values; for the first inputs of an op on variables, variables.
+            attrs: passed to the op's kernel and shape rule by name.
+            name: the node's name, made unique; by default the type.
+            pair: whether there are two operands, of which a Python value takes the other one's dtype.
+        """
+        graph, label = self._target(), name or type
+        if pair:
+            x, y = inputs
+            return graph.add_op(type, to_pair(graph, x, y, label), attrs, name)
+        refs = (table.get(type) or lookup(type)).refs
+        tensors = [
+            to_ref(graph, value) if i < refs else to_operand(graph, value, label, f"input_{i}")
+            for i, value in enumerate(inputs)
+        ]
+        return graph.add_op(type, tensors, attrs, name)
 
     def take_in(self, tensor: Tensor) -> Tensor:
         """Return the tensor of this graph that stands for one of another graph.
@@ -149,12 +149,12 @@ class Graph:
         """The outermost graph, where variables live."""
         return self if self.outer is None else self.outer.root
 
-    def _target(self) -> Graph:
-        """Where an op on a tensor of this graph goes: the current branch of this graph, or itself."""
+    def _target(self) -> NodeGraph:
+        """Return the branch of this graph that is being built, or the graph itself."""
         context = building.get()
-        if context is None:
+        if context is None or context.graph is self:
             return self
-        graph: Graph | None = context.graph
+        graph: NodeGraph | None = context.graph
         while graph is not None and graph is not self:
             graph = graph.outer
         return self if graph is None else context.graph
@@ -195,6 +195,13 @@ class Graph:
             self._names[new] = 1
             self._names[key] = count + 1
         return f"{name}_{count}"
+
+    def operand_name(self, label: str, operand: str) -> str:
+        """Return the name, absolute, of a constant made for an op that is to be added: ``add_1/y``."""
+        if label.endswith("/"):
+            return f"{label}{operand}/"
+        name = self.unique_name(self._context().scope + label, mark_as_used=False)
+        return f"{name}/{operand}/"
 
     # Scopes.
 
@@ -267,21 +274,15 @@ class Graph:
         """
         if hasattr(obj, "_as_graph_element"):
             obj = obj._as_graph_element()
-        kinds = [
-            kind
-            for kind, allowed in (("Tensor", allow_tensor), ("Operation", allow_operation))
-            if allowed
-        ]
-        wanted = " or ".join(kinds)
+        allowed = {Tensor: allow_tensor, Operation: allow_operation}
+        wanted = " or ".join([kind.__name__ for kind in allowed if allowed[kind]])
         if isinstance(obj, str):
             return self._named(obj, wanted)
-        if (allow_tensor and isinstance(obj, Tensor)) or (
-            allow_operation and isinstance(obj, Operation)
-        ):
-            if obj.graph is not self:
-                raise ValueError(f"{type(obj).__name__} {obj!r} is not an element of this graph.")
-            return obj
-        raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
+        if not allowed.get(type(obj)):
+            raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
+        if obj.graph is not self:
+            raise ValueError(f"{type(obj).__name__} {obj!r} is not an element of this graph.")
+        return obj
 
     def _named(self, name: str, wanted: str) -> Tensor | Operation:
         if ":" not in name:

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 
 
 class IndexedSlicesValue(NamedTuple):
@@ -45,7 +44,7 @@ class IndexedSlices:
         return self.values.dtype
 
     @property
-    def graph(self) -> Graph:
+    def graph(self) -> NodeGraph:
         """The graph of the values."""
         return self.values.graph
 

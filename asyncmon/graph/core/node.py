@@ -7,20 +7,55 @@ entries of the table, which this file does not know.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon.graph.core.indexing import encode_index, is_mask
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import NoReturn
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.core.op import OpRecord, Spec
 
-__all__ = ["Operation", "Operators", "Tensor"]
+    Operator = Callable[["Operators", Any], "Tensor"]
+
+
+class NodeGraph(Protocol):
+    """What is used of a node's graph, which is a :class:`~asyncmon.graph.core.graph.Graph`."""
+
+    @property
+    def outer(self) -> NodeGraph | None: ...
+    @property
+    def root(self) -> NodeGraph: ...
+    @property
+    def stand_ins(self) -> Mapping[Tensor, Tensor]: ...
+    def as_default(self) -> AbstractContextManager[Any]: ...
+    def add_op(
+        self,
+        type: str,
+        inputs: Sequence[Tensor],
+        attrs: Mapping[str, Any] = ...,
+        name: str | None = None,
+    ) -> Operation: ...
+    def create(
+        self,
+        type: str,
+        inputs: Sequence[Any],
+        attrs: Mapping[str, Any] = ...,
+        name: str | None = None,
+        *,
+        pair: bool = False,
+    ) -> Operation: ...
+    def take_in(self, tensor: Tensor) -> Tensor: ...
+    def take_in_ref(self, tensor: Tensor) -> Tensor: ...
+    def operand_name(self, label: str, operand: str) -> str: ...
+    def get_operations(self) -> list[Operation]: ...
+    def get_operation_by_name(self, name: str) -> Operation: ...
+    def get_tensor_by_name(self, name: str) -> Tensor: ...
+    def add_to_collections(self, names: Any, value: Any) -> None: ...
 
 
 class Operation:
@@ -42,7 +77,7 @@ class Operation:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: NodeGraph,
         id: int,
         name: str,
         op_def: OpRecord,
@@ -89,106 +124,57 @@ class Operation:
         return f"<Operation {self.name!r} type={self.type}>"
 
 
+def _pair(op_type: str, name: str, **attrs: Any) -> tuple[Operator, Operator]:
+    """Return the operator for a type of op, and the one for swapped operands."""
+
+    def operator(self: Operators, other: Any) -> Tensor:
+        return self.graph.create(op_type, (self, other), attrs, name, pair=True).outputs[0]
+
+    def reflected(self: Operators, other: Any) -> Tensor:
+        return self.graph.create(op_type, (other, self), attrs, name, pair=True).outputs[0]
+
+    return operator, reflected
+
+
+def _single(op_type: str) -> Callable[[Operators], Tensor]:
+    return lambda self: self.graph.create(op_type, (self,)).outputs[0]
+
+
 class Operators:
     """Arithmetic for whatever stands for a tensor: :class:`Tensor` and ``Variable``."""
 
     __slots__ = ()
     __array_ufunc__ = None  # numpy leaves `array + tensor` to the tensor
 
-    graph: Graph
+    graph: NodeGraph
 
-    def __add__(self, other: Any) -> Tensor:
-        return self.graph.binary("AddV2", self, other, "add")
-
-    def __radd__(self, other: Any) -> Tensor:
-        return self.graph.binary("AddV2", other, self, "add")
-
-    def __sub__(self, other: Any) -> Tensor:
-        return self.graph.binary("Sub", self, other, "sub")
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return self.graph.binary("Sub", other, self, "sub")
-
-    def __mul__(self, other: Any) -> Tensor:
-        return self.graph.binary("Mul", self, other, "mul")
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return self.graph.binary("Mul", other, self, "mul")
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return self.graph.binary("RealDiv", self, other, "truediv")
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self.graph.binary("RealDiv", other, self, "truediv")
-
-    def __floordiv__(self, other: Any) -> Tensor:
-        return self.graph.binary("FloorDiv", self, other, "floordiv")
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return self.graph.binary("FloorDiv", other, self, "floordiv")
-
-    def __mod__(self, other: Any) -> Tensor:
-        return self.graph.binary("FloorMod", self, other, "mod")
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return self.graph.binary("FloorMod", other, self, "mod")
-
-    def __pow__(self, other: Any) -> Tensor:
-        return self.graph.binary("Pow", self, other, "pow")
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return self.graph.binary("Pow", other, self, "pow")
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return self.graph.binary("MatMul", self, other, "matmul", _PLAIN_MATMUL)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return self.graph.binary("MatMul", other, self, "matmul", _PLAIN_MATMUL)
-
-    def __neg__(self) -> Tensor:
-        return self.graph.unary("Neg", self)
-
-    def __abs__(self) -> Tensor:
-        return self.graph.unary("Abs", self)
-
-    def __invert__(self) -> Tensor:
-        return self.graph.unary("LogicalNot", self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalAnd", self, other, "and")
-
-    def __rand__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalAnd", other, self, "and")
-
-    def __or__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalOr", self, other, "or")
-
-    def __ror__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalOr", other, self, "or")
-
-    def __xor__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalXor", self, other, "xor")
-
-    def __rxor__(self, other: Any) -> Tensor:
-        return self.graph.binary("LogicalXor", other, self, "xor")
-
-    def __lt__(self, other: Any) -> Tensor:
-        return self.graph.binary("Less", self, other)
-
-    def __le__(self, other: Any) -> Tensor:
-        return self.graph.binary("LessEqual", self, other)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return self.graph.binary("Greater", self, other)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return self.graph.binary("GreaterEqual", self, other)
+    __add__, __radd__ = _pair("AddV2", "add")
+    __sub__, __rsub__ = _pair("Sub", "sub")
+    __mul__, __rmul__ = _pair("Mul", "mul")
+    __truediv__, __rtruediv__ = _pair("RealDiv", "truediv")
+    __floordiv__, __rfloordiv__ = _pair("FloorDiv", "floordiv")
+    __mod__, __rmod__ = _pair("FloorMod", "mod")
+    __pow__, __rpow__ = _pair("Pow", "pow")
+    __matmul__, __rmatmul__ = _pair("MatMul", "matmul", transpose_a=False, transpose_b=False)
+    __and__, __rand__ = _pair("LogicalAnd", "and")
+    __or__, __ror__ = _pair("LogicalOr", "or")
+    __xor__, __rxor__ = _pair("LogicalXor", "xor")
+    __lt__ = _pair("Less", "Less")[0]
+    __le__ = _pair("LessEqual", "LessEqual")[0]
+    __gt__ = _pair("Greater", "Greater")[0]
+    __ge__ = _pair("GreaterEqual", "GreaterEqual")[0]
+    __neg__ = _single("Neg")
+    __abs__ = _single("Abs")
+    __invert__ = _single("LogicalNot")
 
     def __getitem__(self, index: Any) -> Tensor:
         if is_mask(index):
-            return self.graph.unary("BooleanMask", self, (index,), {"axis": 0}, "boolean_mask")
-        inputs, encoded = encode_index(index)
-        return self.graph.unary("StridedSlice", self, inputs, {"index": encoded}, "strided_slice")
+            op = self.graph.create("BooleanMask", (self, index), {"axis": 0}, "boolean_mask")
+        else:
+            inputs, encoded = encode_index(index)
+            attrs = {"index": encoded}
+            op = self.graph.create("StridedSlice", (self, *inputs), attrs, "strided_slice")
+        return op.outputs[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         raise TypeError(f"{self!r} is not iterable: its values exist only in a run. Use unstack().")
@@ -203,9 +189,6 @@ class Operators:
             f"Using {self!r} as a Python bool is not allowed: its value exists only in a run. "
             "Use `if t is not None:` to test for a tensor, cond() to choose inside the graph."
         )
-
-
-_PLAIN_MATMUL: Mapping[str, Any] = {"transpose_a": False, "transpose_b": False}
 
 
 class Tensor(Operators):

@@ -122,11 +122,20 @@ class OpRecord:
         name: the op type, ``"MatMul"``.
         kernel: computes the outputs: an array, or a tuple for several outputs. Each kind says what it
             is called with.
-        infer: ``infer(*specs, **attrs)`` -> Spec or a tuple of them; ValueError or TypeError with a
-            full sentence where inputs do not fit.
+        infer: ``infer(*specs, **attrs)`` -> a fresh Spec (an input's own would say that the output has
+            its value) or a tuple of them; ValueError or TypeError with a full sentence where inputs do
+            not fit.
         gradient: ``gradient(op, *grads)`` -> one Tensor or None per input, built of ops; or
             :data:`NOT_DIFFERENTIABLE`, :func:`ZERO`, :func:`SAME`. A grad is None where nothing flows
             back into that output (only for ops with several outputs).
+
+    Each kind has its own values of these:
+        refs: how many leading inputs are variables rather than values.
+        run_rule: stands for ``infer`` once shapes are fed, where that refuses what can run.
+        stateful: a node is run each time, also where its result is constant or not used.
+        foreign: it calls code of the user's, whose errors are left as they are. Never run twice.
+        awaits: the kernel is ``async def``.
+        changes: it changes what a session holds: variables, queues.
     """
 
     name: str
@@ -134,35 +143,12 @@ class OpRecord:
     infer: Callable[..., Spec | tuple[Spec, ...]]
     gradient: Callable[..., Any] | None = NOT_DIFFERENTIABLE
 
-    @property
-    def refs(self) -> int:
-        """How many leading inputs are variables rather than values."""
-        return 0
-
-    @property
-    def run_rule(self) -> Callable[..., Spec | tuple[Spec, ...]] | None:
-        """What stands for ``infer`` once shapes are fed; None where it refuses nothing that can run."""
-        return None
-
-    @property
-    def stateful(self) -> bool:
-        """Whether a node is run each time, also where its result is constant or not used."""
-        return True
-
-    @property
-    def foreign(self) -> bool:
-        """Whether it calls code of the user's, whose errors are left as they are. Never run twice."""
-        return False
-
-    @property
-    def awaits(self) -> bool:
-        """Whether the kernel is ``async def``."""
-        return False
-
-    @property
-    def changes(self) -> bool:
-        """Whether it changes what a session holds: variables, queues."""
-        return False
+    refs: int = field(default=0, init=False)
+    run_rule: Callable[..., Spec | tuple[Spec, ...]] | None = field(default=None, init=False)
+    stateful: bool = field(default=True, init=False)
+    foreign: bool = field(default=False, init=False)
+    awaits: bool = field(default=False, init=False)
+    changes: bool = field(default=False, init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +209,7 @@ class VariableOpDef(OpRecord):
         blockwise: ``update`` is elementwise, and is called on matching flat slices of the refs and of
             every input with the shape of the first ref, one cache-sized block after the other and on
             several cores, with all other inputs (scalars) whole. Temporaries are small.
-        writes: False for a read: ``kernel(value, *inputs, **attrs)`` gets the value of the one
+        changes: False for a read: ``kernel(value, *inputs, **attrs)`` gets the value of the one
             variable, None where it is not initialised. Without a kernel the output is that value,
             which must be there.
         initializes: the refs are not read, so they need not be initialised.
@@ -233,14 +219,9 @@ class VariableOpDef(OpRecord):
     refs: int = 1
     update: Callable[..., None] | None = None
     blockwise: bool = False
-    writes: bool = True
+    changes: bool = True
     initializes: bool = False
     aliases: bool = False
-
-    @property
-    def changes(self) -> bool:
-        """Whether it writes."""
-        return self.writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,11 +238,7 @@ class AwaitedOpDef(OpRecord):
     nowait: bool = False
     changes: bool = False
     foreign: bool = False
-
-    @property
-    def awaits(self) -> bool:
-        """True."""
-        return True
+    awaits: bool = field(default=True, init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

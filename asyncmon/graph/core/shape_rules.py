@@ -58,51 +58,35 @@ def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "
         )
 
 
-def unary(allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x") -> Rule:
-    """One input; the output is like it."""
-    members = frozenset(allowed)
+def unary(
+    allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x", output: dtypes.DType | None = None
+) -> Rule:
+    """One input; the output has its shape, and its dtype or ``output``."""
+    names = frozenset([dtype.name for dtype in allowed])
 
     def rule(x: Spec, **_attrs: object) -> Spec:
-        if x.dtype not in members:
+        if x.dtype.name not in names:
             check_dtype(x.dtype, allowed, parameter)
-        return Spec(x.dtype, x.shape)
-
-    return rule
-
-
-def predicate(allowed: Sequence[dtypes.DType] = NUMBERS) -> Rule:
-    """One input; the output is bool and has its shape."""
-
-    def rule(x: Spec, **_attrs: object) -> Spec:
-        check_dtype(x.dtype, allowed)
-        return Spec(dtypes.bool, x.shape)
+        return Spec(output or x.dtype, x.shape)
 
     return rule
 
 
 def binary(
-    op: str, allowed: Sequence[dtypes.DType] = NUMBERS, names: tuple[str, str] = ("x", "y")
+    op: str,
+    allowed: Sequence[dtypes.DType] = NUMBERS,
+    parameters: tuple[str, str] = ("x", "y"),
+    output: dtypes.DType | None = None,
 ) -> Rule:
-    """Two inputs of one dtype that broadcast; the output has that dtype."""
-    members = frozenset(allowed)
+    """Two inputs of one dtype that broadcast; the output has that dtype, or ``output``."""
+    names = frozenset([dtype.name for dtype in allowed])
 
     def rule(x: Spec, y: Spec, **_attrs: object) -> Spec:
         if x.dtype is not y.dtype:
-            check_same_dtype(op, x, y, names)
-        if x.dtype not in members:
-            check_dtype(x.dtype, allowed, names[0])
-        return Spec(x.dtype, broadcast(x.shape, y.shape))
-
-    return rule
-
-
-def comparison(op: str, allowed: Sequence[dtypes.DType] = NUMBERS) -> Rule:
-    """Two inputs of one dtype that broadcast; the output is bool."""
-
-    def rule(x: Spec, y: Spec, **_attrs: object) -> Spec:
-        check_same_dtype(op, x, y)
-        check_dtype(x.dtype, allowed)
-        return Spec(dtypes.bool, broadcast(x.shape, y.shape))
+            check_same_dtype(op, x, y, parameters)
+        if x.dtype.name not in names:
+            check_dtype(x.dtype, allowed, parameters[0])
+        return Spec(output or x.dtype, broadcast(x.shape, y.shape))
 
     return rule
 

@@ -166,7 +166,7 @@ class _Compiler:
                 self._emit_kernel(op, pure)
             case RandomOpDef():
                 self._emit_random(op)
-            case VariableOpDef(writes=False) as read:
+            case VariableOpDef(changes=False) as read:
                 self._emit_read(op, read)
             case VariableOpDef() as write:
                 self._emit_write(op, write)

@@ -35,7 +35,7 @@ class Access:
         if isinstance(op_def, VariableOpDef):
             refs = [tensor.op for tensor in op.inputs[: op_def.refs]] or [op]
             names = [ref.attrs["variable"] for ref in refs]
-            return cls((), names) if op_def.writes else cls(names)
+            return cls((), names) if op_def.changes else cls(names)
         if isinstance(op_def, ControlOpDef):
             reads: dict[str, None] = {}
             writes: dict[str, None] = {}

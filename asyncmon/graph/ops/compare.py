@@ -51,12 +51,14 @@ logical_xor = comparison("logical_xor", "LogicalXor", np.logical_xor, _BOOL,
     "Return whether exactly one of ``x`` and ``y`` is true.", default="LogicalXor")
 logical_not = unary("logical_not", "LogicalNot", np.logical_not, _BOOL, None, "Return ``not x``.")
 
+_PREDICATE = rules.unary(rules.FLOATS, output=dtypes.bool)
+
 is_nan = unary("is_nan", "IsNan", np.isnan, rules.FLOATS, None,
-    "Return whether each element is not a number.", rule=rules.predicate(rules.FLOATS))
+    "Return whether each element is not a number.", rule=_PREDICATE)
 is_inf = unary("is_inf", "IsInf", np.isinf, rules.FLOATS, None,
-    "Return whether each element is an infinity.", rule=rules.predicate(rules.FLOATS))
+    "Return whether each element is an infinity.", rule=_PREDICATE)
 is_finite = unary("is_finite", "IsFinite", np.isfinite, rules.FLOATS, None,
-    "Return whether each element is a finite number.", rule=rules.predicate(rules.FLOATS))
+    "Return whether each element is a finite number.", rule=_PREDICATE)
 # fmt: on
 
 

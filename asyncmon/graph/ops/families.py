@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
@@ -173,7 +174,7 @@ def comparison(
     name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
 ) -> BinaryFunction:
     """Register an elementwise op of two inputs that gives bool and return its public function."""
-    rule = rules.comparison(op_type, allowed)
+    rule = rules.binary(op_type, allowed, output=dtypes.bool)
     return binary(name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
 
 
@@ -188,7 +189,7 @@ def binary_function(
     """Return another public function of an op of two inputs. Arguments as for :func:`binary`."""
 
     def function(x: Any, y: Any, name: str | None = default) -> Tensor:
-        return graph_of((x, y)).binary(op_type, x, y, name or node)
+        return graph_of((x, y)).create(op_type, (x, y), {}, name or node, pair=True).outputs[0]
 
     like_x = "of the dtype of ``x``; the shapes broadcast. A value that is no tensor takes the dtype."
     return _published(function, name, doc, x=_dtypes(allowed), y=like_x)

@@ -54,10 +54,10 @@ def _report_rule(*_initialized: Spec, names: tuple[str, ...]) -> Spec:
     return Spec(dtypes.string, (None,))
 
 
-register(VariableOpDef("VariableV2", None, _variable_rule, refs=0, writes=False))
-register(VariableOpDef("ReadVariable", None, _like_ref, SAME, writes=False))
-register(VariableOpDef("InitializedValue", _value_or_initial, _value_rule, writes=False, aliases=True))
-register(VariableOpDef("IsVariableInitialized", _is_initialized, _is_initialized_rule, writes=False))
+register(VariableOpDef("VariableV2", None, _variable_rule, refs=0, changes=False))
+register(VariableOpDef("ReadVariable", None, _like_ref, SAME, changes=False))
+register(VariableOpDef("InitializedValue", _value_or_initial, _value_rule, changes=False, aliases=True))
+register(VariableOpDef("IsVariableInitialized", _is_initialized, _is_initialized_rule, changes=False))
 register(OpDef("ReportUninitializedVariables", _report, _report_rule, stateful=True))
 
 
