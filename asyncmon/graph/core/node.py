@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class NodeGraph(Protocol):
     """What is used of a node's graph, which is a :class:`~asyncmon.graph.core.graph.Graph`."""
 
+    asserted: set[Tensor]
+
     @property
     def outer(self) -> NodeGraph | None: ...
     @property
