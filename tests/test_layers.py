@@ -129,19 +129,7 @@ def test_wings_of_the_graph_import_down(path: Path) -> None:
     for target in imports(path, at_run_time=False):
         if not target.startswith("asyncmon.graph.") or (there := wing(target)) == here:
             continue
-        if (module_name(path), target) in UP:
-            continue
         assert WING[there] < WING[here], f"{module_name(path)} imports {target}, which is not below"
-
-
-UP = {
-<<<<<<< HEAD
-    ("asyncmon.graph.core.gradients", "asyncmon.graph.ops.shape_ops"),
-=======
-    ("asyncmon.graph.execution.surroundings", "asyncmon.graph.control.subgraph"),
->>>>>>> 32cd99c (core: build nodes on one path, without an import cycle)
-}
-"""Still to be cut."""
 
 
 def _is_cut(path: Path) -> bool:
