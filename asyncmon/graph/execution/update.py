@@ -9,11 +9,12 @@ an array for each, which happens to be a view. A large variable is a group of it
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from itertools import chain
 from math import prod
 from operator import is_
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class UpdateGroup:
         if self.is_flat:
             registers = enumerate(_scalar_inputs(updates[0]))
             self.per_variable = tuple(i for i, register in registers if register is None)
-            self._shapes = [update.op.inputs[0].spec.shape for update in updates]
+            shapes = [update.op.inputs[0].spec.shape or () for update in updates]
+            self._shapes = [tuple(d or 0 for d in shape) for shape in shapes]
         self.flat_inputs = tuple(new_register() for _ in self.per_variable)
         self._size = sum(map(prod, self._shapes))
 
@@ -225,7 +227,8 @@ Copy = tuple[Any, Any]
 """An array, and the one of the same shape that is copied into it."""
 
 
-class GroupWrite(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupWrite:
     """A call of an update's function, ready to be made.
 
     Attributes:
@@ -253,22 +256,21 @@ class GroupWrite(NamedTuple):
 
     def blocks(self) -> Iterator[GroupWrite]:
         """Yield a call for each block. Inputs of the arrays' shape are cut like these."""
-        updates, arrays, inputs, copies = self
-        shape, size = arrays[0].shape, self.size
-        if size <= _BLOCK // 2 or not updates[0].blockwise:
+        size, shape = self.size, self.arrays[0].shape
+        if size <= _BLOCK // 2 or not self.updates[0].blockwise:
             yield self
             return
         count = -(-size // _BLOCK)
         step = -(-size // (-(-count // CORES) * CORES))  # as many for each core, all of one size
         step = max(step, _BLOCK // 4)
-        cut = [isinstance(x, np.ndarray) and x.shape == shape for x in inputs]
+        cut = [isinstance(x, np.ndarray) and x.shape == shape for x in self.inputs]
         for start in range(0, size, step):
             block = slice(start, start + step)
             yield GroupWrite(
-                updates,
-                [array[block] for array in arrays],
-                [x[block] if is_cut else x for x, is_cut in zip(inputs, cut, strict=True)],
-                [(array[block], old[block]) for array, old in copies],
+                self.updates,
+                [array[block] for array in self.arrays],
+                [x[block] if is_cut else x for x, is_cut in zip(self.inputs, cut, strict=True)],
+                [(array[block], old[block]) for array, old in self.copies],
             )
 
 
