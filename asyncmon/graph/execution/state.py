@@ -153,7 +153,7 @@ class StateStore:
 
     def is_pinned(self, slots: Sequence[int], arrays: Iterable[Any]) -> bool:
         """Return whether a pin has one of these arrays at its slot."""
-        return any(
+        return bool(self._pins) and any(
             slot < len(pin.values) and pin.values[slot] is array
             for pin in tuple(self._pins)
             for slot, array in zip(slots, arrays, strict=True)
@@ -181,13 +181,15 @@ class StateStore:
             new: slots and their values.
             replaced: memory that update groups lay in before, by their slots.
         """
+        served = []
         with self._mutex:
             for slot, value in new:
                 self.values[slot] = value
             self._applying = False
-            waiting, self._waiting = self._waiting, []
-            pins = [self._pin() for _ in waiting]
-        for receive, pin in zip(waiting, pins, strict=True):
+            if self._waiting:
+                served = [(receive, self._pin()) for receive in self._waiting]
+                self._waiting = []
+        for receive, pin in served:
             receive(pin)
         for slots, block in replaced:
             self._recycled[slots] = [block, *self._recycled.get(slots, ())][:_KEPT]

@@ -107,29 +107,36 @@ class UpdateGroup:
             InvalidArgumentError: an input does not fit.
         """
         values = [store.values[slot] for slot in self.slots]
-        if any(value is None for value in values):
-            names = chain(*(update.names for update in self.updates))
-            raise uninitialized(next(n for n, x in zip(names, values, strict=True) if x is None))
         block = store.flat_arrays.get(self.slots) if self.is_flat else _block(values)
-        target, copies = block, list[Copy]()
-        if target is None or elsewhere or store.is_pinned(self.slots, target.parts):
+        is_whole = block is not None and all(map(is_, values, block.parts))
+        copies: Sequence[Copy] = ()
+        if block is None or elsewhere or store.is_pinned(self.slots, block.parts):
+            self._check_initialized(values)
             target = store.recycled(self.slots, values) or self._new_block(values)
             if block is not None:
                 replaced.append((self.slots, block))
-                if all(map(is_, values, block.parts)):
-                    copies += zip(target.arrays, block.arrays, strict=True)
-        for slot, part, value in zip(self.slots, target.parts, values, strict=True):
-            if part is not value:
-                new.append((slot, part))
-                if not copies:
+            if block is not None and is_whole:
+                copies = list(zip(target.arrays, block.arrays, strict=True))
+                new += zip(self.slots, target.parts, strict=True)
+            block = target
+        if not is_whole:
+            self._check_initialized(values)
+            for slot, part, value in zip(self.slots, block.parts, values, strict=True):
+                if part is not value:
                     part[...] = value
+                    new.append((slot, part))
         if self.is_flat:
-            store.flat_arrays[self.slots] = target
+            store.flat_arrays[self.slots] = block
             inputs = self._joined_inputs(registers)
         else:
-            inputs = _inputs(self.updates[0], target.parts, registers)
-        arrays = target.arrays if self.blockwise else target.parts
-        return GroupWrite(self.updates, arrays, inputs, copies)
+            inputs = _inputs(self.updates[0], block.parts, registers)
+        return GroupWrite(self.updates, block.arrays if self.blockwise else block.parts, inputs, copies)
+
+    def _check_initialized(self, values: Sequence[Any]) -> None:
+        names = [name for update in self.updates for name in update.names]
+        for name, value in zip(names, values, strict=True):
+            if value is None:
+                raise uninitialized(name)
 
     def _new_block(self, values: Sequence[Any]) -> Block:
         if not self.is_flat:
@@ -227,7 +234,7 @@ Copy = tuple[Any, Any]
 """An array, and the one of the same shape that is copied into it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GroupWrite:
     """A call of an update's function, ready to be made.
 
@@ -246,7 +253,8 @@ class GroupWrite:
     @property
     def size(self) -> int:
         """How many elements each array has."""
-        return int(self.arrays[0].size)
+        size: int = self.arrays[0].size
+        return size
 
     def __call__(self) -> None:
         """Write."""
@@ -254,24 +262,24 @@ class GroupWrite:
             np.copyto(array, old)
         self.updates[0].function(*self.arrays, *self.inputs)
 
-    def blocks(self) -> Iterator[GroupWrite]:
-        """Yield a call for each block. Inputs of the arrays' shape are cut like these."""
+    def blocks(self) -> Sequence[GroupWrite]:
+        """Return a call for each block. Inputs of the arrays' shape are cut like these."""
         size, shape = self.size, self.arrays[0].shape
         if size <= _BLOCK // 2 or not self.updates[0].blockwise:
-            yield self
-            return
+            return (self,)
         count = -(-size // _BLOCK)
         step = -(-size // (-(-count // CORES) * CORES))  # as many for each core, all of one size
         step = max(step, _BLOCK // 4)
         cut = [isinstance(x, np.ndarray) and x.shape == shape for x in self.inputs]
-        for start in range(0, size, step):
-            block = slice(start, start + step)
-            yield GroupWrite(
+        return [
+            GroupWrite(
                 self.updates,
                 [array[block] for array in self.arrays],
                 [x[block] if is_cut else x for x, is_cut in zip(self.inputs, cut, strict=True)],
                 [(array[block], old[block]) for array, old in self.copies],
             )
+            for block in [slice(start, start + step) for start in range(0, size, step)]
+        ]
 
 
 def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
@@ -289,10 +297,9 @@ def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
             for update in call.updates[1:]:  # done along with the first
                 run.note(update.op, perf_counter(), ())
         return
-    large_first = sorted(writes, key=lambda call: call.size, reverse=True)
-    blocks = [block for call in large_first for block in call.blocks()]
-    if sum(call.size for call in large_first) > _PARALLEL:
-        parallel_for(blocks)
+    blocks = [block for call in writes for block in call.blocks()]
+    if sum([block.size for block in blocks]) > _PARALLEL:
+        parallel_for(sorted(blocks, key=lambda block: block.size, reverse=True))
     else:
         for block in blocks:
             block()
