@@ -81,17 +81,9 @@ def _selu_gradient(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return grad * create_op("SelectV2", (y < 0, y + _SELU_SLOPE, flat))
 
 
-register(
-    OpDef(
-        "ReluGrad",
-        _relu_grad,
-        rules.like_first,
-        lambda op, grad: [_where_positive(grad, op.inputs[1]), None],
-        elementwise=True,
-    )
-)
-
 # fmt: off
+register(OpDef("ReluGrad", _relu_grad, rules.like_first,
+    lambda op, grad: [_where_positive(grad, op.inputs[1]), None], elementwise=True))
 relu = activation("relu", "Relu", _relu, REALS, lambda g, x, y: _where_positive(g, y),
     "Return ``max(x, 0)``.")
 relu6 = activation("relu6", "Relu6", _relu6, REALS,
@@ -141,15 +133,10 @@ def _leaky_relu_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("SelectV2", (x > 0, grad, grad * op.attrs["alpha"]))]
 
 
-register(
-    OpDef(
-        "LeakyRelu",
-        _leaky_relu,
-        rules.unary(FLOATS, "features"),
-        _leaky_relu_gradient,
-        elementwise=True,
-    )
-)
+# fmt: off
+register(OpDef("LeakyRelu", _leaky_relu, rules.unary(FLOATS, "features"), _leaky_relu_gradient,
+    elementwise=True))
+# fmt: on
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:

@@ -43,20 +43,14 @@ def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
 
 # --- softmax cross entropy ------------------------------------------------------------------------
 
-_FEW = 32
-
 
 def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
     """Return logits less their maximum, and the exponentials of that and their sums."""
-    classes = logits.shape[-1]
-    if 0 < classes <= _FEW and logits.ndim == 2:  # numpy is slow at reducing many short rows
-        peak = np.maximum.reduce(np.ascontiguousarray(logits.T), axis=0)[:, None]
-    else:
-        peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
+    peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
     shifted = np.subtract(logits, peak, order="C")  # of a transposed view too: rows are cut out below
     exps = np.exp(shifted)
     if logits.dtype.char in "fd":
-        return shifted, exps, np.dot(exps, ones(classes, logits.dtype)[:, None])
+        return shifted, exps, np.dot(exps, ones(logits.shape[-1], logits.dtype)[:, None])
     return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
 
 
@@ -100,9 +94,10 @@ def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor
     return [unbroadcast(by_logits, logits, labels), unbroadcast(by_labels, labels, logits)]
 
 
-register(
-    OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule, _softmax_xent_gradient)
-)
+# fmt: off
+register(OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule,
+    _softmax_xent_gradient))
+# fmt: on
 
 
 def softmax_cross_entropy_with_logits_v2(
@@ -190,14 +185,10 @@ def _sparse_softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
 
 
-register(
-    OpDef(
-        "SparseSoftmaxCrossEntropyWithLogits",
-        _sparse_softmax_xent,
-        _sparse_softmax_xent_rule,
-        lambda op, *grads: [_by_logits(op, *grads), None],
-    )
-)
+# fmt: off
+register(OpDef("SparseSoftmaxCrossEntropyWithLogits", _sparse_softmax_xent, _sparse_softmax_xent_rule,
+    lambda op, *grads: [_by_logits(op, *grads), None]))
+# fmt: on
 
 
 def sparse_softmax_cross_entropy_with_logits(
@@ -261,16 +252,10 @@ def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [unbroadcast(by_logits, logits, labels), unbroadcast(-(grad * logits), labels, logits)]
 
 
-register(
-    OpDef(
-        "SigmoidCrossEntropyWithLogits",
-        _sigmoid_xent,
-        _sigmoid_xent_rule,
-        _sigmoid_xent_gradient,
-        elementwise=True,
-        run_rule=_sigmoid_xent_run_rule,
-    )
-)
+# fmt: off
+register(OpDef("SigmoidCrossEntropyWithLogits", _sigmoid_xent, _sigmoid_xent_rule,
+    _sigmoid_xent_gradient, elementwise=True, run_rule=_sigmoid_xent_run_rule))
+# fmt: on
 
 
 def sigmoid_cross_entropy_with_logits(

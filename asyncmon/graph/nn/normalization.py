@@ -114,14 +114,10 @@ def _drop_rule(x: Spec, draws: Spec, rate: Spec) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-register(
-    OpDef(
-        "Dropout",
-        _drop,
-        _drop_rule,
-        lambda op, grad: [create_op("Dropout", (grad, *op.inputs[1:])), None, None],
-    )
-)
+# fmt: off
+register(OpDef("Dropout", _drop, _drop_rule,
+    lambda op, grad: [create_op("Dropout", (grad, *op.inputs[1:])), None, None]))
+# fmt: on
 
 
 def dropout(
