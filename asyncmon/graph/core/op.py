@@ -164,8 +164,6 @@ class OpDef(OpRecord):
         stateful: see :class:`OpRecord`.
         foreign: likewise.
         run_rule: likewise.
-        bind: ``bind(op)`` -> what this node is computed with where its static shapes allow something
-            faster than the kernel: called with the same arrays, without attributes. None if not.
         flops: ``flops(*specs, **attrs)``, of all inputs and outputs -> the multiplications of a matrix
             product that the kernel splits up where it is large.
     """
@@ -176,7 +174,6 @@ class OpDef(OpRecord):
     stateful: bool = False
     foreign: bool = False
     run_rule: Callable[..., Spec | tuple[Spec, ...]] | None = None
-    bind: Callable[[Any], Callable[..., Any] | None] | None = None
     flops: Callable[..., int] | None = None
 
 

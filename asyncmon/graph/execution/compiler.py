@@ -185,9 +185,7 @@ class _Compiler:
             if values is not None:
                 self._fold(op, values)
                 return
-        function: Any = op_def.bind and op_def.bind(op)
-        if function is None:
-            function = _with_attrs(op_def.kernel, op)
+        function = _with_attrs(op_def.kernel, op)
         outputs = registers.outputs(op, self.given)
         if op_def.aliases:
             registers.lend(outputs, inputs)

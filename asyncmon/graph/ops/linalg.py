@@ -9,13 +9,10 @@ import numpy as np
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.matmul import product
 from asyncmon.graph.ops.shape_ops import like
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
@@ -23,35 +20,13 @@ if TYPE_CHECKING:
 def _matmul(
     a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool
 ) -> Any:
-    if a.dtype == np.float16:  # numpy multiplies halves one by one
-        wide = _matmul(
-            a.astype(np.float32), b.astype(np.float32), transpose_a=transpose_a, transpose_b=transpose_b
-        )
-        return wide.astype(np.float16)
     if transpose_a:
         a = a.swapaxes(-1, -2)
     if transpose_b:
         b = b.swapaxes(-1, -2)
+    if a.dtype.char == "e":  # numpy multiplies halves one by one
+        return product(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
     return product(a, b, out)
-
-
-def _bound_matmul(op: Operation) -> Callable[..., Any] | None:
-    """Return the BLAS call that a product of two matrices is."""
-    a, b = op.inputs
-    if not (_plain(a) and _plain(b) and a.dtype.as_numpy_dtype.char in "fd"):
-        return None
-    return _BLAS[op.attrs["transpose_a"], op.attrs["transpose_b"]]
-
-
-def _flipped(flip_a: bool, flip_b: bool) -> Callable[..., Any]:
-    def product_of_flipped(a: Array, b: Array, out: Array | None = None) -> Array:
-        a, b = a.T if flip_a else a, b.T if flip_b else b
-        return product(a, b, out) if blas_threads.count else np.dot(a, b, out)
-
-    return product_of_flipped
-
-
-_BLAS = {(a, b): _flipped(a, b) for a in (False, True) for b in (False, True)}
 
 
 def _multiplications(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
@@ -78,12 +53,12 @@ def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     flip_a, flip_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
     grad_a = _product(b, grad, flip_b, True) if flip_a else _product(grad, b, False, not flip_b)
     grad_b = _product(grad, a, True, flip_a) if flip_b else _product(a, grad, not flip_a, False)
-    if _plain(a) and _plain(b):
+    if _is_matrix(a) and _is_matrix(b):
         return [grad_a, grad_b]
     return [_sum_batch(grad_a, a, b), _sum_batch(grad_b, b, a)]
 
 
-def _plain(x: Tensor) -> bool:
+def _is_matrix(x: Tensor) -> bool:
     return x.spec.shape is not None and len(x.spec.shape) == 2
 
 
@@ -100,17 +75,7 @@ def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
     return like("SumToShape", (grad,), x)
 
 
-register(
-    OpDef(
-        "MatMul",
-        _matmul,
-        _matmul_shape,
-        _matmul_gradient,
-        out=True,
-        bind=_bound_matmul,
-        flops=_multiplications,
-    )
-)
+register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True, flops=_multiplications))
 
 
 def matmul(
