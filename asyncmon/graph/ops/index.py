@@ -201,19 +201,25 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
 
 def _strided_index(_shape: tuple[int, ...], *args: Array, index: Sequence[Item]) -> Index:
-    def value(entry: Item) -> Any:
-        return int(args[entry.position]) if isinstance(entry, Arg) else entry
+    if args:
+        values = [int(arg) for arg in args]
+        index = [_resolved(entry, values) for entry in index]
+    return tuple(builtins.slice(*e) if isinstance(e, Range) else e for e in index)
 
-    return tuple(
-        builtins.slice(*map(value, entry)) if isinstance(entry, Range) else value(entry)
-        for entry in index
-    )
+
+def _resolved(entry: Item, values: Sequence[int | None]) -> Item:
+    """Return an entry of an index with its tensors replaced by their values, where these are known."""
+    if isinstance(entry, Range):
+        return Range(*(_resolved(part, values) for part in entry))
+    value = values[entry.position] if isinstance(entry, Arg) else None
+    return entry if value is None else value
 
 
 def _strided_rule(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
     if x.shape is None:
         return Spec(x.dtype, None)
-    index = tuple(_with_constants(entry, args) for entry in index)
+    known = [(arg.known_dims() or (None,))[0] for arg in args]
+    index = tuple(_resolved(entry, known) for entry in index)
     taken = sum(entry is not None and entry is not Ellipsis for entry in index)
     if taken > len(x.shape):
         raise ValueError(f"Index {index} takes {taken} dimensions; the tensor has {len(x.shape)}.")
@@ -230,16 +236,6 @@ def _strided_rule(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
             if isinstance(entry, int) and size is not None and not -size <= entry < size:
                 raise ValueError(f"Index {entry} is out of bounds for a dimension of size {size}.")
     return Spec(x.dtype, tuple(dims))
-
-
-def _with_constants(entry: Item, args: Sequence[Spec]) -> Item:
-    """Return an entry of an index with its tensors replaced as far as they are constants."""
-    if isinstance(entry, Range):
-        return Range(*(_with_constants(part, args) for part in entry))
-    if not isinstance(entry, Arg):
-        return entry
-    (number,) = args[entry.position].known_dims() or (None,)
-    return entry if number is None else number
 
 
 def _range_length(size: int | None, entry: Range) -> int | None:

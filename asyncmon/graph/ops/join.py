@@ -160,16 +160,10 @@ def _concat_rule(*values: Spec, axis: int) -> Spec:
         shape = rules.merge(shape, (*other[:at], None, *other[at + 1 :]))
     sizes = [None if value.shape is None else value.shape[at] for value in values]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
-    dims = None
-    if len(known[0]) == 1 and total is not None:
-        parts = [value.known_dims() for value in values]
-        if any(part is not None for part in parts):
-            dims = tuple(
-                chain.from_iterable(
-                    (None,) * (size or 0) if part is None else part
-                    for part, size in zip(parts, sizes, strict=True)
-                )
-            )
+    dims, parts = None, [value.known_dims() for value in values]
+    if total is not None and any(parts):
+        pairs = zip(parts, sizes, strict=True)
+        dims = tuple(chain.from_iterable(part or (None,) * (size or 0) for part, size in pairs))
     return Spec(dtype, _with_size(shape, at, total), dims=dims)
 
 
