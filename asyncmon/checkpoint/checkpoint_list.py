@@ -33,10 +33,11 @@ class Plan:
 class CheckpointList:
     """Which checkpoints a saver has committed and still keeps, oldest first."""
 
-    def __init__(self, retention: Retention, calls: FileCalls) -> None:
+    def __init__(self, retention: Retention, calls: FileCalls, relative: bool = True) -> None:
         self.kept: list[Kept] = []
         self._retention = retention
         self._calls = calls
+        self._relative = relative  # the paths in the state file
         self._is_given = False  # the list, by the user: no state file replaces it
         self._continued: set[str] = set()
         self._looked_at: str | None = None  # the directory whose list was taken over at a restore
@@ -126,7 +127,7 @@ class CheckpointList:
             last_preserved_timestamp=decision.after.last_preserved,
             excess_model_checkpoint_paths=tuple(one.path for one in decision.excess),
         )
-        data = encode_state(store.directory, state, latest_filename)
+        data = encode_state(store.directory, state, latest_filename, relative=self._relative)
         return Plan(decision, StateFile(latest_filename, data))
 
     async def settle(self, plan: Plan) -> None:

@@ -98,6 +98,30 @@ async def candidates(
             yield path
 
 
+async def restorable(directory: str, latest_filename: str | None) -> AsyncIterator[str]:
+    """Yield the checkpoints of a directory that a session may restore, the newest first.
+
+    A state file that is gone, or names no checkpoint, is no reason to begin anew in silence where
+    checkpoints are: then these are yielded, with a warning.
+    """
+    store = locations.open_store(directory)
+    name = latest_filename or STATE_NAME
+    state = await read_state(store, name) if latest_filename is None else None
+    lost = latest_filename is None and (state is None or not state.model_checkpoint_path)
+    found = [path async for path in candidates(directory, latest_filename, everything=lost)]
+    if lost and found:
+        logger.warning(
+            "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
+            "the newest is %s. Restoring the newest whole one. To begin anew, remove the checkpoints or "
+            "use another directory.",
+            locations.join(directory, name),
+            len(found),
+            found[0],
+        )
+    for path in found:
+        yield path
+
+
 async def problem_of(path: str) -> Problem | None:
     """Read all of a checkpoint; return None where it is whole, or why it is not.
 

@@ -89,3 +89,8 @@ def relative(directory: str, path: str) -> str:
     if os.path.isabs(directory) and not os.path.isabs(path):
         return path
     return os.path.relpath(path, directory)
+
+
+def absolute(path: str) -> str:
+    """Return a path that means the same in every working directory."""
+    return path if is_url(path) else os.path.abspath(path)

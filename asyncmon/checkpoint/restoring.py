@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, is_text
-from asyncmon.checkpoint.latest import candidates
+from asyncmon.checkpoint.latest import restorable
 from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, Anything, StateSpec, raw_session, state_spec
@@ -63,11 +63,11 @@ class Restorer:
         rename: Mapping[str, str],
     ) -> str | None:
         """Load the newest checkpoint that verifies. See :meth:`Saver.restore_latest`."""
-        async for path in candidates(directory, latest_filename):
+        async for path in restorable(directory, latest_filename):
             try:
                 reader = await CheckpointReader.open(path, self._calls)
             except NotFoundError:
-                logger.error("Couldn't match files for checkpoint %s", path)
+                logger.warning("Couldn't match files for checkpoint %s", path)
                 continue
             except (DataLossError, OSError) as error:
                 logger.warning("Skipping checkpoint %s: %s", path, error)

@@ -46,13 +46,19 @@ class Saver:
 
     Args:
         var_list: what to save: variables or their names, or a dict from names in the checkpoint to
-            them; None for all of the session's state.
+            them; None for the variables of the default graph as it is now, or for all of the session's
+            state where no graph is being built.
         reshape: restore entries of another shape with the same number of elements.
         sharded: write several tensor files side by side however small the state is.
         max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
         keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours for good.
         name: for log lines and errors.
-        allow_empty: let a save of no variables return None where it would be refused.
+        defer_build: without a ``var_list``, take the variables at :meth:`build`, at the latest at the
+            first save or restore, and not now.
+        allow_empty: let a save of no variables return None, and a restore do nothing, where both would
+            be refused.
+        save_relative_paths: write paths into the state file relative to it, so that the directory can
+            be moved. False: absolute ones.
         pad_step_number: pad the step in file names with zeros to 8 digits.
         when_busy: what :meth:`start_save` does while an earlier save is under way. ``"coalesce"``: it
             waits for its turn, and takes the place of one that waits already. ``"skip"``: it is not
@@ -80,8 +86,10 @@ class Saver:
         keep_checkpoint_every_n_hours: float = 10000.0,
         name: str | None = None,
         *,
+        defer_build: bool = False,
         allow_empty: bool = False,
         pad_step_number: bool = False,
+        save_relative_paths: bool = True,
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
         shard_bytes: int = 1 << 31,
@@ -92,22 +100,37 @@ class Saver:
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
-        self._selection = Selection(var_list)
+        self._selection = Selection(var_list, defer_build)
         self._allow_empty = allow_empty
-        if self._selection.is_empty and not allow_empty:
-            raise ValueError("No variables to save")
+        self._built = False
+        if not defer_build:
+            self.build()
         self._sharded = sharded
         self._pad_step_number = pad_step_number
         self._when_busy = when_busy
         self._shard_bytes = shard_bytes
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._list = CheckpointList(
-            Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best), calls
+            Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best),
+            calls,
+            save_relative_paths,
         )
         self._stateful = StatefulRegistry()
         self._queue = SaveQueue()
         self._claims = locations.Claims(calls)
         self._restorer = Restorer(self._selection, self._stateful, reshape=reshape, calls=calls)
+
+    def build(self) -> None:
+        """Take the variables that there are, unless they were taken before. TF1: same name.
+
+        Raises:
+            ValueError: there are none, and ``allow_empty`` is false.
+        """
+        if not self._built:
+            self._selection.build()
+            if self._selection.is_empty and not self._allow_empty:
+                raise ValueError("No variables to save")
+            self._built = True
 
     # --- saving
 
@@ -301,6 +324,9 @@ class Saver:
         """
         if save_path is None:
             raise ValueError("Can't load save_path when it is None.")
+        self.build()
+        if self._selection.is_empty:
+            return
         await self._restorer.restore(
             raw_session(sess), os.fspath(save_path), ignore_missing, rename or {}
         )
@@ -318,9 +344,15 @@ class Saver:
 
         Those that are missing or damaged are skipped, each with a log line that says why.
 
+        Where the state file is gone, or names no checkpoint, but checkpoints are there, the newest
+        whole one of them is restored, with a warning.
+
         Returns:
             Its prefix; None where there is none, and nothing was changed.
         """
+        self.build()
+        if self._selection.is_empty:
+            return None
         return await self._restorer.restore_latest(
             raw_session(sess), os.fspath(checkpoint_dir), latest_filename, ignore_missing, rename or {}
         )
@@ -342,6 +374,7 @@ class Saver:
         metrics: Mapping[str, float] | None,
         again_in: float | None = None,
     ) -> Job:
+        self.build()
         prefix = os.fspath(save_path)
         latest = latest_filename or STATE_NAME
         check_names(prefix, global_step, latest)

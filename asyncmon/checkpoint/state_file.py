@@ -132,27 +132,26 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
     )
 
 
-def encode_state(directory: str, state: CheckpointState, name: str) -> bytes:
-    """Return the bytes of a directory's state file, with paths made relative to it.
+def encode_state(directory: str, state: CheckpointState, name: str, *, relative: bool = True) -> bytes:
+    """Return the bytes of a directory's state file, with paths relative to it or absolute ones.
 
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
     """
-    newest = locations.relative(directory, state.model_checkpoint_path)
-    if newest == name:
+    if locations.relative(directory, state.model_checkpoint_path) == name:
         raise RuntimeError(
             f"Save path '{state.model_checkpoint_path}' conflicts with path used for checkpoint state. "
             " Please use a different save path."
         )
     times = [None if math.isinf(time) else time for time in state.all_model_checkpoint_timestamps]
+
+    def written(path: str) -> str:
+        return locations.relative(directory, path) if relative else locations.absolute(path)
+
     members = {
-        "model_checkpoint_path": newest,
-        "all_model_checkpoint_paths": [
-            locations.relative(directory, path) for path in state.all_model_checkpoint_paths
-        ],
-        "excess_model_checkpoint_paths": [
-            locations.relative(directory, path) for path in state.excess_model_checkpoint_paths
-        ],
+        "model_checkpoint_path": written(state.model_checkpoint_path),
+        "all_model_checkpoint_paths": list(map(written, state.all_model_checkpoint_paths)),
+        "excess_model_checkpoint_paths": list(map(written, state.excess_model_checkpoint_paths)),
         "all_model_checkpoint_timestamps": times,
         "last_preserved_timestamp": state.last_preserved_timestamp,
     }

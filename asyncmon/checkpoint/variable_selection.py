@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from asyncmon.checkpoint.saveable_session import RESERVED
 from asyncmon.errors import NotFoundError
 
 T = TypeVar("T")
@@ -28,21 +29,46 @@ def name_of(variable: Any) -> str:
     return name.removesuffix(":0")
 
 
+def no_variables() -> list[str] | None:
+    """Return None: there is no program under construction, so a saver covers all of its session."""
+    return None
+
+
+_under_construction: Callable[[], list[str] | None] = no_variables
+
+
+def take_variables_from(find: Callable[[], list[str] | None]) -> None:
+    """Set where a saver without a ``var_list`` finds the names of the variables that there are.
+
+    Args:
+        find: returns the names in the program that is being built; None where there is none.
+    """
+    global _under_construction  # set once, by the room that knows programs
+    _under_construction = find
+
+
 class Selection:
     """A saver's ``var_list``: names in checkpoints to names in the session, or simply everything.
 
     Args:
-        var_list: None for all of a session's state; a list of variables or names; or a dict from names
-            in the checkpoint to variables or names.
+        var_list: None for the variables of the program under construction, or all of a session's state
+            where there is none; a list of variables or names; or a dict from names in the checkpoint
+            to variables or names.
+        defer_build: with None, take the variables at :meth:`build`, and not now.
 
     Raises:
         ValueError: a variable is in it twice.
         TypeError: something in it is no variable.
     """
 
-    def __init__(self, var_list: Iterable[Any] | Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, var_list: Iterable[Any] | Mapping[str, Any] | None, defer_build: bool = False
+    ) -> None:
         self._names: dict[str, str] | None = None
-        if isinstance(var_list, Mapping):
+        self._takes_all = var_list is None  # then entries with reserved names are covered, too
+        if var_list is None and not defer_build:
+            self.build()
+        elif isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
             for name in _twice(self._names.values()):
                 raise ValueError(f"The same saveable will be restored with two names: {name}")
@@ -53,6 +79,12 @@ class Selection:
             for name in _twice(names):
                 raise ValueError(f"At least two variables have the same name: {name}")
             self._names = dict(zip(names, names, strict=True))
+
+    def build(self) -> None:
+        """Take the variables that there are now, if none were given or taken before."""
+        if self._takes_all and self._names is None:
+            names = _under_construction()
+            self._names = None if names is None else {name: name for name in names}
 
     @property
     def is_empty(self) -> bool:
@@ -71,7 +103,7 @@ class Selection:
 
     def covers(self, name: str) -> bool:
         """Return whether a variable of the session is among what it covers."""
-        return self._names is None or name in self._names.values()
+        return self._names is None or name in self._names.values() or self._is_reserved(name)
 
     def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:
         """Return the covered part of a session's state, by its names in the checkpoint.
@@ -87,7 +119,11 @@ class Selection:
                 f"The saver's var_list names {', '.join(map(repr, missing))}, which the session does"
                 f" not have; it has: {', '.join(map(repr, sorted(state)[:20]))}."
             )
-        return {key: state[name] for key, name in self._names.items()}
+        found = {key: state[name] for key, name in self._names.items()}
+        return found | {name: value for name, value in state.items() if self._is_reserved(name)}
+
+    def _is_reserved(self, name: str) -> bool:
+        return self._takes_all and name.startswith(RESERVED)
 
 
 def _twice(names: Iterable[str]) -> list[str]:

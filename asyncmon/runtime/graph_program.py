@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import Saver
+from asyncmon.checkpoint.variable_selection import name_of, take_variables_from
 from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.execution.feeds import feed_tensor
@@ -176,3 +177,11 @@ def default_local_init_op() -> Any:
     """Return what initialises the local variables and tables of the default graph."""
     tables = get_default_graph().get_collection(GraphKeys.TABLE_INITIALIZERS)
     return group(local_variables_initializer(), *tables)
+
+
+def _variables_under_construction() -> list[str] | None:
+    """Return the names of the default graph's variables, for savers; None where nothing is built."""
+    return [name_of(v) for v in global_variables()] if get_default_graph().get_operations() else None
+
+
+take_variables_from(_variables_under_construction)

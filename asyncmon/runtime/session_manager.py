@@ -226,9 +226,12 @@ class SessionManager:
             path = await latest_checkpoint(directory)
             if path is not None:
                 await saver.restore(session, path)
-        state = await get_checkpoint_state(directory)
+        try:
+            state = await get_checkpoint_state(directory)
+        except ValueError:  # it names no checkpoint: the restore has said so
+            state = None
         if path is None:
-            if state is not None and state.model_checkpoint_path:
+            if state is not None:
                 raise ValueError(
                     f"The passed save_path is not a valid checkpoint: {state.model_checkpoint_path}; "
                     f"nor is any older one in {directory!r}. Training does not silently begin anew: "
