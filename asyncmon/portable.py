@@ -17,7 +17,6 @@ import errno
 import mmap
 import os
 import shutil
-import signal
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -89,17 +88,6 @@ def _lock_byte(descriptor: int) -> None:
         raise BlockingIOError(errno.EWOULDBLOCK, str(error)) from error
     finally:
         os.lseek(descriptor, 0, os.SEEK_SET)
-
-
-def is_unshared(descriptor: int) -> bool:
-    """Return whether no other file name, descriptor or mapping shows a file. Only Linux can say so."""
-    if os.fstat(descriptor).st_nlink != 1 or not hasattr(_fcntl, "F_SETLEASE"):
-        return False
-    # Whoever opens the file meanwhile makes the system send a signal; the usual one would kill us.
-    _fcntl.fcntl(descriptor, _fcntl.F_SETSIG, signal.SIGURG)
-    _fcntl.fcntl(descriptor, _fcntl.F_SETLEASE, _fcntl.F_WRLCK)  # refused where it is open elsewhere
-    _fcntl.fcntl(descriptor, _fcntl.F_SETLEASE, _fcntl.F_UNLCK)
-    return True
 
 
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:

@@ -17,7 +17,6 @@ import threading
 from typing import TYPE_CHECKING, ClassVar
 
 from asyncmon import clock, portable
-from asyncmon.checkpoint.recycled_files import SpareFiles
 from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
@@ -53,8 +52,6 @@ class DirectoryLock:
         self._counting = threading.Lock()
         self.turn = threading.Lock()
         """Held by a thread of this process while it moves checkpoint files of the directory about."""
-        self.spares = SpareFiles()
-        """Files to be written over, of checkpoints that are deleted."""
 
     @classmethod
     def of(cls, directory: Path, calls: FileCalls) -> DirectoryLock:
@@ -91,7 +88,6 @@ class DirectoryLock:
         with self._counting:
             self._holders -= 1
             if self._holders <= 0:
-                self.spares.drop(self._calls)
                 self._drop()
                 self._holders = 0
 

@@ -112,8 +112,8 @@ async def restorable(directory: str, latest_filename: str | None) -> AsyncIterat
     if lost and found:
         logger.warning(
             "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
-            "the newest is %s. Restoring the newest whole one. To begin anew, remove the checkpoints or "
-            "use another directory.",
+            "the newest is %s. Restoring the newest whole one. To begin anew, remove the checkpoints "
+            "or use another directory.",
             locations.join(directory, name),
             len(found),
             found[0],

@@ -6,8 +6,7 @@ files renamed into their places, after them the manifest, which is the commit, a
 Then the directory is flushed. The manifest beside its place is thus also the journal of a commit:
 whoever finds one knows which tensor files were on their way and deletes those that no committed
 manifest names; whoever finds only the state file of a save puts it into its place. A deletion goes the
-same way back: the manifest is renamed to such a journal first. Where another save is expected soon, a
-tensor file is then kept beside, to be written over: see :mod:`~asyncmon.checkpoint.recycled_files`.
+same way back: the manifest is renamed to such a journal first.
 
 What is relied on: a rename within a directory is atomic, and what was flushed (file and directory) is
 there after a crash of the machine. POSIX local file systems promise both.
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 
 _CHUNK = 1 << 20
-_HEADERS = 1 << 20  # what the header of a tensor file takes at most, in the usual case
 _NEXT = ".next"
 """How the name of a state file ends that waits for the commit of its checkpoint."""
 _GRAPH_BESIDE = ".graph.pbtxt."
@@ -93,8 +91,6 @@ class LocalStore:
                     tensor_file.plan, draft.arrays, draft.basename, draft.shard_bytes
                 )
                 draft.control.left = sum(part.nbytes for part in parts)
-                if draft.control.due is not None:  # there will be another
-                    self._shared().spares.expect(draft.control.left + _HEADERS * len(parts))
                 writes = [
                     partial(self._write_part, part, self._beside(token, str(number)), draft.control)
                     for number, part in enumerate(parts)
@@ -145,7 +141,7 @@ class LocalStore:
     def _write_part(self, part: tensor_file.Part, path: Path, control: Control) -> dict[str, int]:
         checksums = {}
         pace = Pace(control)
-        with self._file_for(path, part.nbytes) as descriptor:
+        with self._file_for(path) as descriptor:
             self._write_all(descriptor, part.header)
             for name, array in part.arrays.items():
                 checksum = 0
@@ -158,16 +154,11 @@ class LocalStore:
         return checksums
 
     @contextlib.contextmanager
-    def _file_for(self, path: Path, nbytes: int = 0) -> Iterator[int]:
-        """Open a file for writing; on success, what was written is flushed and all that there is."""
-        spare = self._shared().spares.take(path, nbytes, self._calls) if nbytes else None
-        descriptor = spare
-        if descriptor is None:
-            descriptor = self._calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    def _file_for(self, path: Path) -> Iterator[int]:
+        """Open a new file for writing; flush it on success."""
+        descriptor = self._calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             yield descriptor
-            if spare is not None:
-                self._calls.truncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
             self._calls.fsync(descriptor)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -299,11 +290,9 @@ class LocalStore:
             journal = self._beside(secrets.token_hex(4), name)
             with contextlib.suppress(FileNotFoundError):
                 self._calls.replace(self._path / name, journal)
-            spares = self._shared().spares
             for file in files:
                 with contextlib.suppress(FileNotFoundError):
-                    if not spares.keep(self._path / file, self._calls):
-                        self._calls.unlink(self._path / file)
+                    self._calls.unlink(self._path / file)
             with contextlib.suppress(FileNotFoundError):
                 self._calls.unlink(journal)
             return True

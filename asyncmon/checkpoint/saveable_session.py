@@ -20,9 +20,6 @@ class SaveableSession(Protocol):
     value or not. Then a restore leaves out what the session does not have, and names what the
     checkpoint lacks. Without it, what a snapshot has must be in the checkpoint, and everything in the
     checkpoint is loaded.
-
-    A session may have ``expect_snapshot(secs)``, which is told, before a snapshot, in how many seconds
-    the one after it will probably be ordered.
     """
 
     def snapshot(self) -> Awaitable[Mapping[str, Any]]:
@@ -100,13 +97,6 @@ def describe(raw: Any) -> Any:
     if callable(say):
         return say()
     return {"type": f"{type(program).__module__}.{type(program).__qualname__}"}
-
-
-def expect_snapshot(raw: Any, secs: float) -> None:
-    """Tell a session, if it wants to know, when the snapshot after the next will be ordered."""
-    expect = getattr(raw, "expect_snapshot", None)
-    if callable(expect):
-        expect(secs)
 
 
 def release(snapshot: Any) -> None:

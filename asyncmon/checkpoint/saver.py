@@ -14,9 +14,10 @@ from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.save_queue import Job, SaveHandle, SaveQueue
-from asyncmon.checkpoint.save_request import Moment, Request, check_names, checkpoint_path, make_draft
-from asyncmon.checkpoint.saveable_session import describe, expect_snapshot, raw_session
+from asyncmon.checkpoint.save import Save, check_names
+from asyncmon.checkpoint.save_handle import SaveHandle
+from asyncmon.checkpoint.save_queue import SaveQueue
+from asyncmon.checkpoint.saveable_session import raw_session
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
@@ -38,8 +39,8 @@ class Saver:
     """Saves and restores the state of a session. TF1: ``tf.train.Saver``.
 
     A session is anything with ``snapshot()`` and ``load(values)``, or a monitored session around one.
-    A checkpoint is a snapshot: the state between two steps, together with the states of the saver's
-    stateful objects (:meth:`add_stateful`). Steps go on while it is written.
+    A checkpoint is a snapshot, the state between two steps, with the states of the saver's stateful
+    objects (:meth:`add_stateful`). Steps go on while it is written.
 
     The saver of the first save into a directory locks other processes out of it, deletes what
     incomplete saves left there, and continues the list of checkpoints that the state file has.
@@ -51,18 +52,14 @@ class Saver:
         reshape: restore entries of another shape with the same number of elements.
         sharded: write several tensor files side by side however small the state is.
         max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
-        keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours for good.
+        keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours permanently.
         name: for log lines and errors.
-        defer_build: without a ``var_list``, take the variables at :meth:`build`, at the latest at the
-            first save or restore, and not now.
-        allow_empty: let a save of no variables return None, and a restore do nothing, where both would
-            be refused.
-        save_relative_paths: write paths into the state file relative to it, so that the directory can
-            be moved. False: absolute ones.
+        defer_build: take the variables at :meth:`build`, or at the first save or restore, not now.
+        allow_empty: let a save of no variables return None and a restore do nothing.
+        save_relative_paths: write relative paths into the state file: its directory can be moved.
         pad_step_number: pad the step in file names with zeros to 8 digits.
-        when_busy: what :meth:`start_save` does while an earlier save is under way. ``"coalesce"``: it
-            waits for its turn, and takes the place of one that waits already. ``"skip"``: it is not
-            done. ``"wait"``: it waits for its turn behind all earlier ones.
+        when_busy: what :meth:`start_save` does while an earlier save is under way. ``"coalesce"``: wait
+            for it, and replace one that waits already. ``"skip"``: nothing. ``"wait"``: wait for all.
         keep_best: keep the best checkpoints by a metric, besides the newest.
         shard_bytes: spread a larger state over several files of about this size.
         calls: the system calls to write with; tests of crashes pass others.
@@ -100,15 +97,11 @@ class Saver:
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
-        self._selection = Selection(var_list, defer_build)
+        self._selection = Selection(var_list, defer_build, allow_empty)
         self._allow_empty = allow_empty
-        self._built = False
-        if not defer_build:
-            self.build()
-        self._sharded = sharded
+        self._sharded, self._shard_bytes = sharded, shard_bytes
         self._pad_step_number = pad_step_number
         self._when_busy = when_busy
-        self._shard_bytes = shard_bytes
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._list = CheckpointList(
             Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best),
@@ -117,6 +110,7 @@ class Saver:
         )
         self._stateful = StatefulRegistry()
         self._queue = SaveQueue()
+        self._last_start = 0.0
         self._claims = locations.Claims(calls)
         self._restorer = Restorer(self._selection, self._stateful, reshape=reshape, calls=calls)
 
@@ -126,11 +120,7 @@ class Saver:
         Raises:
             ValueError: there are none, and ``allow_empty`` is false.
         """
-        if not self._built:
-            self._selection.build()
-            if self._selection.is_empty and not self._allow_empty:
-                raise ValueError("No variables to save")
-            self._built = True
+        self._selection.build()
 
     # --- saving
 
@@ -146,8 +136,8 @@ class Saver:
     ) -> str | None:
         """Save, and return the checkpoint's prefix when it is committed and durable.
 
-        The snapshot is ordered at the call; saves under way come first. When this is cancelled, the
-        save is, and nothing of it is left.
+        The snapshot is ordered at the call; saves under way come first. Cancelling this cancels the
+        save, and nothing of it is left.
 
         Args:
             sess: the session.
@@ -169,14 +159,15 @@ class Saver:
             PermissionDeniedError: the directory cannot be written.
             ResourceExhaustedError: the disk is full.
         """
-        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics)
-        job.handle.awaited = True
-        job.hurry()
-        self._queue.submit(job)
+        state_file = (latest_filename or STATE_NAME, write_state)
+        save = self._order(Control(), sess, save_path, global_step, state_file, metrics)
+        save.handle.awaited = True
+        save.hurry()
+        self._queue.submit(save)
         try:
-            return await job.handle
+            return await save.handle
         except asyncio.CancelledError:
-            await self._queue.cancel(job)
+            await self._queue.cancel(save)
             raise
 
     def start_save(
@@ -188,34 +179,32 @@ class Saver:
         *,
         write_state: bool = True,
         metrics: Mapping[str, float] | None = None,
-        again_in: float | None = None,
     ) -> SaveHandle:
         """Order a snapshot and return at once; the checkpoint is written while steps go on.
 
         Where steps and the writing compete for the processor, the writing pauses now and then, until
-        :meth:`drain` or :meth:`close` waits for it. Who saves again soon says so with ``again_in``, in
-        seconds: the writing tries to be done by then, and the session may keep the memory that this
-        snapshot cost for the next one (:meth:`asyncmon.graph.Session.expect_snapshot`). A large file of
-        a checkpoint that retention deletes is then kept, hidden, for the next save to write over, until
-        :meth:`close`: that takes a fraction of the work of a new file.
+        :meth:`drain` or :meth:`close` waits for it. It aims to be done when the next save is due, which
+        is judged by the time since the last call.
 
-        Other arguments and errors are those of :meth:`save`; errors of the writing are raised by
-        awaiting the handle or, where nobody does, by the next :meth:`raise_if_failed` or :meth:`drain`.
-        At most two snapshots live at a time with ``when_busy="coalesce"``: of the save under way, and
-        of the newest one that waits.
+        Arguments and errors are those of :meth:`save`; errors of the writing are raised by awaiting the
+        handle or else by the next :meth:`raise_if_failed` or :meth:`drain`. With
+        ``when_busy="coalesce"`` at most two snapshots live at a time.
         """
         if self._when_busy == "skip" and self._queue.busy:
             handle = SaveHandle(None, None)
             handle.settle(None)
             return handle
-        job = self._job(sess, save_path, global_step, latest_filename, write_state, metrics, again_in)
-        job.replaceable = self._when_busy == "coalesce"
-        self._queue.submit(job, coalesce=job.replaceable)
-        return job.handle
+        before, self._last_start = self._last_start, time.perf_counter()
+        due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
+        state_file = (latest_filename or STATE_NAME, write_state)
+        save = self._order(Control(due), sess, save_path, global_step, state_file, metrics)
+        save.replaceable = self._when_busy == "coalesce"
+        self._queue.submit(save, coalesce=save.replaceable)
+        return save.handle
 
     @property
     def busy(self) -> bool:
-        """Whether a save is under way or waits for its turn."""
+        """Whether a save is under way or pending."""
         return self._queue.busy
 
     def raise_if_failed(self) -> None:
@@ -227,9 +216,9 @@ class Saver:
         await self._queue.drain()
 
     async def claim(self, directory: str | os.PathLike[str]) -> None:
-        """Do at once what the first save into a directory does first.
+        """Make a directory, lock other processes out and delete what incomplete saves left there.
 
-        Makes the directory, locks other processes out, deletes what incomplete saves left there.
+        The first save into it does the same.
 
         Raises:
             FailedPreconditionError: another process saves into the directory.
@@ -250,11 +239,10 @@ class Saver:
         """Save an object's state in every checkpoint, and load it at every restore.
 
         Args:
-            name: what the state is called in the checkpoint.
+            name: of the state in the checkpoint.
             obj: has ``state_dict()``, called when a save is ordered, and ``load_state_dict(state)``,
-                called when the session was restored. A state is made of dicts, lists, tuples, strings,
-                bytes, numbers, booleans, None and numpy arrays. An object added after a restore gets
-                its state at once.
+                called at a restore, or at once after one. A state is made of dicts, lists, tuples,
+                strings, bytes, numbers, booleans, None and numpy arrays.
 
         Raises:
             TypeError: the object lacks one of the methods.
@@ -279,17 +267,16 @@ class Saver:
 
     def set_last_checkpoints_with_time(self, last_checkpoints: Sequence[tuple[str, float]]) -> None:
         """Replace the list by (prefix, seconds since 1970). TF1: same name."""
-        self._list.replace([Kept(path, when) for path, when in last_checkpoints])
+        self._list.replace([Kept(*one) for one in last_checkpoints])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist. TF1: same name."""
         await self._list.recover(checkpoint_paths)
 
     async def continue_from(self, checkpoint_dir: str | os.PathLike[str]) -> None:
-        """Go on with a directory's list, as a saver that restored from it does.
+        """Go on with a directory's list, marks and pending deletions, as after a restore from it.
 
-        So do the hours of ``keep_checkpoint_every_n_hours``; what was about to be deleted still is. A
-        list that was set or recovered stays.
+        A list that was set or recovered stays.
         """
         await self._list.continue_from(os.fspath(checkpoint_dir), STATE_NAME)
 
@@ -340,15 +327,10 @@ class Saver:
         ignore_missing: bool = False,
         rename: Mapping[str, str] | None = None,
     ) -> str | None:
-        """Restore the newest checkpoint of a directory that verifies, reading it once.
+        """Restore the newest whole checkpoint of a directory; return its prefix, None without one.
 
-        Those that are missing or damaged are skipped, each with a log line that says why.
-
-        Where the state file is gone, or names no checkpoint, but checkpoints are there, the newest
-        whole one of them is restored, with a warning.
-
-        Returns:
-            Its prefix; None where there is none, and nothing was changed.
+        Missing and damaged ones are skipped, each with a log line that says why. A state file that is
+        gone or names no checkpoint does not hide those that are there: a warning names them.
         """
         self.build()
         if self._selection.is_empty:
@@ -364,66 +346,55 @@ class Saver:
 
     # --- inside
 
-    def _job(
+    def _order(
         self,
+        control: Control,
         sess: Any,
         save_path: str | os.PathLike[str],
         global_step: Any,
-        latest_filename: str | None,
-        write_state: bool,
+        state_file: tuple[str, bool],
         metrics: Mapping[str, float] | None,
-        again_in: float | None = None,
-    ) -> Job:
+    ) -> Save:
         self.build()
-        prefix = os.fspath(save_path)
-        latest = latest_filename or STATE_NAME
-        check_names(prefix, global_step, latest)
-        raw = raw_session(sess)
-        control = Control()
-        if again_in is not None:
-            expect_snapshot(raw, again_in)
-            control.due = time.perf_counter() + _IN_TIME * again_in
-        request = Request(
+        prefix, (latest_filename, write_state) = os.fspath(save_path), state_file
+        check_names(prefix, global_step, latest_filename)
+        return Save(
+            raw_session(sess),
+            self._stateful,
             prefix=prefix,
             global_step=global_step,
-            moment=Moment(raw, self._stateful),
+            pad_step=self._pad_step_number,
             metrics={key: float(value) for key, value in (metrics or {}).items()},
-            program=describe(raw),
-            latest_filename=latest,
-            write_state=write_state,
+            latest_filename=latest_filename if write_state else None,
             control=control,
-        )
-        handle = request.handle(self._pad_step_number)
-        return Job(
-            handle, lambda: self._write(request, handle), request.moment.discard, request.control.hurry
+            write=self._write,
         )
 
-    async def _write(self, request: Request, handle: SaveHandle) -> str | None:
-        snapshot = await request.moment.taken(self._selection)
+    async def _write(self, save: Save) -> str | None:
+        snapshot = await save.snapshot(self._selection)
         state = self._selection.to_checkpoint(snapshot)
         if not state and not self._allow_empty:
             raise ValueError("No variables to save")
         if not state:
             return None
-        handle.step = request.step(snapshot)
-        path = handle.path = checkpoint_path(request.prefix, handle.step, self._pad_step_number)
+        handle = save.handle
+        handle.step = save.step(snapshot)
+        path = handle.path = save.path(handle.step)
         directory, basename = locations.split(path)
         store = self._claims.store(directory)
         await store.claim()
         with op_errors(f"Checkpoint {path!r} was not saved", lambda: f"{directory!r} is its place"):
-            await self._list.continue_list(store, request.latest_filename)
-        draft = await in_thread(
-            make_draft, request, snapshot, state, basename, self._shard_bytes, self._sharded
+            await self._list.continue_list(store, save.latest_filename or STATE_NAME)
+        draft = await in_thread(save.draft, snapshot, state, basename, self._shard_bytes, self._sharded)
+        plan = save.latest_filename and self._list.plan(
+            store, path, draft.manifest, save.latest_filename
         )
-        plan = None
-        if request.write_state:
-            plan = self._list.plan(store, path, draft.manifest, request.latest_filename)
-            draft = replace(draft, state=plan.state)
+        draft = replace(draft, state=plan.state) if plan else draft
         manifest = await store.write(draft)
-        request.moment.discard()  # all is on the disk: the session may write in place again
-        if plan is not None:
+        save.discard()  # all is on the disk: the session may write in place again
+        if plan:
             await self._list.settle(plan)
         handle.step = manifest.step
         handle.nbytes = manifest.nbytes
-        handle.seconds = time.perf_counter() - request.began
+        handle.seconds = time.perf_counter() - save.began
         return path

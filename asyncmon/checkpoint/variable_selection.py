@@ -55,20 +55,24 @@ class Selection:
             where there is none; a list of variables or names; or a dict from names in the checkpoint
             to variables or names.
         defer_build: with None, take the variables at :meth:`build`, and not now.
+        allow_empty: whether there may be no variables.
 
     Raises:
-        ValueError: a variable is in it twice.
+        ValueError: a variable is in it twice, or there are none.
         TypeError: something in it is no variable.
     """
 
     def __init__(
-        self, var_list: Iterable[Any] | Mapping[str, Any] | None, defer_build: bool = False
+        self,
+        var_list: Iterable[Any] | Mapping[str, Any] | None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
     ) -> None:
         self._names: dict[str, str] | None = None
         self._takes_all = var_list is None  # then entries with reserved names are covered, too
-        if var_list is None and not defer_build:
-            self.build()
-        elif isinstance(var_list, Mapping):
+        self._allow_empty = allow_empty
+        self._built = False
+        if isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
             for name in _twice(self._names.values()):
                 raise ValueError(f"The same saveable will be restored with two names: {name}")
@@ -79,12 +83,19 @@ class Selection:
             for name in _twice(names):
                 raise ValueError(f"At least two variables have the same name: {name}")
             self._names = dict(zip(names, names, strict=True))
+        if not defer_build:
+            self.build()
 
     def build(self) -> None:
         """Take the variables that there are now, if none were given or taken before."""
-        if self._takes_all and self._names is None:
+        if self._built:
+            return
+        if self._takes_all:
             names = _under_construction()
             self._names = None if names is None else {name: name for name in names}
+        if self.is_empty and not self._allow_empty:
+            raise ValueError("No variables to save")
+        self._built = True
 
     @property
     def is_empty(self) -> bool:

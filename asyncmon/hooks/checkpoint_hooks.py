@@ -33,7 +33,7 @@ from asyncmon.summary.shared_writer import SharedWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from asyncmon.checkpoint.save_queue import SaveHandle
+    from asyncmon.checkpoint.save_handle import SaveHandle
     from asyncmon.checkpoint.saver import Saver
     from asyncmon.graph import Graph, Operation
     from asyncmon.runtime.coordinator import Coordinator
@@ -333,9 +333,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _order(self, session: Session | _Taken, step: int | None) -> SaveHandle:
         metrics = self._metrics() if self._metrics is not None else None
-        handle = self._saver.start_save(
-            session, self._prefix, global_step=step, metrics=metrics, again_in=self._again_in()
-        )
+        handle = self._saver.start_save(session, self._prefix, global_step=step, metrics=metrics)
         self._wait_from(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle

@@ -12,7 +12,7 @@ from asyncmon.summary.events import SessionLog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.checkpoint.save_queue import SaveHandle
+    from asyncmon.checkpoint.save_handle import SaveHandle
     from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunHook

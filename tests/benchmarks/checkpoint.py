@@ -132,7 +132,7 @@ def rates(state: State, directory: Path) -> list[Row]:
     def save() -> float:
         async def main() -> float:
             start = time.perf_counter()
-            saver.start_save(state, directory / "again" / "model.ckpt", next(steps), again_in=3600.0)
+            saver.start_save(state, directory / "again" / "model.ckpt", next(steps))
             await saver.drain()
             return time.perf_counter() - start
 

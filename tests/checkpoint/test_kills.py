@@ -40,14 +40,6 @@ def test_killed_at_each_system_call_of_a_save(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_killed_at_each_system_call_of_a_save_that_writes_over_a_deleted_file(tmp_path: Path) -> None:
-    results = campaign("spares", tmp_path, 0, 0)
-    assert len(results) > 30
-    assert {result["acknowledged"] for result in results} == {4}
-    assert {result["step"] for result in results} == {4, 5}
-
-
-@pytest.mark.timeout(120)
 def test_killed_at_random_moments(tmp_path: Path) -> None:
     results = campaign("moments", tmp_path, 20, 1)
     assert max(result["step"] for result in results) > 3

@@ -70,7 +70,8 @@ async def campaign(directory: Path, make_session: Callable[..., Any], count: int
         where = (number, victims)
         path = await Saver().restore_latest(session, work)
         latest = await latest_checkpoint(work)
-        assert path == latest, where
+        # A restore does not depend on the state file; TF1's latest_checkpoint() does (CK-2).
+        assert latest == (path if (work / "checkpoint").exists() else None), where
         step = int(session.state["global_step"])
         assert path == (None if step == 0 else str(work / f"m-{step}")), where
         for name, value in state(step).items():

@@ -201,6 +201,47 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.parametrize("content", [None, b"", b"{", b'{"model_checkpoint_path": ""}'])
+async def test_a_lost_state_file_does_not_hide_the_checkpoints(
+    tmp_path: Path,
+    make_session: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    content: bytes | None,
+) -> None:
+    saver = Saver()
+    for step in (1, 2, 3):
+        await saver.save(make_session(a=float(step)), tmp_path / "m", step)
+    flip(tmp_path / "m-3.safetensors", -1)
+    (tmp_path / "checkpoint").unlink()
+    if content is not None:
+        (tmp_path / "checkpoint").write_bytes(content)
+    session = make_session(a=0.0)
+    assert await Saver().restore_latest(session, tmp_path) == str(tmp_path / "m-2")
+    assert session.state["a"] == 2
+    (warning,) = [r for r in caplog.records if "state file" in r.getMessage()]
+    assert warning.levelname == "WARNING"
+    assert (
+        f"3 checkpoints are in the directory, the newest is {tmp_path / 'm-3'}" in warning.getMessage()
+    )
+    assert "To begin anew, remove the checkpoints or use another directory" in warning.getMessage()
+
+
+async def test_sm_8_a_checkpoint_whose_files_are_gone_is_warned_of(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """SM-8: with its path, before an older one is taken."""
+    saver = Saver()
+    for step in (1, 2):
+        await saver.save(make_session(a=float(step)), tmp_path / "m", step)
+    for name in ("m-2.json", "m-2.safetensors"):
+        (tmp_path / name).unlink()
+    assert await Saver().restore_latest(make_session(a=0.0), tmp_path) == str(tmp_path / "m-1")
+    (record,) = [r for r in caplog.records if r.levelname in ("WARNING", "ERROR")]
+    assert (record.levelname, record.getMessage()) == (
+        "WARNING", f"Couldn't match files for checkpoint {tmp_path / 'm-2'}"
+    )  # fmt: skip
+
+
 async def test_restore_latest_does_not_pass_over_a_checkpoint_that_does_not_fit(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:

@@ -1,9 +1,8 @@
-"""Kills savers and looks at what they leave: ``python victim.py calls|spares|moments DIR ROUNDS SEED``.
+"""Kills savers and looks at what they leave: ``python victim.py calls|moments DIR ROUNDS SEED``.
 
 Each round forks a process that restores the newest checkpoint and then saves step after step, telling
 every commit through a pipe. It dies by SIGKILL: at each system call of its third save in turn
-(``calls``; half way through the data where that is a write), or of its fifth, which writes over files
-of its first (``spares``), or at a random moment (``moments``). A
+(``calls``; half way through the data where that is a write), or at a random moment (``moments``). A
 second process then restores. One line of JSON tells what was acknowledged, what was restored, and
 whether all of it was right.
 """
@@ -24,7 +23,6 @@ import numpy as np
 from conftest import MemorySession
 
 from asyncmon.checkpoint import Saver, load_checkpoint, verify
-from asyncmon.checkpoint import recycled_files as spare_files
 from asyncmon.files import FileCalls, in_thread
 
 if TYPE_CHECKING:
@@ -56,9 +54,7 @@ def state(step: int, size: int) -> MemorySession:
     return MemorySession(global_step=step, a=np.full(size, step), b=np.full((size, 3), float(step)))
 
 
-async def train(
-    directory: str, size: int, nth: int, tell: int, last: int | None = None, *, spares: bool = False
-) -> None:
+async def train(directory: str, size: int, nth: int, tell: int, last: int | None = None) -> None:
     calls = DyingCalls(nth)
     saver = Saver(max_to_keep=2, shard_bytes=16 * size, calls=calls)
     session = state(0, size)
@@ -66,9 +62,7 @@ async def train(
     while session.state["global_step"] != last:
         session = state(int(session.state["global_step"]) + 1, size)
         step = int(session.state["global_step"])
-        if spares:
-            await saver.start_save(session, f"{directory}/model.ckpt", step, again_in=0.01)
-        elif nth < 0 and step % 3 == 0:
+        if nth < 0 and step % 3 == 0:
             await saver.start_save(session, f"{directory}/model.ckpt", step)
         else:
             await saver.save(session, f"{directory}/model.ckpt", step)
@@ -122,10 +116,8 @@ def read_until(pipe: int, deadline: float) -> bytes:
     return text
 
 
-def play(
-    directory: str, size: int, nth: int, seconds: float, *, spares: bool = False
-) -> dict[str, Any]:
-    child, pipe = in_child(lambda tell: train(directory, size, nth, tell, spares=spares))
+def play(directory: str, size: int, nth: int, seconds: float) -> dict[str, Any]:
+    child, pipe = in_child(lambda tell: train(directory, size, nth, tell))
     told = read_until(pipe, time.monotonic() + seconds)
     os.kill(child, signal.SIGKILL)
     told += read_until(pipe, time.monotonic() + 10)
@@ -140,9 +132,9 @@ def play(
     return {"acknowledged": max(acknowledged, default=0), "killed": killed} | json.loads(answer)
 
 
-def calls_until(directory: str, size: int, step: int, *, spares: bool = False) -> int:
+def calls_until(directory: str, size: int, step: int) -> int:
     """Return how many system calls are made until this step is saved."""
-    child, pipe = in_child(lambda tell: train(directory, size, 0, tell, step, spares=spares))
+    child, pipe = in_child(lambda tell: train(directory, size, 0, tell, step))
     told = read_until(pipe, time.monotonic() + 10)
     os.waitpid(child, 0)
     os.close(pipe)
@@ -152,18 +144,16 @@ def calls_until(directory: str, size: int, step: int, *, spares: bool = False) -
 def main() -> None:
     kind, directory, rounds, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     choose = random.Random(seed)
-    spare_files._LEAST = 1
-    first, spares = 0, kind == "spares"
+    first = 0
     if kind != "moments":
-        step = 5 if spares else 3
-        first = calls_until(f"{directory}/before", 20, step - 1, spares=spares)
-        rounds = calls_until(f"{directory}/after", 20, step, spares=spares) - first
+        first = calls_until(f"{directory}/before", 20, 2)
+        rounds = calls_until(f"{directory}/after", 20, 3) - first
     for number in range(1, rounds + 1):
         if kind != "moments":
-            result = play(f"{directory}/{number}", 20, first + number, 10.0, spares=spares)
+            result = play(f"{directory}/{number}", 20, first + number, 10.0)
         else:
-            size, spares = choose.choice([10, 1000, 300_000]), choose.random() < 0.5
-            result = play(f"{directory}/{size}", size, -1, choose.uniform(0.02, 0.25), spares=spares)
+            size = choose.choice([10, 1000, 300_000])
+            result = play(f"{directory}/{size}", size, -1, choose.uniform(0.02, 0.25))
         result["number"] = number
         sys.stdout.write(json.dumps(result) + "\n")
 
