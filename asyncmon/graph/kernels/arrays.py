@@ -1,4 +1,4 @@
-"""What kernels compute with."""
+"""The arrays that kernels compute with."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "own"]
-
 Array: TypeAlias = Any
-"""A numpy array, or a numpy scalar in the place of a 0-d one; no type of numpy's says both."""
+"""A numpy array, or a numpy scalar instead of a 0-d one. numpy has no type for both."""
 
 
-def own(value: Array) -> Array:
-    """Return a fresh result of a ufunc as the ``out=`` of the next one; None for a numpy scalar."""
+def as_out(value: Array) -> Array:
+    """Return the new result of a ufunc as the ``out=`` of the next one; None for a numpy scalar."""
     return value if isinstance(value, np.ndarray) else None

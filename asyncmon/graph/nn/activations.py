@@ -14,7 +14,7 @@ from asyncmon.graph.core.arguments import renamed_argument, static_int
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape_rules import FLOATS, REALS
-from asyncmon.graph.kernels.arrays import Array, own
+from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
@@ -54,13 +54,13 @@ def _elu(x: Array, out: Array | None = None) -> Any:
 def _selu(x: Array, out: Array | None = None) -> Any:
     low = np.multiply(_expm1_below(x), _SELU_SLOPE / _SELU_SCALE)
     value = np.add(np.maximum(x, 0), low, out=out)
-    return np.multiply(value, _SELU_SCALE, out=own(value))
+    return np.multiply(value, _SELU_SCALE, out=as_out(value))
 
 
 def _expm1_below(x: Array) -> Any:
     """Return ``exp(x) - 1`` for negative x, 0 elsewhere, without overflow."""
     low = np.minimum(x, 0)
-    return np.expm1(low, out=own(low))
+    return np.expm1(low, out=as_out(low))
 
 
 def _softplus(x: Array, out: Array | None = None) -> Any:
@@ -69,7 +69,7 @@ def _softplus(x: Array, out: Array | None = None) -> Any:
 
 def _softsign(x: Array, out: Array | None = None) -> Any:
     size = np.absolute(x)
-    return np.divide(x, np.add(size, 1, out=own(size)), out=out)
+    return np.divide(x, np.add(size, 1, out=as_out(size)), out=out)
 
 
 def _where_positive(grad: Tensor, features: Tensor) -> Tensor:

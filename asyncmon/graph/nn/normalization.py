@@ -13,7 +13,7 @@ from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import float16, float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.kernels.arrays import own
+from asyncmon.graph.kernels.arrays import as_out
 from asyncmon.graph.nn.dense import ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.basic import stop_gradient
@@ -104,7 +104,7 @@ def batch_normalization(
 
 def _drop(x: Array, draws: Array, rate: Array) -> Array:
     kept = np.multiply(x, np.greater_equal(draws, rate))
-    return np.multiply(kept, np.divide(1, np.subtract(1, rate)), out=own(kept))
+    return np.multiply(kept, np.divide(1, np.subtract(1, rate)), out=as_out(kept))
 
 
 def _drop_rule(x: Spec, draws: Spec, rate: Spec) -> Spec:

@@ -15,7 +15,7 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
-from asyncmon.graph.kernels.arrays import Array, own
+from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _floor_divide(x: Array, y: Array, out: Array | None = None) -> Any:
         _check_nonzero(y)
         return np.floor_divide(x, y, out=out)
     quotient = np.divide(x, y, out=out)  # numpy's floor_divide gives 9 for 1.0 // 0.1
-    return np.floor(quotient, out=own(quotient) if out is None else out)
+    return np.floor(quotient, out=as_out(quotient))
 
 
 def _floor_mod(x: Array, y: Array, out: Array | None = None) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from asyncmon.graph.core.build import create_op
 from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.kernels import special
-from asyncmon.graph.kernels.arrays import Array, own
+from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import UnaryFunction, unary
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 def _rsqrt(x: Array, out: Array | None = None) -> Any:
     root = np.sqrt(x, out=out)
-    return np.reciprocal(root, out=own(root))
+    return np.reciprocal(root, out=as_out(root))
 
 
 def _sigmoid(x: Array, out: Array | None = None) -> Any:
     value = np.negative(x, out=out)
-    value = np.exp(value, out=own(value))
-    value = np.add(value, 1, out=own(value))
-    return np.reciprocal(value, out=own(value))
+    value = np.exp(value, out=as_out(value))
+    value = np.add(value, 1, out=as_out(value))
+    return np.reciprocal(value, out=as_out(value))
 
 
 def _round(x: Array, out: Array | None = None) -> Any:
