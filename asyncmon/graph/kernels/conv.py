@@ -27,7 +27,7 @@ def _windows(images: tuple[int, ...], filters: tuple[int, ...], *args: Any) -> W
 def _checked_windows(
     images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any
 ) -> Windows:
-    """Return the windows of shapes, one of which is a value that no rule has seen."""
+    """Check shapes, one of which is a value of the run, and return the windows."""
     check_rank("Images", images)
     check_rank("Filters", filters)
     if images[3] != filters[2]:
@@ -41,12 +41,12 @@ def _checked_windows(
 
 
 def _matrix(windows: Windows, x: Array) -> Array:
-    """Return the matrix of the windows of some images, a row each."""
+    """Return the im2col matrix of some images: a row for each window."""
     depth = windows.images[3]
     if windows.size == windows.strides == (1, 1) and windows.counts == x.shape[1:3]:
         return np.ascontiguousarray(x).reshape(-1, depth)
     (down, across), (dilate_h, dilate_w) = windows.strides, windows.dilations
-    view = sliding_window_view(windows.pad(x), windows.reach, (1, 2))
+    view = sliding_window_view(windows.pad(x), windows.dilated, (1, 2))
     view = np.moveaxis(view[:, ::down, ::across, :, ::dilate_h, ::dilate_w], 3, -1)
     matrix = scratch("windows", view.shape, x.dtype)
     np.copyto(matrix, view)
@@ -78,7 +78,7 @@ def convolve(
     padding: Padding,
     dilations: Pair,
 ) -> Array:
-    """Return the matrix of the windows times the filters."""
+    """Multiply the im2col matrix by the filters."""
     x, w = _wide(images, filters)
     windows = _windows(x.shape, w.shape, strides, padding, dilations)
     matrix = np.ascontiguousarray(w).reshape(-1, w.shape[3])
@@ -101,13 +101,13 @@ def filter_gradient(
     padding: Padding,
     dilations: Pair,
 ) -> Array:
-    """Return the matrix of the windows, transposed, times the gradients."""
+    """Multiply the transposed im2col matrix by the gradients."""
     x, g = _wide(images, grad)
     shape = tuple(sizes.tolist())
     windows = _checked_windows(x.shape, shape, g, strides, padding, dilations)
     blocks = windows.blocks(shape[2] + shape[3])
     count = min(len(blocks), CORES)
-    sums = np.zeros((count, *shape), x.dtype)  # added in order, so that the threads do not matter
+    sums = np.zeros((count, *shape), x.dtype)  # added in order: bits do not depend on threads
 
     def part(i: int) -> None:
         total = sums[i].reshape(-1, shape[3])
@@ -130,7 +130,7 @@ def input_gradient(
     padding: Padding,
     dilations: Pair,
 ) -> Array:
-    """Return the gradients times each element of the filters, added up where windows overlap."""
+    """Multiply the gradients by each element of the filters, and add up where windows overlap."""
     w, g = _wide(filters, grad)
     shape = tuple(sizes.tolist())
     windows = _checked_windows(shape, w.shape, g, strides, padding, dilations)

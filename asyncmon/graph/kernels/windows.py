@@ -1,4 +1,4 @@
-"""Windows over images, for convolution and pooling: how many there are and where they lie."""
+"""Windows over images, for convolution and pooling."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_data_format(data_format: str | None) -> str:
 
 
 def window_attrs(padding: Any, data_format: str, **pairs: Any) -> dict[str, Any]:
-    """Return the attributes of an op over windows: ``pairs`` are its strides and the like."""
+    """Return the attributes of an op over windows; ``pairs`` are its strides, sizes or dilations."""
     attrs = {what: spatial(value, what, data_format) for what, value in pairs.items()}
     return {**attrs, "padding": window_padding(padding, data_format)}
 
@@ -86,19 +86,19 @@ def window_padding(padding: Any, data_format: str) -> Padding:
 # --- windows --------------------------------------------------------------------------------------
 
 
-def reach(size: Sequence[Any], dilations: Pair) -> Any:
-    """Return how far windows of a size reach, in rows and columns; None for a size gives None."""
+def dilated(size: Sequence[Any], dilations: Pair) -> Any:
+    """Return rows and columns of dilated windows; None for a number gives None."""
     return tuple(None if k is None else (k - 1) * d + 1 for k, d in zip(size, dilations, strict=True))
 
 
 def output_sizes(
     sizes: Sequence[int | None], windows: Sequence[int | None], strides: Pair, padding: Padding
 ) -> list[int | None]:
-    """Return how many windows fit in the rows, and in the columns, of images.
+    """Return how many windows fit into the rows, and into the columns, of images.
 
     Args:
         sizes: of the images; None gives None.
-        windows: how far a window reaches; likewise.
+        windows: rows and columns of a window, dilation included; likewise.
         strides: from one window to the next.
         padding: of the images.
 
@@ -129,7 +129,7 @@ class Windows:
         images: the shape of the images, ``(n, height, width, depth)``.
         counts: how many windows there are, in rows and columns.
         around: what is added before and after rows, and columns.
-        reach: how far a window reaches.
+        dilated: rows and columns of a window, dilation included.
     """
 
     def __init__(
@@ -141,15 +141,15 @@ class Windows:
         dilations: Pair = (1, 1),
     ) -> None:
         self.images, self.size, self.strides, self.dilations = images, size, strides, dilations
-        self.reach: Pair = reach(size, dilations)
-        rows, columns = output_sizes(images[1:3], self.reach, strides, padding)
+        self.dilated: Pair = dilated(size, dilations)
+        rows, columns = output_sizes(images[1:3], self.dilated, strides, padding)
         self.counts: Pair = (rows or 0, columns or 0)
         self.around = (self._around(0, padding), self._around(1, padding))
 
     def _around(self, axis: int, padding: Padding) -> Pair:
         if not isinstance(padding, str):
             return padding[axis]
-        wanted = (self.counts[axis] - 1) * self.strides[axis] + self.reach[axis]
+        wanted = (self.counts[axis] - 1) * self.strides[axis] + self.dilated[axis]
         total = max(wanted - self.images[1 + axis], 0) if padding == "SAME" else 0
         return total // 2, total - total // 2
 
@@ -184,14 +184,14 @@ class Windows:
         return padded[:, top : top + self.images[1], left : left + self.images[2]]
 
     def taps(self, padded: Array) -> Iterator[Array]:
-        """Yield for each place in a window the elements there, of all windows, as a view."""
+        """Yield for each element of a window a view of it in all windows."""
         (down, across), (rows, columns) = self.strides, self.counts
-        for top in range(0, self.reach[0], self.dilations[0]):
-            for left in range(0, self.reach[1], self.dilations[1]):
+        for top in range(0, self.dilated[0], self.dilations[0]):
+            for left in range(0, self.dilated[1], self.dilations[1]):
                 yield padded[:, top : top + down * rows : down, left : left + across * columns : across]
 
     def scatter(self, parts: Iterable[Array], images: Array) -> None:
-        """Set images to the sum of arrays, one for each place in a window, added where that lies."""
+        """Set images to the sum of arrays, one for each of the taps, which it is added to."""
         images[...] = 0
         padded = self.pad(images, slot="sum")
         for place, part in zip(self.taps(padded), parts, strict=True):
@@ -201,7 +201,7 @@ class Windows:
 
 
 def check_rank(what: str, shape: tuple[int, ...]) -> None:
-    """Refuse a shape, a value of the run, that has not four dimensions.
+    """Check that a shape, which is a value of the run, has four dimensions.
 
     Raises:
         InvalidArgumentError: another number.
@@ -211,7 +211,7 @@ def check_rank(what: str, shape: tuple[int, ...]) -> None:
 
 
 def check_gradient(grad: Array, windows: Windows, depth: int) -> None:
-    """Refuse a gradient that is not of the shape of the output, which follows from a value of the run.
+    """Check that a gradient has the shape of the output, which depends on a value of the run.
 
     Raises:
         InvalidArgumentError: another shape.
@@ -228,7 +228,7 @@ _local = threading.local()
 
 
 def scratch(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return an array that this thread reuses, so that its memory is not mapped anew in each run."""
+    """Return an uninitialised array that the thread reuses: its memory is mapped once."""
     size = prod(shape) * dtype.itemsize
     if size > 8 * _BLOCK * 4:
         return np.empty(shape, dtype)

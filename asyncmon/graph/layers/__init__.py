@@ -1,4 +1,4 @@
-"""Layers that make their own variables. TF1: ``tf.layers``."""
+"""Layers, which create their variables. TF1: ``tf.layers``."""
 
 from asyncmon.graph.layers.batch_norm import batch_normalization
 from asyncmon.graph.layers.layers import (

@@ -87,7 +87,7 @@ def batch_normalization(
     size = x.shape[at]
     if size is None:
         raise ValueError(f"Input has undefined `axis` dimension. Received input with shape {x.shape}.")
-    kind = float32 if x.dtype is float16 else x.dtype  # moments need more than half precision
+    kind = float32 if x.dtype is float16 else x.dtype  # half precision is too little for moments
     wide = cast(x, kind)
     with variable_scope(name, "batch_normalization", reuse=reuse):
 
@@ -119,7 +119,7 @@ def batch_normalization(
             result, mean, variance = normalized_batch(wide, factor, offset, at, epsilon)
             _move(averages, mean, _unbiased(variance, wide, at), momentum)
             return cast(result, x.dtype)
-        if is_tensor_like(training):  # both cases in one graph: outside of training the averages stay
+        if is_tensor_like(training):  # if it is false, the averages are used and kept
             flag = convert_to_tensor(training)
             mean, variance = moments(wide, [i for i in range(rank) if i != at])
             used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
@@ -149,7 +149,7 @@ def _move(averages: list[Variable], mean: Tensor, variance: Tensor, momentum: An
 
 
 def _unbiased(variance: Tensor, x: Tensor, axis: int) -> Tensor:
-    """Return what the moving average follows: of images, as in the original, the unbiased estimate."""
+    """Return the variance for the moving average: of images, as in TF1, the unbiased estimate."""
     if len(x.shape) != 4 or axis not in (1, 3):
         return variance
     count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis] or 1)

@@ -1,4 +1,4 @@
-"""Layers that make their own variables: dense, conv2d, batch_normalization; and their kin without.
+"""Layers: dense and conv2d, which create their variables; pooling, flatten and dropout, without any.
 
 TF1: ``tf.layers``. ::
 
@@ -162,7 +162,7 @@ def _affine(
     trainable: bool,
     layout: str = "NHWC",
 ) -> Tensor:
-    """Return ``multiply(x, kernel) + bias``, of new variables, the kernel of this shape."""
+    """Create a kernel of this shape, and a bias; return ``multiply(x, kernel) + bias``."""
 
     def variable(name: str, shape: list[int], makers: _Makers) -> Any:
         initializer, regularizer, constraint = makers

@@ -1,4 +1,4 @@
-"""Activation functions: a row each, or a short block for one with attributes."""
+"""Activation functions: a row each, or a short block where there are attributes."""
 
 from __future__ import annotations
 

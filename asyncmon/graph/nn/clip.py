@@ -1,4 +1,4 @@
-"""Keeping values and gradients within bounds: clip_by_value, clip_by_norm, clip_by_global_norm."""
+"""Clipping of values and gradients: clip_by_value, clip_by_norm, clip_by_global_norm."""
 
 from __future__ import annotations
 

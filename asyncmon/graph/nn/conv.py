@@ -12,8 +12,8 @@ from asyncmon.graph.kernels.windows import (
     Padding,
     Pair,
     check_data_format,
+    dilated,
     output_sizes,
-    reach,
     window_attrs,
 )
 from asyncmon.graph.ops.shape_ops import shape_tensor
@@ -36,7 +36,7 @@ def _conv_rule(
             f"Depth of input ({depth}) is not the depth of the filter ({kernel_depth}); "
             "grouped convolution is not supported"
         )
-    counts = output_sizes(size, reach(kernel, dilations), strides, padding)
+    counts = output_sizes(size, dilated(kernel, dilations), strides, padding)
     return Spec(images.dtype, (n, *counts, channels))
 
 
@@ -55,7 +55,7 @@ def _by_filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spe
 
 
 def _flops(filters: int) -> Callable[..., int]:
-    """Return what counts the multiplications; ``filters`` is the place of the filters' spec."""
+    """Return a function that counts multiplications; ``filters`` is the index of the filters' spec."""
 
     def count(*specs: Spec, **_attrs: object) -> int:
         window = (specs[filters].shape or ())[:3]

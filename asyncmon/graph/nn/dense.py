@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=64)
 def ones(count: int, dtype: np.dtype[Any]) -> Array:
-    """Return a vector of ones: BLAS adds up rows much faster than numpy."""
+    """Return a vector of ones: its product with a matrix sums rows faster than numpy's sum."""
     return np.ones(count, dtype)
 
 

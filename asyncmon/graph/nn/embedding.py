@@ -82,7 +82,7 @@ def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
 
 
 def _partition_ids(ids: Array, total: Array, *, count: int, strategy: str) -> tuple[Array, ...]:
-    """Return where each id comes when they are sorted by table, and the rows of each table."""
+    """Return the position of each id when they are sorted by table, and the rows of each table."""
     if strategy == "mod":
         row, table = np.divmod(ids, count)
     else:  # the first tables have one row more where the rows do not divide evenly

@@ -1,4 +1,4 @@
-"""Losses. Each cross entropy is one op, which also gives what its gradient needs: one pass for both."""
+"""Losses. The op of a cross entropy computes the loss and its gradient in one pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 
 
 def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
-    """Return logits in the precision to compute in, and the dtype they have."""
+    """Return the logits, half precision converted to single, and the dtype they had."""
     x = convert_to_tensor(logits)
     return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
 
@@ -47,7 +47,7 @@ def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
 def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
     """Return logits less their maximum, and the exponentials of that and their sums."""
     peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
-    shifted = np.subtract(logits, peak, order="C")  # of a transposed view too: rows are cut out below
+    shifted = np.subtract(logits, peak, order="C")  # a transposed view too: it is reshaped below
     exps = np.exp(shifted)
     if logits.dtype.char in "fd":
         return shifted, exps, np.dot(exps, ones(logits.shape[-1], logits.dtype)[:, None])
@@ -55,7 +55,7 @@ def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
 
 
 def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
-    """Return the gradient by the logits; of the loss, and for second derivatives of the backprop."""
+    """Return the gradient with respect to the logits; ``grad_back`` comes with second derivatives."""
     flows = []
     if grad is not None:
         flows.append(op.outputs[1] * expand_dims(grad, -1))
@@ -159,7 +159,7 @@ def _row_starts(rows: int, columns: int) -> Array:
 def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
     classes = logits.shape[-1]
     flat, picks = logits.reshape(-1, classes), labels.reshape(-1)
-    unsigned = picks.view(_UNSIGNED[picks.itemsize])  # so that a negative label is a large one
+    unsigned = picks.view(_UNSIGNED[picks.itemsize])  # a negative label becomes a large one
     if picks.size and np.maximum.reduce(unsigned) >= classes:
         wrong = picks[unsigned >= classes][0]
         raise InvalidArgumentError(
@@ -298,7 +298,7 @@ def weighted_cross_entropy_with_logits(
 
 def _l2_loss(t: Array) -> Any:
     flat = np.reshape(t, -1)
-    if t.dtype.char == "e":  # halves of squares are rounded as they are made, their sum at its end
+    if t.dtype.char == "e":  # each half of a square is rounded, and the sum once
         halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
         return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
     return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))

@@ -203,7 +203,7 @@ def l2_normalize(
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """Return the share of elements that are 0, as a float32. TF1: ``tf.nn.zero_fraction``."""
+    """Return the fraction of elements that are 0, as a float32. TF1: ``tf.nn.zero_fraction``."""
     x = convert_to_tensor(value)
     zeros = cast(equal(x, convert_to_tensor(0, x.dtype)), float32)
     return reduce_mean(zeros, name=name or "zero_fraction")
@@ -215,7 +215,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 def normalized_batch(
     x: Tensor, scale: Tensor, offset: Tensor, axis: int, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the batch normalised along ``axis``, and its mean and variance, as one op.
+    """Return the batch normalized along ``axis``, and its mean and variance, as one op.
 
     Args:
         x: the batch.
@@ -230,7 +230,7 @@ def normalized_batch(
 
 
 def _columns(x: Array, axis: int) -> Array:
-    """Return a view of, or a copy as, a matrix with a column per element of the axis."""
+    """Return a matrix with a column for each element of the axis, a view where possible."""
     return np.moveaxis(x, axis, -1).reshape(-1, x.shape[axis])
 
 
@@ -268,7 +268,7 @@ def _batch_norm_gradient(
 ) -> list[Tensor | None]:
     x, scale, _ = op.inputs
     if any(other is not None for other in others):
-        return _flowing(_written_out(*op.inputs, **op.attrs), op.inputs, (grad, *others))
+        return _gradients(_composed(*op.inputs, **op.attrs), op.inputs, (grad, *others))
     _, mean, _, inverse = op.outputs
     return list(create_ops("BatchNormGrad", (x, grad, scale, mean, inverse), op.attrs))
 
@@ -299,26 +299,26 @@ def _batch_norm_grad_rule(
 
 
 def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    """Of the whole way from x on, the moments included: they get no gradients of their own."""
+    """Differentiate through the moments: their own inputs, the last two, get no gradient."""
     x, grad, scale, _, _ = op.inputs
     inputs = (x, scale, zeros_like(scale))
-    y, *_ = _written_out(*inputs, **op.attrs)
+    y, *_ = _composed(*inputs, **op.attrs)
     first = gradients(y, inputs, grad, stop_gradients=inputs)
-    return [*_flowing(first, (x, grad, scale), grads), None, None]
+    return [*_gradients(first, (x, grad, scale), grads), None, None]
 
 
-def _flowing(
+def _gradients(
     ys: Sequence[Tensor | None], xs: Sequence[Tensor], grads: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return the gradients of ``ys`` by ``xs`` as if these did not depend on each other."""
+    """Return the gradients of ``ys`` with respect to ``xs``, each held constant for the others."""
     pairs = [(y, grad) for y, grad in zip(ys, grads, strict=True) if grad is not None]
     return gradients([y for y, _ in pairs], xs, [grad for _, grad in pairs], stop_gradients=xs)
 
 
-def _written_out(
+def _composed(
     x: Tensor, scale: Tensor, offset: Tensor, *, axis: int, epsilon: float
 ) -> tuple[Tensor, ...]:
-    """Return the outputs of the op, built of others."""
+    """Return the outputs of BatchNorm, composed of ordinary ops."""
     rank = len(x.shape)
     axes = tuple(a for a in range(rank) if a != axis)
     shape = [-1 if a == axis else 1 for a in range(rank)]

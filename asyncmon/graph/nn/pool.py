@@ -47,7 +47,7 @@ def _avg_grad_rule(shape: Spec, grad: Spec, **attrs: Any) -> Spec:
 
 
 def _of_max(op_type: str, op: Operation, grad: Tensor) -> Tensor:
-    """Add one of the two gradients of a maximum, which hand a gradient back, and forth."""
+    """Add a gradient op of the maximum: ``grad`` flows to, or from, the first greatest elements."""
     x, y = op.inputs[0], (op.outputs[0] if op.type == "MaxPool" else op.inputs[1])
     return create_op(op_type, (x, y, grad), op.attrs)
 

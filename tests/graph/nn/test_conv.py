@@ -25,7 +25,7 @@ def reference(x: Any, w: Any, strides: Any, padding: Any, dilations: Any) -> Any
     """Every window by itself, in double precision."""
     (down, right), (dh, dw) = strides, dilations
     geometry = Windows(x.shape, w.shape[:2], strides, padding, dilations)
-    (rows, columns), reach = geometry.counts, geometry.reach
+    (rows, columns), reach = geometry.counts, geometry.dilated
     padded = np.pad(x, ((0, 0), *geometry.around, (0, 0)))
     result = np.zeros((len(x), rows, columns, w.shape[3]))
     for i in range(rows):
