@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array: TypeAlias = Any
 """A numpy array, or a numpy scalar instead of a 0-d one. numpy has no type for both."""
@@ -13,3 +18,24 @@ Array: TypeAlias = Any
 def as_out(value: Array) -> Array:
     """Return the new result of a ufunc as the ``out=`` of the next one; None for a numpy scalar."""
     return value if isinstance(value, np.ndarray) else None
+
+
+def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """Let a kernel, whose ``out`` follows its inputs, compute half precision in single precision."""
+    count = list(signature(kernel).parameters).index("out")
+
+    @wraps(kernel)
+    def compute(*inputs: Array, out: Array | None = None, **attrs: Any) -> Array:
+        if len(inputs) > count:
+            inputs, out = inputs[:count], inputs[count]
+        if all(x.dtype != np.float16 for x in inputs):
+            return kernel(*inputs, out, **attrs)
+        result = kernel(
+            *[x.astype(np.float32) if x.dtype == np.float16 else x for x in inputs], **attrs
+        )
+        if out is None:
+            return result.astype(np.float16)
+        out[...] = result
+        return out
+
+    return compute

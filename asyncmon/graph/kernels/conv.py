@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.kernels.arrays import in_single
 from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank, scratch
@@ -53,22 +54,7 @@ def _matrix(windows: Windows, x: Array) -> Array:
     return matrix.reshape(-1, prod(windows.size) * depth)
 
 
-def _wide(*arrays: Array) -> list[Array]:
-    return [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]
-
-
-def _target(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return what to compute into: half precision is computed in single."""
-    return np.empty(shape, dtype) if out is None or out.dtype != dtype else out
-
-
-def _given_back(result: Array, out: Array | None, dtype: np.dtype[Any]) -> Array:
-    if out is None or out is result:
-        return result.astype(dtype, copy=False)
-    out[...] = result
-    return out
-
-
+@in_single
 def convolve(
     images: Array,
     filters: Array,
@@ -79,18 +65,20 @@ def convolve(
     dilations: Pair,
 ) -> Array:
     """Multiply the im2col matrix by the filters."""
-    x, w = _wide(images, filters)
-    windows = _windows(x.shape, w.shape, strides, padding, dilations)
-    matrix = np.ascontiguousarray(w).reshape(-1, w.shape[3])
-    result = _target(out, (len(x), *windows.counts, w.shape[3]), x.dtype)
+    channels = filters.shape[3]
+    windows = _windows(images.shape, filters.shape, strides, padding, dilations)
+    matrix = np.ascontiguousarray(filters).reshape(-1, channels)
+    if out is None:
+        out = np.empty((len(images), *windows.counts, channels), images.dtype)
 
     def part(block: slice) -> None:
-        matmul_tall(_matrix(windows, x[block]), matrix, result[block].reshape(-1, w.shape[3]))
+        matmul_tall(_matrix(windows, images[block]), matrix, out[block].reshape(-1, channels))
 
     windows.for_blocks(part, len(matrix))
-    return _given_back(result, out, images.dtype)
+    return out
 
 
+@in_single
 def filter_gradient(
     images: Array,
     sizes: Array,
@@ -102,24 +90,23 @@ def filter_gradient(
     dilations: Pair,
 ) -> Array:
     """Multiply the transposed im2col matrix by the gradients."""
-    x, g = _wide(images, grad)
     shape = tuple(sizes.tolist())
-    windows = _checked_windows(x.shape, shape, g, strides, padding, dilations)
+    windows = _checked_windows(images.shape, shape, grad, strides, padding, dilations)
     blocks = windows.blocks(shape[2] + shape[3])
     count = min(len(blocks), CORES)
-    sums = np.zeros((count, *shape), x.dtype)  # added in order: bits do not depend on threads
+    sums = np.zeros((count, *shape), images.dtype)  # added in order: bits do not depend on threads
 
     def part(i: int) -> None:
         total = sums[i].reshape(-1, shape[3])
         for block in blocks[i::count]:
-            flat = np.ascontiguousarray(g[block]).reshape(-1, shape[3])
-            np.add(total, matmul_tn(_matrix(windows, x[block]), flat), out=total)
+            flat = np.ascontiguousarray(grad[block]).reshape(-1, shape[3])
+            np.add(total, matmul_tn(_matrix(windows, images[block]), flat), out=total)
 
     parallel_for(partial(part, i) for i in range(count))
-    result = np.add.reduce(sums, axis=0, out=_target(out, shape, x.dtype))
-    return _given_back(result, out, images.dtype)
+    return np.add.reduce(sums, axis=0, out=out)
 
 
+@in_single
 def input_gradient(
     sizes: Array,
     filters: Array,
@@ -131,12 +118,11 @@ def input_gradient(
     dilations: Pair,
 ) -> Array:
     """Multiply the gradients by each element of the filters, and add up where windows overlap."""
-    w, g = _wide(filters, grad)
     shape = tuple(sizes.tolist())
-    windows = _checked_windows(shape, w.shape, g, strides, padding, dilations)
-    depth, channels = w.shape[2:]
-    result = _target(out, shape, g.dtype)
-    turned = np.ascontiguousarray(w.reshape(-1, depth, channels).swapaxes(1, 2))
+    windows = _checked_windows(shape, filters.shape, grad, strides, padding, dilations)
+    depth, channels = filters.shape[2:]
+    result = np.empty(shape, grad.dtype) if out is None else out
+    turned = np.ascontiguousarray(filters.reshape(-1, depth, channels).swapaxes(1, 2))
 
     def products(flat: Array, product: Array) -> Iterator[Array]:
         for element in turned:
@@ -144,9 +130,9 @@ def input_gradient(
             yield product
 
     def part(block: slice) -> None:
-        flat = np.ascontiguousarray(g[block]).reshape(-1, channels)
-        product = scratch("product", (*g[block].shape[:3], depth), g.dtype)
+        flat = np.ascontiguousarray(grad[block]).reshape(-1, channels)
+        product = scratch("product", (*grad[block].shape[:3], depth), grad.dtype)
         windows.scatter(products(flat, product), result[block])
 
     windows.for_blocks(part, 2 * depth + channels)
-    return _given_back(result, out, grad.dtype)
+    return result

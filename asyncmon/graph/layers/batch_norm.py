@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.dtypes import float16, float32, int64
+from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.arithmetic import maximum
 from asyncmon.graph.ops.basic import stop_gradient
-from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.shape_ops import cast, in_single
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
@@ -87,8 +87,8 @@ def batch_normalization(
     size = x.shape[at]
     if size is None:
         raise ValueError(f"Input has undefined `axis` dimension. Received input with shape {x.shape}.")
-    kind = float32 if x.dtype is float16 else x.dtype  # half precision is too little for moments
-    wide = cast(x, kind)
+    wide = in_single(x)
+    kind = wide.dtype
     with variable_scope(name, "batch_normalization", reuse=reuse):
 
         def vector(

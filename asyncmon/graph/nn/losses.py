@@ -18,7 +18,7 @@ from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, expand_dims
+from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -33,12 +33,6 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
         raise ValueError(f"Only call `{function}` with named arguments (labels=..., logits=..., ...)")
     if labels is None or logits is None:
         raise ValueError("Both labels and logits must be provided.")
-
-
-def _precise(logits: Any) -> tuple[Tensor, dtypes.DType]:
-    """Return the logits, half precision converted to single, and the dtype they had."""
-    x = convert_to_tensor(logits)
-    return cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x, x.dtype
 
 
 # --- softmax cross entropy ------------------------------------------------------------------------
@@ -112,8 +106,9 @@ def softmax_cross_entropy_with_logits_v2(
         name: the node's name.
         dim: old name of ``axis``.
     """
-    x, dtype = _precise(logits)
-    target = cast(convert_to_tensor(labels), x.dtype)
+    logits = convert_to_tensor(logits)
+    x, dtype = in_single(logits), logits.dtype
+    target = cast(labels, x.dtype)
     axis = axis if dim is None else dim
     if axis not in (None, -1):
         target, x = _axis_last(target, axis), _axis_last(x, axis)
@@ -207,8 +202,8 @@ def sparse_softmax_cross_entropy_with_logits(
         ValueError: positional arguments, labels or logits missing, or ranks that do not fit.
     """
     _need_names("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
-    target = convert_to_tensor(labels)
-    x, dtype = _precise(logits)
+    target, logits = convert_to_tensor(labels), convert_to_tensor(logits)
+    x, dtype = in_single(logits), logits.dtype
     found, rank = target.shape.ndims, x.shape.ndims
     if rank == 0:
         raise ValueError(f"Logits cannot be scalars - received shape {x.shape}.")

@@ -10,7 +10,7 @@ from asyncmon.graph.core import shape_rules as rules
 from asyncmon.graph.core.arguments import renamed_argument, static_axes
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.dtypes import float16, float32
+from asyncmon.graph.core.dtypes import float32
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import OpDef, Spec, register
 from asyncmon.graph.kernels.arrays import as_out
@@ -22,7 +22,7 @@ from asyncmon.graph.ops.create import zeros_like
 from asyncmon.graph.ops.functions import rsqrt, square
 from asyncmon.graph.ops.random_ops import random_uniform
 from asyncmon.graph.ops.reduce import reduce_mean, reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, reshape, shape_tensor
+from asyncmon.graph.ops.shape_ops import cast, in_single, reshape, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def moments(
     keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
     with name_scope(name, "moments"):
         value, axis = convert_to_tensor(x), static_axes(axes, "axes")
-        wide = cast(value, float32) if value.dtype is float16 else value
+        wide = in_single(value)
         mean = reduce_mean(wide, axis, True, "mean")
         squares = squared_difference(wide, stop_gradient(mean))
         results = [mean, reduce_mean(squares, axis, True, "variance")]

@@ -368,3 +368,9 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     if tensor.dtype is wanted:
         return tensor
     return create_op("Cast", (tensor,), {"dtype": wanted}, name)
+
+
+def in_single(x: Any) -> Tensor:
+    """Return the tensor to compute in: float32 for one of half precision, else the tensor itself."""
+    tensor = convert_to_tensor(x)
+    return cast(tensor, dtypes.float32) if tensor.dtype is dtypes.float16 else tensor
