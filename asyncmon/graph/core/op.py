@@ -43,6 +43,9 @@ The in-place update of an optimizer::
 
     create_op("ApplyMomentum", (var, slot, lr, grad, momentum), {"use_nesterov": False})
 
+Elementwise ops, reductions and the updates of optimizers are rows of a table each
+(:mod:`asyncmon.graph.ops.families`).
+
 Building nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
 for an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
 ``create_operation(...) -> Operation`` for the node itself (an op without outputs). Inputs that are not

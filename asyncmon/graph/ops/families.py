@@ -1,13 +1,20 @@
 """Families of ops: one row in a table registers an op and makes its public function.
 
 A family is what elementwise ops, reductions or optimizer updates have in common: the shape rule, the
-shared part of the gradient, the signature. A row is what an op has of its own: the public name, the op
-type, a kernel, the dtypes, a gradient and a sentence of documentation::
+shared part of the gradient, the signature. A row is what an op has of its own::
 
     exp = unary("exp", "Exp", np.exp, SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``.")
 
-A gradient gets the gradient of the output first, then inputs and output; None where none flows. A
-kernel of an elementwise op takes ``out=``, which may be one of its inputs.
+The arguments of a row:
+
+* ``name``: the public name.
+* ``op_type``: the op type, and the default name of nodes where ``node`` is not given.
+* ``kernel``: that of an elementwise op takes ``out=``, which may be one of its inputs.
+* ``allowed``: the dtypes of the inputs.
+* ``gradient``: gets the gradient of the output, the inputs and the output; None where none flows.
+* ``doc``: the first sentence of the documentation.
+* ``rule``: the shape rule, where it is not that of the family.
+* ``default``: the default of the public function's argument ``name``.
 """
 
 from __future__ import annotations
@@ -83,17 +90,7 @@ def unary(
     *,
     rule: rules.Rule | None = None,
 ) -> UnaryFunction:
-    """Register an elementwise op of one input and return its public function.
-
-    Args:
-        name: the public name.
-        op_type: the op type, and the default name of nodes.
-        kernel: ``kernel(x, out=None)``.
-        allowed: the dtypes of ``x``.
-        gradient: ``gradient(grad, x, y)``, ``y`` being the output.
-        doc: the first sentence of the documentation.
-        rule: the shape rule; by default the output is like ``x``.
-    """
+    """Register ``kernel(x, out=None)`` with ``gradient(grad, x, y)``; return its public function."""
     _register_unary(op_type, kernel, rule or rules.unary(allowed), gradient)
 
     def function(x: Any, name: str | None = None) -> Tensor:
@@ -110,7 +107,7 @@ def activation(
     gradient: UnaryGradient | None,
     doc: str,
 ) -> ActivationFunction:
-    """Register an op of ``tf.nn``: as :func:`unary`, but its parameter is called ``features``."""
+    """Register an op of ``tf.nn`` as :func:`unary` does; its parameter is called ``features``."""
     _register_unary(op_type, kernel, rules.unary(allowed, "features"), gradient)
 
     def function(features: Any, name: str | None = None) -> Tensor:
@@ -144,19 +141,10 @@ def binary(
     node: str | None = None,
     default: str | None = None,
 ) -> BinaryFunction:
-    """Register an op of two inputs that broadcast and return its public function.
+    """Register ``kernel(x, y, out=None)``, whose inputs broadcast, and return its public function.
 
-    Args:
-        name: the public name.
-        op_type: the op type.
-        kernel: ``kernel(x, y, out=None)``.
-        allowed: the dtypes of ``x`` and ``y``, which must be equal.
-        gradient: ``gradient(grad, x, y, z)``, ``z`` being the output, gives those of both operands in
-            the shape of ``z``; they are summed to the operands' shapes here.
-        doc: the first sentence of the documentation.
-        rule: the shape rule; by default the output has the dtype of the operands.
-        node: the default name of nodes, where it is not the op type.
-        default: the default of the argument ``name``.
+    ``gradient(grad, x, y, z)`` gives the gradients of ``x`` and ``y`` in the shape of the output ``z``;
+    they are summed to the shapes of ``x`` and ``y`` here.
     """
 
     def back(op: Operation, grad: Tensor) -> Gradients:
@@ -173,7 +161,7 @@ def binary(
 def comparison(
     name: str, op_type: str, kernel: Kernel, allowed: Dtypes, doc: str, default: str | None = None
 ) -> BinaryFunction:
-    """Register an elementwise op of two inputs that gives bool and return its public function."""
+    """Register an op that gives bool as :func:`binary` does."""
     rule = rules.binary(op_type, allowed, output=dtypes.bool)
     return binary(name, op_type, kernel, allowed, None, doc, rule=rule, default=default)
 
@@ -186,7 +174,7 @@ def binary_function(
     node: str | None = None,
     default: str | None = None,
 ) -> BinaryFunction:
-    """Return another public function of an op of two inputs. Arguments as for :func:`binary`."""
+    """Return another public function of an op that :func:`binary` registered."""
 
     def function(x: Any, y: Any, name: str | None = default) -> Tensor:
         return graph_of((x, y)).create(op_type, (x, y), {}, name or node, pair=True).outputs[0]
@@ -208,16 +196,10 @@ def reduction(
     *,
     node: str | None = None,
 ) -> ReductionFunction:
-    """Register an op that reduces axes and return its public function.
+    """Register ``kernel(x, *, axis, keepdims)`` and return its public function.
 
-    Args:
-        name: the public name.
-        op_type: the op type.
-        kernel: ``kernel(x, *, axis, keepdims)``; ``axis`` is a tuple, or None for all axes.
-        allowed: the dtypes of the input.
-        gradient: ``gradient(grad, x, y, axis)``; ``grad`` and the output ``y`` broadcast against ``x``.
-        doc: the first sentence of the documentation.
-        node: the default name of nodes, where it is not the op type.
+    ``axis`` is a tuple, or None for all axes. ``gradient(grad, x, y, axis)`` gets a gradient and an
+    output ``y`` that broadcast against ``x``.
     """
 
     def rule(x: Spec, *, axis: tuple[int, ...] | None, keepdims: bool) -> Spec:
