@@ -63,8 +63,9 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, Spec, VariableOpDef, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_value
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm,
     clip_by_global_norm,

@@ -24,8 +24,9 @@ from asyncmon.graph.core.build import (
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import ControlOpDef, Spec, register
+from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, common
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.outer_facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.create import zeros_like

@@ -26,8 +26,9 @@ from asyncmon.graph.core.build import (
 )
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.op import ControlOpDef, Shape, Spec, register
+from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.execution.outer_facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and

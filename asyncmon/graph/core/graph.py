@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import RandomOpDef, Spec, lookup, table
+from asyncmon.graph.core.op import RandomOpDef, lookup, table
 from asyncmon.graph.core.shape import text as shape_text
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -395,6 +396,5 @@ class Graph:
             raise RuntimeError("Graph is finalized and cannot be modified.")
 
     def __repr__(self) -> str:
-        return (
-            f"<Graph with {len(self._operations)} operations{', finalized' if self._finalized else ''}>"
-        )
+        state = ", finalized" if self._finalized else ""
+        return f"<Graph with {len(self._operations)} operations{state}>"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.op import OpRecord, Spec
+    from asyncmon.graph.core.op import OpRecord
+    from asyncmon.graph.core.spec import Spec
 
     Operator = Callable[["Operators", Any], "Tensor"]
 

@@ -1,18 +1,24 @@
-"""Static shapes: what is known of them, and how two of them go together. TF1: ``tf.TensorShape``.
+"""Static shapes: their algebra, the rules that ops share, and their public form, ``tf.TensorShape``.
 
-A :data:`~asyncmon.graph.core.op.Shape` is None where the rank is unknown, or a tuple with None for each
-dimension that is unknown. The functions here are its algebra; :class:`TensorShape` is its public form.
+A :data:`~asyncmon.graph.core.spec.Shape` is None where the rank is unknown, or a tuple with None for
+each dimension that is unknown. A rule is a function from the specs of an op's inputs to those of its
+outputs. It refuses inputs that do not fit with a sentence. Rules are made per op (``binary("AddV2")``)
+where the op's name belongs into the text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex, overload
+
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from asyncmon.graph.core.op import Shape
+    from asyncmon.graph.core.spec import Shape
 
 
 def as_shape(value: Any) -> Shape:
@@ -149,6 +155,81 @@ def text(shape: Shape) -> str:
     if shape is None:
         return "<unknown>"
     return "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
+
+
+# --- rules that ops share ---------------------------------------------------------------------------
+
+Rule = Callable[..., Any]
+
+FLOATS = (dtypes.float16, dtypes.float32, dtypes.float64)
+INTS = tuple([dtypes.as_dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)])
+COMPLEX = (dtypes.complex64, dtypes.complex128)
+REALS = FLOATS + INTS
+NUMBERS = REALS + COMPLEX
+SMOOTH = FLOATS + COMPLEX
+
+
+def check_dtype(dtype: dtypes.DType, allowed: Collection[dtypes.DType], parameter: str = "x") -> None:
+    """Refuse a dtype that an op is not defined for, with the original's text."""
+    if dtype not in allowed:
+        names = ", ".join(d.name for d in allowed)
+        raise TypeError(
+            f"Value passed to parameter {parameter!r} has DataType {dtype.name} "
+            f"not in list of allowed values: {names}"
+        )
+
+
+def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "y")) -> None:
+    """Refuse two tensors of different dtypes: nothing is promoted between tensors."""
+    if x.dtype is not y.dtype:
+        raise TypeError(
+            f"Input {names[1]!r} of {op!r} Op has type {y.dtype.name} that does not match "
+            f"type {x.dtype.name} of argument {names[0]!r}."
+        )
+
+
+def unary(
+    allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x", output: dtypes.DType | None = None
+) -> Rule:
+    """One input; the output has its shape, and its dtype or ``output``."""
+    names = frozenset([dtype.name for dtype in allowed])
+
+    def rule(x: Spec, **_attrs: object) -> Spec:
+        if x.dtype.name not in names:
+            check_dtype(x.dtype, allowed, parameter)
+        return Spec(output or x.dtype, x.shape)
+
+    return rule
+
+
+def binary(
+    op: str,
+    allowed: Sequence[dtypes.DType] = NUMBERS,
+    parameters: tuple[str, str] = ("x", "y"),
+    output: dtypes.DType | None = None,
+) -> Rule:
+    """Two inputs of one dtype that broadcast; the output has that dtype, or ``output``."""
+    names = frozenset([dtype.name for dtype in allowed])
+
+    def rule(x: Spec, y: Spec, **_attrs: object) -> Spec:
+        if x.dtype is not y.dtype:
+            check_same_dtype(op, x, y, parameters)
+        if x.dtype.name not in names:
+            check_dtype(x.dtype, allowed, parameters[0])
+        return Spec(output or x.dtype, broadcast(x.shape, y.shape))
+
+    return rule
+
+
+def like_first(*specs: Spec, **_attrs: object) -> Spec:
+    """The output is like the first input; every input has the same dtype and shape."""
+    shape = specs[0].shape
+    for other in specs[1:]:
+        shape = merge(shape, other.shape)
+    return Spec(specs[0].dtype, shape)
+
+
+# --- the public form ------------------------------------------------------------------------------
 
 
 class Dimension(int):

@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.core.op import Spec
+    from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.update import UpdateGroup
 
 __all__ = ["Arena", "Layout", "Space", "numpy_dtype", "size_of"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.op import Spec
+    from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.plan import Instruction, Plan
     from asyncmon.graph.execution.registers import Registers
     from asyncmon.graph.execution.update import UpdateGroup

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, Spec, VariableOpDef
+from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.buffers import plan_buffers
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.folding import fold, note_value

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.op import Shape
+    from asyncmon.graph.core.spec import Shape
 
 __all__ = ["Feed", "feed_tensor", "flat_keys", "flat_values", "missing_feed"]
 

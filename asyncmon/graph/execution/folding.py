@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.op import Spec
 from asyncmon.graph.core.shape import is_known, num_elements
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.specialise import infer
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

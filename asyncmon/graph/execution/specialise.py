@@ -11,16 +11,17 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core.op import ControlOpDef, Spec, VariableOpDef
+from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge
 from asyncmon.graph.core.shape import text as shape_text
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.plan import Kind, Program
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.op import Shape
+    from asyncmon.graph.core.spec import Shape
     from asyncmon.graph.execution.plan import Instruction, Plan
     from asyncmon.graph.execution.registers import Registers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.op import Spec
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.plan import located
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import int64

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import renamed_argument, static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.core.shape_rules import FLOATS, REALS
+from asyncmon.graph.core.convert import renamed_argument, static_int
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.shape import FLOATS, REALS
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.families import activation

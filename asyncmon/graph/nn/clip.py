@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.indexed_slices import IndexedSlices
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.losses import l2_loss
 from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
 from asyncmon.graph.ops.broadcast import unbroadcast

@@ -8,9 +8,10 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_ops, name_scope
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.clip import clip_by_norm
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import concat

@@ -9,9 +9,10 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softplus
 from asyncmon.graph.nn.dense import ones
 from asyncmon.graph.ops.basic import stop_gradient

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import pool as kernels
 from asyncmon.graph.kernels.windows import Padding, Pair, check_data_format, output_sizes, window_attrs
 from asyncmon.graph.nn.conv import create_image_op

@@ -11,10 +11,11 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.core.shape_rules import FLOATS, NUMBERS, REALS, SMOOTH
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
 

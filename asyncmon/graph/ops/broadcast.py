@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.ops.shape_ops import broadcast_like, like
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
-from asyncmon.graph.core.op import OpDef, Spec, register
-from asyncmon.graph.core.shape_rules import FLOATS, unary
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.shape import FLOATS, unary
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

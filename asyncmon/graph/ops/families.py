@@ -23,10 +23,11 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import renamed_argument, static_axes
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, Shape, Spec, VariableOpDef, register
+from asyncmon.graph.core.convert import renamed_argument, static_axes
+from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.ops.broadcast import unbroadcast
 
 if TYPE_CHECKING:

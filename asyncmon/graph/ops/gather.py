@@ -8,11 +8,12 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.core.convert import static_int
 from asyncmon.graph.core.indexed_slices import IndexedSlices
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.broadcast import sum_to_shape
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor

@@ -14,12 +14,12 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import static_axes, static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
-from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.core.convert import is_tensor_like, static_axes, static_int
 from asyncmon.graph.core.indexing import Arg, Range, encode_index
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
-from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.op import OpDef, Shape, Spec, register
+from asyncmon.graph.core.convert import is_tensor_like, static_int
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Shape, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,8 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import convert_to_tensor, create_operation
-from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

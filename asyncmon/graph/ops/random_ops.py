@@ -13,9 +13,10 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.op import ZERO, RandomOpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, RandomOpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import renamed_argument, static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import create_op
+from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.op import ZERO, OpDef, Spec, register
+from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
 from asyncmon.graph.ops.families import ReductionFunction, reduction

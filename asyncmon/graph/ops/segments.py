@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import create_op, create_ops
-from asyncmon.graph.core.op import OpDef, Spec, register
+from asyncmon.graph.core.op import OpDef, register
+from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor

@@ -9,10 +9,11 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core import shape_rules as rules
-from asyncmon.graph.core.arguments import renamed_argument, static_axes, static_int
+from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op
-from asyncmon.graph.core.op import ZERO, OpDef, Shape, Spec, register
+from asyncmon.graph.core.convert import renamed_argument, static_axes, static_int
+from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.spec import Shape, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,8 +9,9 @@ import numpy as np
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
-from asyncmon.graph.core.op import SAME, OpDef, Shape, Spec, VariableOpDef, register
+from asyncmon.graph.core.op import SAME, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import TensorShape, is_compatible
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.ops.index import check_inside
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, Spec, register
+from asyncmon.graph.core.op import AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.shape import TensorShape
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.queues.core import QueueCore
 
 if TYPE_CHECKING:

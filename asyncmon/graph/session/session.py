@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
     from contextlib import AbstractContextManager
 
-    from asyncmon.graph.core.op import Spec
+    from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.snapshot import Snapshot
 

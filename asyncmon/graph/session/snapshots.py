@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.op import Spec
 from asyncmon.graph.core.shape import TensorShape
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.state import RANDOM_STATE
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.snapshot import Snapshot

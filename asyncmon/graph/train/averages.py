@@ -8,7 +8,7 @@ import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.op import Spec, VariableOpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_rule
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.kernels.arrays import Array
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import control_dependencies, create_op
-from asyncmon.graph.core.op import Spec, VariableOpDef, register
+from asyncmon.graph.core.op import VariableOpDef, register
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.basic import group
 from asyncmon.graph.ops.families import update_op
 from asyncmon.graph.train.optimizer import Optimizer

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
-from asyncmon.graph.core import shape_rules as rules
+from asyncmon.graph.core import shape as rules
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4), st.data())

@@ -1,0 +1,38 @@
+"""What is known of a tensor without its value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from asyncmon.graph.core.dtypes import DType
+
+Shape = tuple[int | None, ...] | None
+"""``None``: rank unknown. A ``None`` inside: that dimension is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What is known of a tensor before it is computed: dtype and shape.
+
+    ``value`` is there for constants, so that a rule may look at, say, the target of a reshape. ``dims``
+    holds the elements of an integer scalar (as a 1-tuple) or vector as far as they are known, so that a
+    shape that was taken apart and packed again keeps its known dimensions; a rule that can say them
+    passes ``dims=``.
+    """
+
+    dtype: DType
+    shape: Shape
+    value: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    dims: tuple[int | None, ...] | None = field(default=None, compare=False, repr=False)
+
+    def known_dims(self) -> tuple[int | None, ...] | None:
+        """Return the integers this tensor holds, as far as they are known; None if nothing is."""
+        if self.value is not None and self.value.ndim <= 1 and self.dtype.is_integer:
+            return tuple(int(d) for d in np.atleast_1d(self.value))
+        return self.dims
