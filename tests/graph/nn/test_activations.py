@@ -68,7 +68,7 @@ def test_both_derivatives_of_gelu(ops: Any, name: str, function: Any, reference:
     ops.differentiate(function, X, order=2)
 
 
-def test_the_fused_gradients_have_gradients_too(ops: Any) -> None:
+def test_gradients_have_gradients(ops: Any) -> None:
     for function in (nn.sigmoid, nn.tanh, nn.elu, nn.relu, nn.softplus):
         ops.differentiate(lambda x, f=function: tf.square(f(x)), X, order=2)
 
