@@ -21,7 +21,7 @@ from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
@@ -66,11 +66,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
         clip_value_max: the upper bound; broadcasts.
         name: the node's name.
     """
-    if isinstance(t, IndexedSlices):
-        return _with_values(t, clip_by_value(t.values, clip_value_min, clip_value_max, name))
-    x = convert_to_tensor(t)
-    bounds = [_in_dtype_of(x, bound) for bound in (clip_value_min, clip_value_max)]
-    return create_op("ClipByValue", (x, *bounds), None, name or "clip_by_value")
+
+    def clip(x: Tensor) -> Tensor:
+        bounds = [_in_dtype_of(x, bound) for bound in (clip_value_min, clip_value_max)]
+        return create_op("ClipByValue", (x, *bounds), None, name or "clip_by_value")
+
+    return _map_values(clip, t)
 
 
 def _in_dtype_of(x: Tensor, value: Any) -> Tensor:
@@ -78,8 +79,11 @@ def _in_dtype_of(x: Tensor, value: Any) -> Tensor:
     return convert_to_tensor(value, None if is_tensor_like(value) else x.dtype)
 
 
-def _with_values(slices: IndexedSlices, values: Tensor) -> IndexedSlices:
-    return IndexedSlices(values, slices.indices, slices.dense_shape)
+def _map_values(function: Callable[[Tensor], Tensor], t: Any) -> Any:
+    """Apply a function to a tensor, or to the values of slices."""
+    if isinstance(t, IndexedSlices):
+        return IndexedSlices(function(t.values), t.indices, t.dense_shape)
+    return function(convert_to_tensor(t))
 
 
 def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Any:
@@ -93,13 +97,14 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         axes: the axes the norm is taken along; by default all.
         name: the scope of the ops.
     """
-    if isinstance(t, IndexedSlices):
-        return _with_values(t, clip_by_norm(t.values, clip_norm, axes, name))
-    x = convert_to_tensor(t)
-    with name_scope(name, "clip_by_norm", [x]) as scope:
-        norm = sqrt(reduce_sum(square(x), axes, True))
-        limit = _in_dtype_of(x, clip_norm)
-        return create_op("RealDiv", (x * limit, maximum(norm, limit)), None, scope)
+
+    def clip(x: Tensor) -> Tensor:
+        with name_scope(name, "clip_by_norm", [x]) as scope:
+            norm = sqrt(reduce_sum(square(x), axes, True))
+            limit = _in_dtype_of(x, clip_norm)
+            return create_op("RealDiv", (x * limit, maximum(norm, limit)), None, scope)
+
+    return _map_values(clip, t)
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Tensor:
@@ -158,19 +163,13 @@ def clip_by_global_norm(
     norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
     with name_scope(name, "clip_by_global_norm", [norm]):
         scale = create_op("GlobalNormScale", (norm, _in_dtype_of(norm, clip_norm)))
-        return [None if t is None else _scaled(t, scale) for t in t_list], norm
+        return [t if t is None else _map_values(lambda x: x * scale, t) for t in t_list], norm
 
 
 def _like_first(value: Any, t_list: Sequence[Any]) -> Tensor:
     """Convert a number to the dtype of the tensors it is used with."""
     first = next((_values(t) for t in t_list if t is not None), None)
     return convert_to_tensor(value) if first is None else _in_dtype_of(first, value)
-
-
-def _scaled(t: Any, scale: Tensor) -> Any:
-    if isinstance(t, IndexedSlices):
-        return _with_values(t, t.values * scale)
-    return convert_to_tensor(t) * scale
 
 
 def _norm_scale(norm: Array, limit: Array) -> Any:
