@@ -71,10 +71,9 @@ class Layout:
             for register, at, spec in self._places
         ]
         for group, home, at, members in self._homes:
-            flat = memory[at : at + group.nbytes].view(group.dtype)
-            flat, views = group.flat(flat)
-            found.append((home, (flat, views)))
-            found += [(i, view) for i, view in zip(members, views, strict=True) if i is not None]
+            flat = group.flat(memory[at : at + group.nbytes].view(group.dtype))
+            found.append((home, flat))
+            found += [(i, part) for i, part in zip(members, flat.parts, strict=True) if i is not None]
         return found
 
 

@@ -6,56 +6,52 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import InternalError
 from asyncmon.graph.execution.randomness import advanced
+from asyncmon.graph.execution.state import Changes
 from asyncmon.graph.execution.update import write
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run_state import Run
-    from asyncmon.graph.execution.state import Block, Slots, StateStore
-    from asyncmon.graph.execution.update import UpdateGroup
+    from asyncmon.graph.execution.state import StateStore
 
 
 def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
     """Store what a run computed. The caller has turned floating point warnings off.
 
     Whatever can fail comes before the first write to an array of the present version: an error leaves
-    the state as it was. Where the state is read often beside steps, elementwise updates are written to
-    other memory, and no reader waits for them. What updates single rows is written in place.
+    the state as it was. What is read often beside steps is written to other memory, so that no reader
+    waits for it.
     """
     values = store.values
-    new: list[tuple[int, Any]] = []
+    changes = Changes()
     for swap in plan.swaps:
         value = registers[swap.register]
         if value is not values[swap.slot]:
-            new.append((swap.slot, swap.value(value)))
+            changes.values.append((swap.slot, swap.value(value)))
     if plan.random:
-        new.append((0, advanced(values[0])))
-    replaced: list[tuple[Slots, Block]] = []
-    groups: Sequence[UpdateGroup] = plan.groups
-    if groups and store.read_often:
-        elsewhere = [group for group in groups if group.blockwise]
-        groups = [group for group in groups if not group.blockwise]
-        write(
-            [group.prepare(store, registers, new, replaced, elsewhere=True) for group in elsewhere], run
-        )
-    if groups:
-        store.begin_apply()
+        changes.values.append((0, advanced(values[0])))
+    groups, read = plan.groups, store.read_often()
+    in_place = [slot for group in groups for slot in group.written_in_place(read)]
+    if in_place:
+        store.begin_apply(in_place)
     try:
-        writes = [group.prepare(store, registers, new, replaced) for group in groups]
+        writes = [group.prepare(store, registers, read, changes) for group in groups]
     except BaseException:
-        store.publish()
+        store.publish(Changes())
         raise
+    between = bool(in_place)  # whether an error leaves the state between two versions
     try:
         write(writes, run)
-        store.publish(new, replaced)
+        between = True
+        store.publish(changes)
     except BaseException as error:
+        if not between:
+            raise
         store.broken = InternalError(
             f"A commit failed while it was being applied: {error!r}. "
             "The state of this session is no longer consistent; restore it into a new one."
         )
-        store.publish()
+        store.publish(Changes())
         if not isinstance(error, Exception):  # Ctrl-C, which must not be hidden
             raise
         raise store.broken from error

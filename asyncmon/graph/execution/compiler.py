@@ -36,7 +36,6 @@ from asyncmon.graph.execution.steps import (
     subgraph_step,
 )
 from asyncmon.graph.execution.update import group_updates
-from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -247,9 +246,7 @@ class _Compiler:
         as_built = not any(x in self.weak and self.facts[x].shape != x.spec.shape for x in op.inputs)
         if in_place and as_built and op not in self.versions.early:
             slots = tuple(self.store.slot(name) for name in names)
-            check = ShapeCheck(op, inputs)
-            update = Update(op, function, slots, names, inputs, op_def.blockwise, check)
-            self.plan.updates.append(update)
+            self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise))
             return
         outputs = tuple(registers.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))

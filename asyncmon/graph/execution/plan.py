@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.specialise import Programs
     from asyncmon.graph.execution.stages import Stage
     from asyncmon.graph.execution.update import UpdateGroup
-    from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 __all__ = [
     "Fetch",
@@ -124,7 +123,6 @@ class Update:
     names: tuple[str, ...]
     inputs: tuple[int, ...]
     blockwise: bool
-    check: ShapeCheck
     copied: tuple[int, ...] = ()
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
 

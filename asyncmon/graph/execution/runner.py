@@ -21,6 +21,7 @@ from asyncmon.graph.execution.pace import TooLong
 from asyncmon.graph.execution.plan import execute_checked
 from asyncmon.graph.execution.prompt import PATIENCE, run_promptly
 from asyncmon.graph.execution.run_state import Run
+from asyncmon.graph.execution.state import Changes
 from asyncmon.graph.execution.waiting import outlast
 from asyncmon.graph.execution.worker import Worker, suits
 from asyncmon.graph.kernels.parallel import CORES, split_products, team_seconds, using_team
@@ -150,8 +151,8 @@ class Runner:
                 new = await self._in_worker(values, run.abort)
                 if run.error is not None:
                     raise run.error
-                for name, value in new:
-                    self._store.values[self._store.slot(name)] = value
+                changes = [(self._store.slot(name), value) for name, value in new]
+                self._store.publish(Changes(changes))
             finally:
                 self._give_turn()
         finally:
@@ -259,16 +260,17 @@ class Runner:
     async def _run_on_version(
         self, plan: Plan, program: Program, run: Run, registers: list[Any]
     ) -> list[Any]:
-        pin = await self._pin(run)
+        pin = await self._pin(plan, run)
         try:
             return await self._finish(plan, program, run, registers, pin.values, changes=False)
         finally:
             self._store.unpin(pin)
 
-    async def _pin(self, run: Run) -> Pin:
+    async def _pin(self, plan: Plan, run: Run) -> Pin:
+        slots = (0, *[read.slot for read in plan.reads])
         if self._busy:
-            self._store.read_often.note()
-        pinned = self._store.pinned(lambda pin: pin)
+            self._store.note_read(slots)
+        pinned = self._store.pinned(lambda pin: pin, slots)
         try:
             return await run.wait(pinned)
         except BaseException:
@@ -282,7 +284,7 @@ class Runner:
         program: Program,
         run: Run,
         registers: list[Any],
-        values: list[Any],
+        values: Any,
         *,
         changes: bool,
     ) -> list[Any]:

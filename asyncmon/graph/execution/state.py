@@ -1,15 +1,16 @@
 """What a session holds: the values of its variables, and the versions of them that are being read.
 
-One run at a time commits, on the loop's thread or in a worker. Whatever reads one version for longer
-pins it, and its arrays are not written while the pin lives: a commit writes to other memory and
-replaces the references at its end. Where nothing is pinned, and nothing was read lately, it writes in
-place.
+One run at a time commits, on the loop's thread or in a worker. Whatever reads one version pins what it
+reads. Arrays that are pinned are not written: a commit writes to other memory, and replaces the
+references at its end. It does the same with what is read often beside steps, so that no reader has to
+wait. All else is written in place, and cannot be pinned meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -21,7 +22,7 @@ from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.execution.arena import Arena
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.graph import Graph
@@ -35,7 +36,7 @@ RANDOM_STATE = "__random_state__"
 
 _READ_OFTEN = 1.0  # seconds between reads beside steps: commits go out of place
 _PINNED_OFTEN = 5.0  # seconds between pins: memory of earlier versions is kept for later ones
-_KEPT = 2  # earlier versions of a group: of the one before, and of one that was pinned meanwhile
+_KEPT = 2  # earlier versions: the last one, and one that was pinned meanwhile
 _ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
 
 
@@ -47,25 +48,33 @@ def uninitialized(name: str) -> FailedPreconditionError:
     )
 
 
-class Block(NamedTuple):
-    """Memory for one version of the variables and slots that an update group writes.
+class FlatArray(NamedTuple):
+    """What an update writes: one array, and the part of it that each variable of the group is."""
 
-    Attributes:
-        arrays: what the update writes, one array a ref.
-        parts: the value of each slot: one of the arrays, or a view.
-    """
-
-    arrays: list[Any]
+    array: Any
     parts: list[Any]
 
 
 class Pin:
-    """One version of the state, held still."""
+    """The values of some slots in one version, held still."""
 
     __slots__ = ("__weakref__", "values")
 
-    def __init__(self, values: list[Any]) -> None:
+    def __init__(self, values: dict[int, Any]) -> None:
         self.values = values
+
+
+@dataclass(slots=True)
+class Changes:
+    """What is different in the next version.
+
+    Attributes:
+        values: slots, and their values.
+        replaced: slots of update groups, and the memory that they lay in.
+    """
+
+    values: list[tuple[int, Any]] = field(default_factory=list)
+    replaced: list[tuple[Slots, FlatArray]] = field(default_factory=list)
 
 
 class _Often:
@@ -82,6 +91,11 @@ class _Often:
             self._until = now + self._secs
         self._last = now
 
+    @property
+    def is_recent(self) -> bool:
+        """Whether it happened within that time."""
+        return perf_counter() - self._last < self._secs
+
     def __bool__(self) -> bool:
         return perf_counter() < self._until
 
@@ -92,17 +106,17 @@ class StateStore:
     def __init__(self, seed: int) -> None:
         self.values: list[Any] = [np.array([seed, 0], np.uint64)]
         self.names: list[str] = [RANDOM_STATE]
-        self.flat_arrays: dict[Slots, Block] = {}
+        self.flat_arrays: dict[Slots, FlatArray] = {}
         """Where variables that are updated together lie, unless they were assigned meanwhile."""
         self.broken: Exception | None = None
-        self.read_often = _Often(_READ_OFTEN)
         self._slots: dict[str, int] = {RANDOM_STATE: 0}
         self._mutex = threading.Lock()
-        self._applying = False
+        self._writing: frozenset[int] = frozenset()  # slots that are written in place at present
+        self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
         self._pins: set[Pin] = set()
         self._pinned_often = _Often(_PINNED_OFTEN)
-        self._waiting: list[Callable[[Pin], object]] = []
-        self._recycled: dict[Slots, list[Block]] = {}
+        self._reads: dict[Slots, _Often] = {}  # beside steps, by what is read
+        self._recycled: dict[Slots, list[FlatArray]] = {}
         self._arenas: list[Arena] = []
 
     def slot(self, name: str) -> int:
@@ -120,12 +134,18 @@ class StateStore:
 
     # Reading one version.
 
-    def pinned(self, use: Callable[[Pin], T]) -> asyncio.Future[T]:
-        """Pin the present version, or the next one where a commit is being applied in place.
+    def pinned(
+        self, use: Callable[[Pin], T], slots: Collection[int] | None = None
+    ) -> asyncio.Future[T]:
+        """Pin the present version, or the next one where a commit writes these slots in place.
+
+        Args:
+            use: makes the result out of the pin.
+            slots: those to hold still; None for all.
 
         Returns:
-            A future of ``use(pin)``, done already where nothing is being applied. If it is cancelled
-            before that, nothing is pinned.
+            A future, done already where there is nothing to wait for. If it is cancelled before that,
+            nothing is pinned. It fails where a commit did so half-way.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -140,10 +160,10 @@ class StateStore:
                 future.set_result(use(pin))
 
         with self._mutex:
-            if self._applying:
-                self._waiting.append(lambda pin: loop.call_soon_threadsafe(deliver, pin))
+            if self._writing and (slots is None or not self._writing.isdisjoint(slots)):
+                self._waiting.append((lambda pin: loop.call_soon_threadsafe(deliver, pin), slots))
                 return future
-            pin = self._pin()
+            pin = self._pin(slots)
         deliver(pin)
         return future
 
@@ -154,54 +174,63 @@ class StateStore:
     def is_pinned(self, slots: Sequence[int], arrays: Iterable[Any]) -> bool:
         """Return whether a pin has one of these arrays at its slot."""
         return bool(self._pins) and any(
-            slot < len(pin.values) and pin.values[slot] is array
+            pin.values.get(slot) is array
             for pin in tuple(self._pins)
             for slot, array in zip(slots, arrays, strict=True)
         )
 
-    def _pin(self) -> Pin:
+    def note_read(self, slots: Slots) -> None:
+        """Note that slots are read beside a step."""
+        with self._mutex:
+            self._reads.setdefault(slots, _Often(_READ_OFTEN)).note()
+
+    def read_often(self) -> set[int]:
+        """Return the slots that are read often beside steps."""
+        if not self._reads:
+            return set()
+        with self._mutex:
+            self._reads = {slots: often for slots, often in self._reads.items() if often.is_recent}
+            return {slot for slots, often in self._reads.items() if often for slot in slots}
+
+    def _pin(self, slots: Collection[int] | None) -> Pin:
         self._pinned_often.note()
-        pin = Pin(self.values.copy())
+        values = self.values
+        wanted = range(len(values)) if slots is None else slots
+        pin = Pin({slot: values[slot] for slot in wanted})
         self._pins.add(pin)
         return pin
 
     # Committing the next one. One run at a time does.
 
-    def begin_apply(self) -> None:
-        """Take no pins until :meth:`publish`: arrays of the present version are written."""
+    def begin_apply(self, slots: Iterable[int]) -> None:
+        """Let nothing be pinned of these slots until :meth:`publish`: they are written in place."""
+        writing = frozenset(slots)
         with self._mutex:
-            self._applying = True
+            self._writing = writing
 
-    def publish(
-        self, new: Iterable[tuple[int, Any]] = (), replaced: Iterable[tuple[Slots, Block]] = ()
-    ) -> None:
-        """Make a version the present one.
-
-        Args:
-            new: slots and their values.
-            replaced: memory that update groups lay in before, by their slots.
-        """
+    def publish(self, changes: Changes) -> None:
+        """Make the next version the present one, and serve whatever waits for it."""
         served = []
         with self._mutex:
-            for slot, value in new:
+            for slot, value in changes.values:
                 self.values[slot] = value
-            self._applying = False
+            self._writing = frozenset()
             if self._waiting:
-                served = [(receive, self._pin()) for receive in self._waiting]
+                served = [(receive, self._pin(slots)) for receive, slots in self._waiting]
                 self._waiting = []
         for receive, pin in served:
             receive(pin)
-        for slots, block in replaced:
-            self._recycled[slots] = [block, *self._recycled.get(slots, ())][:_KEPT]
+        for slots, flat in changes.replaced:
+            self._recycled[slots] = [flat, *self._recycled.get(slots, ())][:_KEPT]
         if self._recycled and not self._pinned_often:
             self._recycled = {}
 
-    def recycled(self, slots: Slots, values: Sequence[Any]) -> Block | None:
+    def recycled(self, slots: Slots, values: Sequence[Any]) -> FlatArray | None:
         """Return memory that held earlier values of these shapes, if some is kept and not pinned."""
         kept = self._recycled.get(slots, [])
-        for i, block in enumerate(kept):
-            fits = all(x.shape == y.shape for x, y in zip(block.parts, values, strict=True))
-            if fits and not self.is_pinned(slots, block.parts):
+        for i, flat in enumerate(kept):
+            fits = all(x.shape == y.shape for x, y in zip(flat.parts, values, strict=True))
+            if fits and not self.is_pinned(slots, flat.parts):
                 return kept.pop(i)
         return None
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.op import VariableOpDef
-from asyncmon.graph.execution.update_shapes import ShapeCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -50,11 +49,9 @@ def copy_step(
     """Do an in-place update on copies, for its result is needed before the run commits."""
     assert isinstance(op.op_def, VariableOpDef)
     blockwise = op.op_def.blockwise
-    check = ShapeCheck(op, inputs)
 
     def step(_run: Run, registers: Registers) -> None:
         arrays = [np.array(registers[i]) for i in values]
-        check(arrays, registers)
         given = [registers[i] for i in inputs]
         if blockwise and not arrays[0].ndim:
             # Of 0-d arrays ufuncs make scalars, which cannot be written into.

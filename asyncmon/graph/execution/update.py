@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from operator import is_
 from time import perf_counter
@@ -19,20 +18,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.execution.registers import elements
-from asyncmon.graph.execution.state import Block, uninitialized
+from asyncmon.graph.execution.state import FlatArray, uninitialized
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from asyncmon.graph.execution.plan import Update
     from asyncmon.graph.execution.run_state import Run
-    from asyncmon.graph.execution.state import Slots, StateStore
+    from asyncmon.graph.execution.state import Changes, Slots, StateStore
 
 _SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
 _GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned
 _BLOCK = 1 << 18  # elements: large enough that threads seldom meet at the interpreter's lock
 _PARALLEL = 1 << 18  # elements: with fewer, other threads are not worth waking
+
+Copy = tuple[Any, Any]
+"""An array, and the one of the same shape that is copied into it."""
 
 
 class UpdateGroup:
@@ -40,24 +43,23 @@ class UpdateGroup:
 
     Attributes:
         updates: which.
-        slots: of the variables and slots that they write.
+        refs: for the variables, and for each kind of slot, the slots of all updates.
         is_flat: whether these lie in flat arrays.
         per_variable: of flat ones, the positions of the inputs that have the shape of the variable.
-        flat_inputs: for each of these, the register of a flat array and its views.
+        flat_inputs: for each of these, the register of a flat array.
     """
 
     def __init__(self, updates: Sequence[Update], new_register: Callable[[], int]) -> None:
         self.updates = tuple(updates)
-        self.slots: Slots = tuple(chain(*(update.slots for update in updates)))
+        self.refs: tuple[Slots, ...] = tuple(zip(*(update.slots for update in updates), strict=True))
         self.is_flat = len(updates) > 1
         self.per_variable: tuple[int, ...] = ()
-        self._shapes: list[tuple[int, ...]] = []
         if self.is_flat:
             registers = enumerate(_scalar_inputs(updates[0]))
             self.per_variable = tuple(i for i, register in registers if register is None)
-            shapes = [update.op.inputs[0].spec.shape or () for update in updates]
-            self._shapes = [tuple(d or 0 for d in shape) for shape in shapes]
         self.flat_inputs = tuple(new_register() for _ in self.per_variable)
+        shapes = [update.op.inputs[0].spec.shape or () for update in updates]
+        self._shapes = [tuple(d or 0 for d in shape) for shape in shapes]
         self._size = sum(map(prod, self._shapes))
 
     @property
@@ -75,103 +77,104 @@ class UpdateGroup:
         """How long a flat array is."""
         return self._size * self.dtype.itemsize
 
-    def flat(self, array: Any) -> tuple[Any, list[Any]]:
-        """Return a flat array and its views, one for each update."""
-        views, start = [], 0
+    def flat(self, array: Any) -> FlatArray:
+        """Return a flat array with the part of each update."""
+        parts, start = [], 0
         for shape in self._shapes:
             end = start + prod(shape)
-            views.append(array[start:end].reshape(shape))
+            parts.append(array[start:end].reshape(shape))
             start = end
-        return array, views
+        return FlatArray(array, parts)
+
+    def written_in_place(self, read: AbstractSet[int]) -> list[int]:
+        """Return the slots that are, if they are not pinned."""
+        return [slot for slots in self.refs if not self._moves(slots, read) for slot in slots]
+
+    def _moves(self, slots: Slots, read: AbstractSet[int]) -> bool:
+        """Return whether values are written to other memory because some of them are read often."""
+        return self.blockwise and not read.isdisjoint(slots)
 
     def prepare(
-        self,
-        store: StateStore,
-        registers: list[Any],
-        new: list[tuple[int, Any]],
-        replaced: list[tuple[Slots, Block]],
-        *,
-        elsewhere: bool = False,
+        self, store: StateStore, registers: list[Any], read: AbstractSet[int], changes: Changes
     ) -> GroupWrite:
         """Return what is to be written, and where. Everything that can fail does so here.
 
         Args:
             store: has the present version.
             registers: of the run.
-            new: gets the slots whose values are other arrays afterwards.
-            replaced: gets the memory that they lay in.
-            elsewhere: write to other memory although nothing is pinned.
+            read: the slots that are read often.
+            changes: gets what lies in other memory afterwards.
 
         Raises:
             FailedPreconditionError: a variable is not initialised.
-            InvalidArgumentError: an input does not fit.
         """
-        values = [store.values[slot] for slot in self.slots]
-        block = store.flat_arrays.get(self.slots) if self.is_flat else _block(values)
-        is_whole = block is not None and all(map(is_, values, block.parts))
-        copies: Sequence[Copy] = ()
-        if block is None or elsewhere or store.is_pinned(self.slots, block.parts):
-            self._check_initialized(values)
-            target = store.recycled(self.slots, values) or self._new_block(values)
-            if block is not None:
-                replaced.append((self.slots, block))
-            if block is not None and is_whole:
-                copies = list(zip(target.arrays, block.arrays, strict=True))
-                new += zip(self.slots, target.parts, strict=True)
-            block = target
-        if not is_whole:
-            self._check_initialized(values)
-            for slot, part, value in zip(self.slots, block.parts, values, strict=True):
-                if part is not value:
-                    part[...] = value
-                    new.append((slot, part))
-        if self.is_flat:
-            store.flat_arrays[self.slots] = block
-            inputs = self._joined_inputs(registers)
-        else:
-            inputs = _inputs(self.updates[0], block.parts, registers)
-        return GroupWrite(self.updates, block.arrays if self.blockwise else block.parts, inputs, copies)
+        flats: list[FlatArray] = []
+        copies: list[Copy] = []
+        for i, slots in enumerate(self.refs):
+            values = [store.values[slot] for slot in slots]
+            flat = store.flat_arrays.get(slots) if self.is_flat else _alone(values[0])
+            is_whole = flat is not None and all(map(is_, values, flat.parts))
+            if not is_whole:
+                self._check_initialized(i, values)
+            if flat is None or self._moves(slots, read) or store.is_pinned(slots, flat.parts):
+                new = store.recycled(slots, values) or self._new(values)
+                if flat is not None:
+                    changes.replaced.append((slots, flat))
+                if flat is not None and is_whole:
+                    changes.values += zip(slots, new.parts, strict=True)
+                    copies.append((new.array, flat.array))
+                flat = new
+            if not is_whole:  # some were assigned
+                for slot, part, value in zip(slots, flat.parts, values, strict=True):
+                    if part is not value:
+                        changes.values.append((slot, part))
+                        part[...] = value
+            if self.is_flat:
+                store.flat_arrays[slots] = flat
+            flats.append(flat)
+        inputs = (
+            self._joined_inputs(registers)
+            if self.is_flat
+            else _inputs(self.updates[0], flats, registers)
+        )
+        arrays = [flat.array if self.blockwise else flat.parts[0] for flat in flats]
+        return GroupWrite(self.updates, arrays, inputs, copies)
 
-    def _check_initialized(self, values: Sequence[Any]) -> None:
-        names = [name for update in self.updates for name in update.names]
-        for name, value in zip(names, values, strict=True):
+    def _check_initialized(self, ref: int, values: Sequence[Any]) -> None:
+        for update, value in zip(self.updates, values, strict=True):
             if value is None:
-                raise uninitialized(name)
+                raise uninitialized(update.names[ref])
 
-    def _new_block(self, values: Sequence[Any]) -> Block:
-        if not self.is_flat:
-            return _block([np.empty(value.shape, value.dtype) for value in values])
-        arrays = [np.empty(self._size, self.dtype) for _ in self.updates[0].slots]
-        views = [self.flat(array)[1] for array in arrays]
-        return Block(arrays, list(chain(*zip(*views, strict=True))))
+    def _new(self, values: Sequence[Any]) -> FlatArray:
+        if self.is_flat:
+            return self.flat(np.empty(self._size, self.dtype))
+        return _alone(np.empty(values[0].shape, values[0].dtype))
 
     def _joined_inputs(self, registers: list[Any]) -> list[Any]:
         """Return the inputs of all updates, those of the variables' shape in flat arrays."""
         inputs = [registers[i] for i in self.updates[0].inputs]
         for at, register in zip(self.per_variable, self.flat_inputs, strict=True):
-            inputs[at], views = registers[register] or self.flat(np.empty(self._size, self.dtype))
-            for update, view in zip(self.updates, views, strict=True):
+            flat = registers[register] or self.flat(np.empty(self._size, self.dtype))
+            for update, part in zip(self.updates, flat.parts, strict=True):
                 value = registers[update.inputs[at]]
-                if value is not view:
-                    if value.shape != view.shape:
-                        update.check([view] * len(update.slots), registers)
-                    view[...] = value
+                if value is not part:
+                    part[...] = value
+            inputs[at] = flat.array
         return inputs
 
 
-def _block(values: Sequence[Any]) -> Block:
-    """Return the memory of variables that are updated by themselves."""
-    parts = [x if isinstance(x, np.ndarray) else np.array(x) for x in values]
-    return Block([part.reshape(-1) for part in parts], parts)
+def _alone(value: Any) -> FlatArray:
+    """Return a variable that is updated by itself, flat."""
+    part = value if isinstance(value, np.ndarray) else np.array(value)
+    return FlatArray(part.reshape(-1), [part])
 
 
-def _inputs(update: Update, arrays: Sequence[Any], registers: list[Any]) -> list[Any]:
-    """Return the inputs of one update, flat like its arrays where they have their shape."""
-    update.check(arrays, registers)
+def _inputs(update: Update, flats: Sequence[FlatArray], registers: list[Any]) -> list[Any]:
+    """Return the inputs of one update, flat like its variables where they have their shape."""
     inputs = [np.array(registers[i]) if i in update.copied else registers[i] for i in update.inputs]
     if not update.blockwise:
         return inputs
-    shape = arrays[0].shape
+    shape = flats[0].parts[0].shape
     return [np.ascontiguousarray(x).reshape(-1) if np.shape(x) == shape else x for x in inputs]
 
 
@@ -228,10 +231,6 @@ def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:
 
 
 # --- writing ----------------------------------------------------------------------------------------
-
-
-Copy = tuple[Any, Any]
-"""An array, and the one of the same shape that is copied into it."""
 
 
 @dataclass(slots=True)
@@ -299,7 +298,8 @@ def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
         return
     blocks = [block for call in writes for block in call.blocks()]
     if sum([block.size for block in blocks]) > _PARALLEL:
-        parallel_for(sorted(blocks, key=lambda block: block.size, reverse=True))
+        blocks.sort(key=lambda block: block.size, reverse=True)
+        parallel_for(blocks)
     else:
         for block in blocks:
             block()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
@@ -40,12 +40,7 @@ def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
     names = [variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)]
     if graph.random_ops:
         names.append(RANDOM_STATE)
-    values = {name: value for name in names if (value := _value(store, pin, name)) is not None}
+    values = {name: value for name in names if (value := pin.values.get(store.slot(name))) is not None}
     counter = get_global_step(graph)
-    step = None if counter is None else _value(store, pin, counter.op.name)
+    step = None if counter is None else pin.values.get(store.slot(counter.op.name))
     return Snapshot(values, None if step is None else int(step), partial(store.unpin, pin))
-
-
-def _value(store: StateStore, pin: Pin, name: str) -> Any:
-    slot = store.slot(name)
-    return pin.values[slot] if slot < len(pin.values) else None

@@ -97,15 +97,16 @@ class Training:
         (found,) = {float(x) for value in values for x in np.ravel(value)}
         return found
 
-    async def read_often(self, gate: Gate) -> None:
-        """Do a step, and peek beside it until steps are written elsewhere."""
+    async def read_often(self, gate: Gate, fetches: Any = None) -> None:
+        """Do a step, and peek beside it until steps write elsewhere what is read."""
         step = await gate.hold(self.train())
-        peeks = [asyncio.create_task(self.peek()) for _ in range(2)]
+        fetches = self.everything if fetches is None else tf.identity(fetches)
+        peeks = [asyncio.create_task(self.session.peek(fetches)) for _ in range(2)]
         await asyncio.sleep(0)
         assert not any(peek.done() for peek in peeks)  # the first ones wait
         gate.open.set()
         await step
-        assert await asyncio.gather(*peeks) == [1, 1]
+        await asyncio.wait(peeks)
 
 
 async def test_a_peek_does_not_wait_for_what_a_step_writes(gate: Gate) -> None:
@@ -116,6 +117,30 @@ async def test_a_peek_does_not_wait_for_what_a_step_writes(gate: Gate) -> None:
         gate.open.set()
         await step
         assert await training.peek() == 2
+
+
+async def test_a_peek_waits_for_nothing_but_what_it_reads(gate: Gate) -> None:
+    async with Training() as training:
+        frozen, counter = tf.Variable(7.0, trainable=False), tf.Variable(0, trainable=False)
+        await training.session.run([frozen.initializer, counter.initializer])
+        step = await gate.hold(training.session.run([*training.step, counter.assign_add(1)]))
+        assert await training.session.peek([frozen + 0.0, counter + 0]) == [7, 0]
+        gate.open.set()
+        await step
+        assert await training.session.peek(counter + 0) == 1
+
+
+async def test_a_snapshot_waits_for_what_no_peek_reads(gate: Gate) -> None:
+    async with Training() as training:
+        await training.read_often(gate, training.variables[0])
+        step = await gate.hold(training.train())
+        assert (await training.session.peek(training.everything[0]) == 1).all()
+        ordered = training.session.snapshot()
+        await asyncio.sleep(0)
+        assert not ordered.done()
+        gate.open.set()
+        await step
+        assert all((value == 2).all() for value in (await ordered).values())
 
 
 async def test_a_peek_waits_for_what_is_written_row_by_row(gate: Gate) -> None:
