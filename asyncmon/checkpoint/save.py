@@ -49,6 +49,7 @@ class Save:
         latest_filename: the name of the state file; None: it is not updated.
         control: how the event loop speeds the writing up or stops it.
         write: what writes it; called once the saves before are done.
+        snapshot: of the present step, if it is taken already.
 
     Raises:
         TypeError: what was given for the step is neither a number nor a variable.
@@ -66,6 +67,7 @@ class Save:
         latest_filename: str | None,
         control: Control,
         write: Callable[[Save], Awaitable[str | None]],
+        snapshot: Mapping[str, Any] | None = None,
     ) -> None:
         self.latest_filename = latest_filename
         self.control = control
@@ -91,7 +93,12 @@ class Save:
         self._raw = raw
         self._stateful = stateful
         self._pack()
-        self._snapshot: asyncio.Future[Mapping[str, Any]] = asyncio.ensure_future(raw.snapshot())
+        self._snapshot: asyncio.Future[Mapping[str, Any]]
+        if snapshot is not None:
+            self._snapshot = asyncio.get_running_loop().create_future()
+            self._snapshot.set_result(snapshot)
+            return
+        self._snapshot = asyncio.ensure_future(raw.snapshot())
         if self._states and self._step is not None:
             self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
 

@@ -179,25 +179,24 @@ class Saver:
         *,
         write_state: bool = True,
         metrics: Mapping[str, float] | None = None,
+        snapshot: Mapping[str, Any] | None = None,
     ) -> SaveHandle:
         """Order a snapshot and return at once; the checkpoint is written while steps go on.
 
         Where steps and the writing compete for the processor, the writing pauses now and then, until
-        :meth:`drain` or :meth:`close` waits for it. It aims to be done when the next save is due, which
-        is judged by the time since the last call.
+        :meth:`drain` or :meth:`close` waits for it; by the time since the last call it judges when the
+        next save is due, and aims to be done. With ``when_busy="coalesce"`` two snapshots live at most.
 
-        Arguments and errors are those of :meth:`save`; errors of the writing are raised by awaiting the
-        handle or else by the next :meth:`raise_if_failed` or :meth:`drain`. With
-        ``when_busy="coalesce"`` at most two snapshots live at a time.
+        A given ``snapshot`` of the present step is saved instead of a new one. Errors of the writing
+        are raised by awaiting the handle, or by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
         if self._when_busy == "skip" and self._queue.busy:
-            handle = SaveHandle(None, None)
-            handle.settle(None)
+            (handle := SaveHandle(None, None)).settle(None)
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
         due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
-        state_file = (latest_filename or STATE_NAME, write_state)
-        save = self._order(Control(due), sess, save_path, global_step, state_file, metrics)
+        state = (latest_filename or STATE_NAME, write_state)
+        save = self._order(Control(due), sess, save_path, global_step, state, metrics, snapshot)
         save.replaceable = self._when_busy == "coalesce"
         self._queue.submit(save, coalesce=save.replaceable)
         return save.handle
@@ -208,7 +207,7 @@ class Saver:
         return self._queue.busy
 
     def raise_if_failed(self) -> None:
-        """Raise, once, the error of a save that failed while nobody awaited it. Cheap."""
+        """Raise, once, the error of a failed, un-awaited save."""
         self._queue.raise_if_failed()
 
     async def drain(self) -> None:
@@ -354,6 +353,7 @@ class Saver:
         global_step: Any,
         state_file: tuple[str, bool],
         metrics: Mapping[str, float] | None,
+        snapshot: Mapping[str, Any] | None = None,
     ) -> Save:
         self.build()
         prefix, (latest_filename, write_state) = os.fspath(save_path), state_file
@@ -366,9 +366,8 @@ class Saver:
             pad_step=self._pad_step_number,
             metrics={key: float(value) for key, value in (metrics or {}).items()},
             latest_filename=latest_filename if write_state else None,
-            control=control,
-            write=self._write,
-        )
+            control=control, write=self._write, snapshot=snapshot,
+        )  # fmt: skip
 
     async def _write(self, save: Save) -> str | None:
         snapshot = await save.snapshot(self._selection)

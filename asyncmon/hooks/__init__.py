@@ -32,6 +32,7 @@ from asyncmon.hooks.every import EveryHook, every
 from asyncmon.hooks.jsonl import JsonlWriter
 from asyncmon.hooks.logging_hooks import LoggingTensorHook
 from asyncmon.hooks.loop_lag import LoopLagHook
+from asyncmon.hooks.moments import veto_saving
 from asyncmon.hooks.nan_hooks import NanLossDuringTrainingError, NanTensorHook
 from asyncmon.hooks.ops_hooks import FeedFnHook, FinalOpsHook
 from asyncmon.hooks.profiler_hook import ProfilerHook
@@ -39,7 +40,6 @@ from asyncmon.hooks.progress import ProgressHook
 from asyncmon.hooks.step_counter import StepCounterHook
 from asyncmon.hooks.stop_hooks import StopAtStepHook
 from asyncmon.hooks.summary_hooks import SummarySaverHook
-from asyncmon.hooks.veto import SavingGuard, veto_saving
 from asyncmon.hooks.waiter import GlobalStepWaiterHook
 
 __all__ = [
@@ -60,7 +60,6 @@ __all__ = [
     "NanTensorHook",
     "ProfilerHook",
     "ProgressHook",
-    "SavingGuard",
     "StepCounterHook",
     "StopAtStepHook",
     "StopRule",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 import os
@@ -24,7 +23,6 @@ from asyncmon.hooks.moments import (
     require_global_step,
     whole_number,
 )
-from asyncmon.hooks.veto import at_verdict, is_judged, may_save
 from asyncmon.runtime.hook import SAVER, SessionRunHook
 from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.graph_def import write_graph_text
@@ -38,8 +36,10 @@ if TYPE_CHECKING:
     from asyncmon.graph import Graph, Operation
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.runtime.step_boundary import StepBoundary
+    from asyncmon.runtime.timer import Ticks
     from asyncmon.snapshot import Snapshot
 
 __all__ = ["CheckpointSaverHook"]
@@ -123,7 +123,7 @@ class CheckpointSaverHook(SessionRunHook):
             for one in self._listeners
         )
         self._save_graph_def = save_graph_def
-        self._save_on_cancel = save_on_cancel
+        self.ends_on_cancel = save_on_cancel
         self._metrics = metrics
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
@@ -131,14 +131,14 @@ class CheckpointSaverHook(SessionRunHook):
         self._graph: Graph | None = None
         self._path: str | None = None
         self._coord: Coordinator
+        self._ticks: Ticks | None = None
         self._commits = Commits(self, self._output, self._listeners)
         self._taken: int | None = None  # the step of the last snapshot
         self._ordered_at: float | None = None
         self._ahead = (save_steps or 0) // 4  # of how many steps we judge when the next save is due
         self._looks_at: float = math.inf  # the step at which we do
         if save_secs is None:
-            if not save_on_cancel:
-                leave_out(self, CheckpointSaverHook, "background")
+            leave_out(self, CheckpointSaverHook, "background")
             let_idle(self, CheckpointSaverHook)
         else:
             leave_out(self, CheckpointSaverHook, "after_run")
@@ -147,6 +147,7 @@ class CheckpointSaverHook(SessionRunHook):
         """Refuse a program without global step and a directory that another hook saves to."""
         require_global_step(self)
         self._graph = current_graph()
+        self._ticks = None
         self._claim_directory()
         self._output.open()
         for listener in self._listeners:
@@ -183,7 +184,7 @@ class CheckpointSaverHook(SessionRunHook):
         assert self._save_steps is not None, "left out otherwise"
         if step >= self._looks_at:
             self._look_ahead(run_context.session)
-        if (step >= taken + self._save_steps or step < taken) and may_save(self._coord):
+        if (step >= taken + self._save_steps or step < taken) and self._boundary.vetoed is None:
             commits = self._commits
             if commits.quick:
                 await commits.wait_a_moment()
@@ -192,22 +193,11 @@ class CheckpointSaverHook(SessionRunHook):
                 await commits.wait_a_moment()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Take a checkpoint every so many seconds, if the step has changed; and one when cancelled."""
-        try:
-            if self._save_secs is not None:
-                async for _ in coord.every(self._save_secs):  # until a stop
-                    with forgiven(self, "a checkpoint by time"):
-                        await self._save_if_changed(session, coord)
-            await asyncio.get_running_loop().create_future()  # until the session ends
-        except asyncio.CancelledError:
-            body_error = coord.body_error
-            if (
-                self._save_on_cancel
-                and body_error is not None
-                and not isinstance(body_error, Exception)
-            ):
-                await self._save_last(session)
-            raise
+        """Take a checkpoint every so many seconds, also over recoveries, if the step has changed."""
+        self._ticks = coord.every(self._save_secs, continuing=self._ticks)
+        async for _ in self._ticks:
+            with forgiven(self, "a checkpoint by time"):
+                await self._save_if_changed(session, coord)
 
     async def end(self, session: Session) -> None:
         """Save the last state if its step is not saved yet, and wait until everything is committed."""
@@ -271,7 +261,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def _save_last(self, session: Session) -> int:
         step = global_step_of(self, session)
         await self._commits.wait()
-        if step != self._commits.kept and may_save(self._coord):
+        if step != self._commits.kept and self._boundary.vetoed is None:
             await self._commits.wait_for(await self._start(session, step))
         return step
 
@@ -279,12 +269,17 @@ class CheckpointSaverHook(SessionRunHook):
         if session.global_step == self._taken:
             await next_sample(coord, [])  # nothing ran: the next step is due
         step = global_step_of(self, session)
-        if step == self._taken or not may_save(coord):
+        if step == self._taken or self._boundary.vetoed is not None:
             return
         await self._tell_before(session, step)
-        handle = await self._order_between_steps(session, coord)
+        handle = await self._boundary.call(lambda snapshot: self._order(session, snapshot))
         if handle is not None:
             self._commits.follow(handle)
+
+    @property
+    def _boundary(self) -> StepBoundary:
+        assert self._coord._session is not None, "hooks have the coordinator of a created session"
+        return self._coord._session.boundary
 
     async def _write_graph(self, operations: Sequence[Operation]) -> None:
         with forgiven(self, "graph.pbtxt"):
@@ -293,7 +288,7 @@ class CheckpointSaverHook(SessionRunHook):
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Tell the listeners, then order the snapshot. No run is under way, so it is of this step."""
         await self._tell_before(session, step)
-        return self._order(session, step)
+        return self._order(session)
 
     async def _tell_before(self, session: Session, step: int) -> None:
         self._commits.raise_if_failed()
@@ -301,39 +296,13 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             await listener.before_save(session, step)
 
-    async def _order_between_steps(self, session: Session, coord: Coordinator) -> SaveHandle | None:
-        """Order a snapshot that the guards have judged; None after a veto.
-
-        All hooks have been told of its step, and nothing is committed between the snapshot and the
-        order, so that what travels with the checkpoint (hooks' states, the position in the data) fits.
-        """
-        while may_save(coord):
-            if not coord.settled.is_now(session.global_step):
-                handle = await coord.settled.when(lambda: self._order_judged(session, coord))
-                if handle is not None:
-                    return handle
-                continue
-            if not is_judged(coord, session.global_step):
-                await at_verdict(coord, lambda: None)
-                continue
-            snapshot = await session.snapshot()  # waits where a step is just being applied
-            step = session.global_step
-            if snapshot.step == step and is_judged(coord, step) and coord.settled.is_now(step):
-                try:
-                    return self._order(_Taken(session, snapshot), snapshot.step)
-                except BaseException:
-                    snapshot.release()
-                    raise
-            snapshot.release()
-        return None
-
-    def _order_judged(self, session: Session, coord: Coordinator) -> SaveHandle | None:
-        step = session.global_step
-        return self._order(session, step) if may_save(coord) and is_judged(coord, step) else None
-
-    def _order(self, session: Session | _Taken, step: int | None) -> SaveHandle:
+    def _order(self, session: Session, snapshot: Snapshot | None = None) -> SaveHandle:
+        step = session.global_step if snapshot is None else snapshot.step
         metrics = self._metrics() if self._metrics is not None else None
-        handle = self._saver.start_save(session, self._prefix, global_step=step, metrics=metrics)
+        handle = self._saver.start_save(
+            session, self._prefix, global_step=step, metrics=metrics, snapshot=snapshot
+        )
+        self._ordered_at = clock.monotonic()
         self._wait_from(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
@@ -355,24 +324,3 @@ class CheckpointSaverHook(SessionRunHook):
         if callable(expect) and self._ordered_at is not None:
             left = self._save_steps / self._ahead - 1
             expect(left * (clock.monotonic() - self._ordered_at))
-
-    def _again_in(self) -> float | None:
-        """Return in how many seconds the save after the present one will be due, if that is known."""
-        before, self._ordered_at = self._ordered_at, clock.monotonic()
-        if self._save_secs is not None or before is None:
-            return self._save_secs
-        return self._ordered_at - before
-
-
-class _Taken:
-    """A session as it was: what a saver needs to save a snapshot that was taken before."""
-
-    def __init__(self, session: Session, snapshot: Snapshot) -> None:
-        self.graph = session.graph
-        self.load = session.load
-        self.expect_snapshot = getattr(session, "expect_snapshot", None)
-        self._snapshot = snapshot
-
-    async def snapshot(self) -> Snapshot:
-        """Return it."""
-        return self._snapshot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.runtime.hook_check import check_method
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["CheckpointSaverListener", "check_listeners"]
 

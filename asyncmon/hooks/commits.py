@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunHook
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SharedWriter
 
 __all__ = ["Commits"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from asyncmon.hooks.eval_hook import Evaluations
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = [
     "EarlyStoppingHook",

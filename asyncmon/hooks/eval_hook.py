@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from asyncmon.hooks.evaluation import Source
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SummaryWriter
 
     Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
@@ -181,7 +181,8 @@ class EvalHook(Evaluations):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
             leave_out(self, EvalHook, "background")
-        let_idle(self, EvalHook)
+        if every_n_steps is not None:
+            let_idle(self, EvalHook)
 
     async def begin(self) -> None:
         """Refuse a program without global step, and prepare it for evaluations."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable
 
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
     Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
     Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None

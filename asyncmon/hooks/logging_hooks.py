@@ -16,7 +16,7 @@ from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["LoggingTensorHook"]
 

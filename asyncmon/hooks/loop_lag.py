@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SummaryWriter
 
 __all__ = ["LoopLagHook"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = [
     "forgiven",
@@ -27,6 +27,7 @@ __all__ = [
     "next_sample",
     "require_global_step",
     "samples_every",
+    "veto_saving",
     "whole_number",
 ]
 
@@ -99,15 +100,25 @@ def global_step_of(hook: SessionRunHook, session: Session) -> int:
     return step
 
 
+def veto_saving(coord: Coordinator, reason: str) -> None:
+    """Keep saver hooks from saving the state of this session any more. A recovery makes a new one.
+
+    For guards, in ``after_run``: savers wait until all hooks have seen a step. They do not wait for
+    steps that are run with ``hooks=False``, which guards do not see.
+    """
+    assert coord._session is not None, "hooks have the coordinator of a created session"
+    coord._session.boundary.veto(reason)
+
+
 async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None]:
     """Return what the next run that succeeds computes for ``fetches``, and its global step.
 
-    A run that fails tells its caller. That a hook was looking on must not end the session of a caller
-    who goes on.
+    A run that fails raises its error in its caller, which may go on; here it must not end the session.
     """
     while True:
         try:
-            return await coord.sample_step(fetches)
+            assert coord._session is not None, "hooks have the coordinator of a created session"
+            return await coord._session.sample(fetches)
         except Exception as error:
             logger.debug("Asking the next run instead of one that failed: %r", error)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.veto import SavingGuard, veto_saving
+from asyncmon.hooks.moments import veto_saving
 from asyncmon.runtime.hook import GUARD, SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["NanLossDuringTrainingError", "NanTensorHook"]
 
@@ -54,30 +54,27 @@ class NanTensorHook(SessionRunHook):
         self._fail_on_nan_loss = fail_on_nan_loss
         self._inf = inf
         self._coord: Coordinator
-        self._guard: SavingGuard
 
     async def begin(self) -> None:
         """Find out which tensor the name of a graph stands for."""
         self._args = SessionRunArgs(named_tensor(self._loss_tensor))
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Become a guard of this session: savers keep to its verdicts."""
+        """Keep the coordinator of this session, to veto its saving."""
         self._coord = coord
-        self._guard = SavingGuard(coord, session.global_step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the loss."""
         return self._args
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Judge the loss.
+        """Check the loss.
 
         Raises:
             NanLossDuringTrainingError: it is NaN, and ``fail_on_nan_loss``.
         """
         loss = run_values.results
         if not self._diverged(loss):
-            self._guard.passed(run_values.step)
             return
         message = f"Model diverged with loss = {'NaN' if np.isnan(loss).any() else loss}."
         veto_saving(self._coord, message)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from asyncmon.runtime.hook import SessionRunContext
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["FeedFnHook", "FinalOpsHook"]
 

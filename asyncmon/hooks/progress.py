@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["ProgressHook"]
 

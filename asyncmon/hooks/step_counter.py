@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SummaryWriter
 
 __all__ = ["StepCounterHook"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.scaffold import Scaffold
     from asyncmon.summary.shared_writer import SummaryWriter
 
@@ -99,7 +99,6 @@ class SummarySaverHook(SessionRunHook):
         self._summary_op = summary_op
         self._fetches: list[Any] = []
         self._due: int | None = 0  # None: there is nothing to write
-        self._stride = 1
         self._step_before = 0
         self._last_step = 0  # that was seen
         self._asked = False
@@ -128,7 +127,7 @@ class SummarySaverHook(SessionRunHook):
         step = self._step_before = global_step_of(self, run_context.session)
         if step < self._last_step:  # an earlier state was loaded
             self._begin_at(step)
-        self._asked = step + self._stride >= self._due
+        self._asked = step + 1 >= self._due
         return SessionRunArgs(self._fetches) if self._asked and self.on_error == "raise" else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -141,8 +140,7 @@ class SummarySaverHook(SessionRunHook):
             self._begin_at(step)
             return
         self._last_step = step
-        self._stride = step - before
-        if self._asked and step >= self._due:  # the stride was a guess
+        if self._asked and step >= self._due:
             self._due = step + self._save_steps
             idle_until(self, self._due)
             if self.on_error == "log":

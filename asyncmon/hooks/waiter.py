@@ -12,7 +12,7 @@ from asyncmon.runtime.hook import SessionRunHook
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
 __all__ = ["GlobalStepWaiterHook"]
 

@@ -2,72 +2,44 @@
 
 A session is built in layers, each with one job, around the raw session of a program::
 
-    MonitoredSession        a turn for each caller, an orderly start and end
+    MonitoredSession        one run at a time, an orderly start and end
       Recoverable           preemption errors: a new session, the run again
-        Coordinated         errors of tasks beside the steps: they interrupt the run
+        Coordinated         errors of background tasks: they interrupt the run
           Hooked            hooks' fetches and feeds join the run
             raw session     the step itself
 
-Hooks are checked by ``hook_check``; a ``Coordinator`` owns the tasks that run beside the steps.
+``protocols`` is the seam to programs and their sessions; a ``Coordinator`` owns the background tasks.
 """
 
-from asyncmon.runtime.attached import AttachedHook
-from asyncmon.runtime.channel import Channel, ChannelStatistics
-from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.creators import ChiefSessionCreator, SessionCreator, WorkerSessionCreator
-from asyncmon.runtime.hook import (
-    GUARD,
-    SAVER,
-    SessionRunArgs,
-    SessionRunContext,
-    SessionRunHook,
-    SessionRunValues,
-)
-from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.program import Program, as_program, current_program
-from asyncmon.runtime.protocol import Session
-from asyncmon.runtime.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
-from asyncmon.runtime.recovery import Recovery
-from asyncmon.runtime.scaffold import Scaffold
-from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.sessions import MonitoredSession, SingularMonitoredSession
-from asyncmon.runtime.step_fn import StepContext
-from asyncmon.runtime.supervisor import Supervisor
-from asyncmon.runtime.timer import NeverTriggerTimer, SecondOrStepTimer
-from asyncmon.runtime.train_loop import basic_train_loop
-from asyncmon.runtime.travelling import TravellingSource
-
-__all__ = [
-    "GUARD",
-    "SAVER",
-    "AttachedHook",
-    "Channel",
-    "ChannelStatistics",
-    "ChiefSessionCreator",
-    "Coordinator",
-    "LooperTask",
-    "MonitoredSession",
-    "NeverTriggerTimer",
-    "Program",
-    "QueueRunner",
-    "Recovery",
-    "Scaffold",
-    "SecondOrStepTimer",
-    "Session",
-    "SessionCreator",
-    "SessionManager",
-    "SessionRunArgs",
-    "SessionRunContext",
-    "SessionRunHook",
-    "SessionRunValues",
-    "SingularMonitoredSession",
-    "StepContext",
-    "Supervisor",
-    "TravellingSource",
-    "WorkerSessionCreator",
-    "add_queue_runner",
-    "as_program",
-    "basic_train_loop",
-    "current_program",
-    "start_queue_runners",
-]
+from asyncmon.runtime.channel import Channel as Channel
+from asyncmon.runtime.channel import ChannelStatistics as ChannelStatistics
+from asyncmon.runtime.coordinator import Coordinator as Coordinator
+from asyncmon.runtime.data_iterator import ResumableSource as ResumableSource
+from asyncmon.runtime.hook import GUARD as GUARD
+from asyncmon.runtime.hook import SAVER as SAVER
+from asyncmon.runtime.hook import SessionRunArgs as SessionRunArgs
+from asyncmon.runtime.hook import SessionRunContext as SessionRunContext
+from asyncmon.runtime.hook import SessionRunHook as SessionRunHook
+from asyncmon.runtime.hook import SessionRunValues as SessionRunValues
+from asyncmon.runtime.hook_set import AttachedHook as AttachedHook
+from asyncmon.runtime.looper import LooperTask as LooperTask
+from asyncmon.runtime.monitored_session import MonitoredSession as MonitoredSession
+from asyncmon.runtime.monitored_session import SingularMonitoredSession as SingularMonitoredSession
+from asyncmon.runtime.program import as_program as as_program
+from asyncmon.runtime.program import current_program as current_program
+from asyncmon.runtime.protocols import Program as Program
+from asyncmon.runtime.protocols import Session as Session
+from asyncmon.runtime.queue_runner import QueueRunner as QueueRunner
+from asyncmon.runtime.queue_runner import add_queue_runner as add_queue_runner
+from asyncmon.runtime.queue_runner import start_queue_runners as start_queue_runners
+from asyncmon.runtime.recoverable import Recovery as Recovery
+from asyncmon.runtime.scaffold import Scaffold as Scaffold
+from asyncmon.runtime.session_creators import ChiefSessionCreator as ChiefSessionCreator
+from asyncmon.runtime.session_creators import SessionCreator as SessionCreator
+from asyncmon.runtime.session_creators import WorkerSessionCreator as WorkerSessionCreator
+from asyncmon.runtime.session_manager import SessionManager as SessionManager
+from asyncmon.runtime.step_fn import StepContext as StepContext
+from asyncmon.runtime.supervisor import Supervisor as Supervisor
+from asyncmon.runtime.timer import NeverTriggerTimer as NeverTriggerTimer
+from asyncmon.runtime.timer import SecondOrStepTimer as SecondOrStepTimer
+from asyncmon.runtime.train_loop import basic_train_loop as basic_train_loop

@@ -1,22 +1,20 @@
-"""Bounded channels between the workers and the trainer of one event loop."""
+"""Bounded channels between the tasks of one event loop."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from weakref import WeakSet
 
-from asyncmon.errors import OutOfRangeError, ResourceExhaustedError
-from asyncmon.graph.queues.core import QueueCore
-from asyncmon.graph.queues.order import FirstInFirstOut
+from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from asyncmon.runtime.coordinator import Coordinator
-
-__all__ = ["Channel", "ChannelStatistics", "Channels", "Overflow"]
+    from asyncmon.runtime.stop_event import StopEvent
+    from asyncmon.runtime.tasks import TaskSet
 
 T = TypeVar("T")
 
@@ -25,7 +23,7 @@ Overflow = Literal["block", "drop_oldest", "error"]
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
-    """What went through a channel so far."""
+    """The counts of a channel so far."""
 
     capacity: int
     size: int
@@ -35,19 +33,19 @@ class ChannelStatistics:
     dropped: int
     """Items that were pushed out by newer ones."""
     stale: int
-    """Items that were too old when somebody came to receive them."""
+    """Items that were too old when they were to be received."""
 
 
 class Channel(Generic[T]):
-    """A bounded queue of items, each with the version of what made it. Made by ``Coordinator.channel``.
+    """A bounded queue of items, each with the version of its origin. Made by ``Coordinator.channel``.
 
     For loops whose data is made by workers from a state that changes meanwhile, a policy for example:
-    the trainer counts :attr:`version` up, workers say with which version they made an item, and an
-    item that is too old when its turn comes is left out.
+    the trainer counts :attr:`version` up, workers send an item with the version it was made from, and
+    an item that is too old when it is to be received is left out.
 
-    When the coordinator stops, the channel is closed: nothing more can be sent, who waits to send
-    goes on to wait, and what is there can be received; then the channel is at its end. Cancelling a
-    ``send`` or a ``receive`` loses nothing.
+    When the coordinator stops, the channel is closed: nothing more can be sent, pending sends continue,
+    and the items in it can be received; then the channel is at its end. Cancelling a ``send`` or a
+    ``receive`` loses nothing.
 
     Example::
 
@@ -78,59 +76,57 @@ class Channel(Generic[T]):
         if max_staleness is not None and max_staleness < 0:
             raise ValueError(f"max_staleness must not be negative, got {max_staleness!r}.")
         self.version = 0
-        """The version that is current. Set by whoever changes what the items are made from."""
+        """The current version. Set by the code that changes the state."""
         self.name = name
+        self.closed = False
+        """Whether nothing more can be sent."""
         self._capacity = capacity
         self._overflow = overflow
         self._max_staleness = max_staleness
-        self._core = QueueCore(f"Channel {name!r}", FirstInFirstOut(), capacity)
+        self._items: deque[tuple[T, int]] = deque()
+        self._senders: deque[asyncio.Future[None]] = deque()  # that wait for room
+        self._granted = 0  # room for senders that have not resumed yet
+        self._waiting: deque[asyncio.Future[tuple[T, int]]] = deque()  # to receive
         self._receivers: WeakSet[asyncio.Task[Any]] = WeakSet()
         self._sent = self._received = self._dropped = self._stale = 0
 
     def __repr__(self) -> str:
-        return f"<Channel {self.name!r}: {self._core.size()} of {self._capacity}>"
+        return f"<Channel {self.name!r}: {len(self._items)} of {self._capacity}>"
 
     async def send(self, item: T, version: int | None = None) -> None:
-        """Put an item. On a full channel: wait, push out the oldest, or fail, as ``overflow`` says.
+        """Send an item. On a full channel: wait, drop the oldest, or fail, as ``overflow`` says.
 
         Args:
             item: anything.
-            version: of what it was made from. Default: the current one.
+            version: of its origin. Default: the current one.
 
         Raises:
             CancelledError: the channel is closed (``am.errors.CancelledError``). In a worker of a
                 coordinator that is stopping it is no failure.
             ResourceExhaustedError: it is full, with ``overflow="error"``.
         """
-        if self._overflow == "block":
-            owner = object()
-            room = self._core.reserve_nowait(owner, 1) or await self._core.reserve(owner, 1)
-            self._put(room, item, version)
+        if self._overflow == "block" and not self.closed and not self._has_room():
+            await self._wait_for_room()
+            self._put(item, version)
         else:
             self.send_nowait(item, version)
 
     def send_nowait(self, item: T, version: int | None = None) -> None:
-        """Put an item without waiting; like :meth:`send` otherwise.
+        """Send an item without waiting; like :meth:`send` otherwise.
 
         Raises:
             ResourceExhaustedError: it is full, and ``overflow`` is not ``"drop_oldest"``.
         """
-        owner = object()
-        room = self._core.reserve_nowait(owner, 1)
-        while room is None and self._overflow == "drop_oldest":
-            self._core.take_nowait(owner, 1)
+        if self.closed:
+            raise CancelledError(f"Channel {self.name!r} is closed.")
+        while not self._has_room():
+            if self._overflow != "drop_oldest":
+                raise ResourceExhaustedError(
+                    f"Channel {self.name!r} is full: {self._capacity} items wait to be received."
+                )
+            self._items.popleft()
             self._dropped += 1
-            room = self._core.reserve_nowait(owner, 1)
-        if room is None:
-            raise ResourceExhaustedError(
-                f"Channel {self.name!r} is full: {self._capacity} items wait to be received."
-            )
-        self._put(room, item, version)
-
-    def _put(self, room: Any, item: T, version: int | None) -> None:
-        self._core.fill(room, [(item, self.version if version is None else version)])
-        self._core.commit(room)
-        self._sent += 1
+        self._put(item, version)
 
     async def receive(self) -> T:
         """Wait for the next item that is not too old, and return it.
@@ -147,13 +143,78 @@ class Channel(Generic[T]):
         if task is not None:
             self._receivers.add(task)
         while True:
-            owner = object()
-            taken = self._core.take_nowait(owner, 1) or await self._core.take(owner, 1)
-            item, version = taken.elements[0]
+            item, version = await self._take()
             if self._max_staleness is None or self.version - version <= self._max_staleness:
                 self._received += 1
                 return item, version
             self._stale += 1
+
+    # -- the queue: waiting senders are granted room, and waiting receivers items, in their order
+
+    def _has_room(self) -> bool:
+        return len(self._items) + self._granted < self._capacity and not self._senders
+
+    async def _wait_for_room(self) -> None:
+        room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._senders.append(room)
+        try:
+            await room
+        except BaseException:
+            if room in self._senders:
+                self._senders.remove(room)
+            elif not room.cancelled() and room.exception() is None:  # granted, then cancelled
+                self._granted -= 1
+            self._match()
+            raise
+        self._granted -= 1
+
+    def _put(self, item: T, version: int | None) -> None:
+        self._items.append((item, self.version if version is None else version))
+        self._sent += 1
+        self._match()
+
+    async def _take(self) -> tuple[T, int]:
+        if self._items:
+            entry = self._items.popleft()
+            self._match()
+            return entry
+        if self._is_over():
+            raise self._end_of_data()
+        waiter: asyncio.Future[tuple[T, int]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            elif not waiter.cancelled() and waiter.exception() is None:  # got an item, then cancelled
+                self._items.appendleft(waiter.result())
+                self._match()
+            raise
+
+    def _match(self) -> None:
+        while self._items and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # else cancelled
+                waiter.set_result(self._items.popleft())
+        while self._senders and len(self._items) + self._granted < self._capacity:
+            room = self._senders.popleft()
+            if not room.done():
+                self._granted += 1
+                room.set_result(None)
+        while self._waiting and self._is_over():
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_exception(self._end_of_data())
+
+    def _is_over(self) -> bool:
+        return self.closed and not (self._items or self._senders or self._granted)
+
+    def _end_of_data(self) -> OutOfRangeError:
+        return OutOfRangeError(
+            f"Channel {self.name!r} is closed and has insufficient elements (requested 1, current "
+            "size 0)"
+        )
 
     def __aiter__(self) -> Self:
         return self
@@ -165,39 +226,39 @@ class Channel(Generic[T]):
             raise StopAsyncIteration from None
 
     def close(self, *, cancel_pending: bool = False) -> None:
-        """Let nothing more in. Twice is fine.
+        """Refuse further items. Twice is fine.
 
         Args:
-            cancel_pending: end those who wait to send with ``CancelledError``; else they wait on.
+            cancel_pending: end pending sends with ``CancelledError``; else they continue.
         """
-        self._core.close(cancel_pending_enqueues=cancel_pending)
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be sent."""
-        return self._core.closed
+        self.closed = True
+        while cancel_pending and self._senders:
+            room = self._senders.popleft()
+            if not room.done():
+                room.set_exception(CancelledError(f"Channel {self.name!r} is closed."))
+        self._match()
 
     def receivers(self) -> set[asyncio.Task[Any]]:
         """Return the tasks that have received from it and have not ended."""
         return {task for task in self._receivers if not task.done()}
 
     def statistics(self) -> ChannelStatistics:
-        """Return what went through so far."""
+        """Return the counts so far."""
         return ChannelStatistics(
-            self._capacity, self._core.size(), self._sent, self._received, self._dropped, self._stale
+            self._capacity, len(self._items), self._sent, self._received, self._dropped, self._stale
         )
 
 
 class Channels:
     """The channels of a coordinator. At a stop they are closed in the order in which they were made.
 
-    The next one is closed when the coordinator's tasks that receive from the one before have ended:
-    what was sent before the stop goes all the way through them.
+    Each is closed when the coordinator's tasks that receive from the one before have ended, so that
+    items sent before the stop pass through all of them.
     """
 
-    def __init__(self, coord: Coordinator, tasks: set[asyncio.Task[Any]]) -> None:
-        self._coord = coord
-        self._tasks = tasks  # the coordinator's, as they are at any time
+    def __init__(self, stop: StopEvent, tasks: TaskSet) -> None:
+        self._stop = stop
+        self._tasks = tasks
         self._channels: list[Channel[Any]] = []
         self._left: set[asyncio.Task[Any] | None] = set()
         self._watching = False
@@ -211,31 +272,31 @@ class Channels:
         if not self._watching:
             self._watching = True
             self._left = set()
-            self._coord.when_stopped(self._begin_to_close)
+            self._stop.when_set(self._begin_to_close)
         return channel
 
     def _begin_to_close(self) -> None:
         self._watching = False  # a channel made from now on is for the next stop
         task = asyncio.get_running_loop().create_task(self._close_in_order(), name="closing channels")
-        self._coord.register_task(task)
+        self._tasks.register(task)
 
     async def _close_in_order(self) -> None:
         try:
             for channel in self._channels:
                 channel.close()
-                while receivers := channel.receivers() & self._tasks:
+                while receivers := channel.receivers() & self._tasks.running:
                     await asyncio.wait(receivers)
-                self._release(channel)
+                self._cancel_sends(channel)
         finally:
             for channel in self._channels:
                 channel.close()
 
     def leave(self, task: asyncio.Task[Any] | None) -> None:
-        """Let nobody wait to send where only this task, which does not any more, has received."""
+        """Cancel pending sends on channels whose only receiver is this task, which is ending."""
         self._left = {task}
         for channel in self._channels:
-            self._release(channel)
+            self._cancel_sends(channel)
 
-    def _release(self, channel: Channel[Any]) -> None:
+    def _cancel_sends(self, channel: Channel[Any]) -> None:
         if not channel.receivers() - self._left:
             channel.close(cancel_pending=True)

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
-from asyncmon.runtime.interrupts import Interrupts
-from asyncmon.runtime.owned_tasks import OwnedTasks
-from asyncmon.runtime.phase import SessionClosing
-from asyncmon.runtime.reports import Reports, as_exception, current_task_name, describe
-from asyncmon.runtime.restarts import check_function
-from asyncmon.runtime.samples import Samples
-from asyncmon.runtime.settled import Settled
+from asyncmon.runtime.error_log import ErrorLog, as_exception, current_task_name, describe
 from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.runtime.tasks import EXITS, SessionClosedError, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 
 if TYPE_CHECKING:
@@ -24,8 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from asyncmon.runtime.channel import Overflow
-
-__all__ = ["Coordinator"]
+    from asyncmon.runtime.created_session import CreatedSession
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +27,9 @@ logger = logging.getLogger(__name__)
 class Coordinator:
     """Start tasks, stop them together, and lose no error. TF1: ``tf.train.Coordinator``, over tasks.
 
-    A stop is requested once, by anyone, from any thread or signal handler, and is never taken back
-    (but by :meth:`clear_stop`). The first error reported is the primary one, which :meth:`join`
-    raises; later ones are logged and attached to it as notes. Belongs to one event loop.
+    A stop can be requested from any thread or signal handler, and is only withdrawn by
+    :meth:`clear_stop`. The first error reported is the primary one, which :meth:`join` raises; later
+    ones are logged and attached to it as notes. Belongs to one event loop.
 
     Args:
         clean_stop_exception_types: reported errors of these types stop without being raised.
@@ -53,26 +47,13 @@ class Coordinator:
 
     def __init__(self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None) -> None:
         clean = (OutOfRangeError,) if clean_stop_exception_types is None else clean_stop_exception_types
-        self._reports = Reports(clean)
-        self._stop = StopEvent(self._interrupt_calls)
-        self._tasks = OwnedTasks(self._stop, self._report_late, self._note_interrupt)
-        self._channels = Channels(self, self._tasks.all)
-        self.interrupts = Interrupts()
-        """The calls that an error reported here ends."""
-        self.samples = Samples()
-        """What :meth:`sample` asked for."""
-        self.settled = Settled()
-        """When the hooks know of all steps."""
-        self.body_error: BaseException | None = None
-        """What the session's body raised; set, when the session ends, before the tasks are stopped."""
-        self._reset()
-
-    def _reset(self) -> None:
-        self._stop.clear()
+        self._errors = ErrorLog(clean)
+        self._stop = StopEvent(self._on_stop)
+        self._tasks = TaskSet(self._stop, self._task_failed)
+        self._channels = Channels(self._stop, self._tasks)
+        self._session: CreatedSession | None = None
+        """The session whose background tasks these are, or None. Hooks use it."""
         self._joined = False
-        self.stopped_by_request = False
-        """Whether anybody asked for a stop without an error."""
-        self._reports.clear()
 
     # -- stopping -----------------------------------------------------------------------------------
 
@@ -83,7 +64,7 @@ class Coordinator:
         | None = None,
         reason: str | None = None,
     ) -> None:
-        """Ask all tasks to stop, for an error or a reason. Safe in any thread and signal handler.
+        """Request the stop of all tasks. Safe in any thread and signal handler.
 
         Args:
             ex: an error to report, as an object or as ``sys.exc_info()``. The first one is raised by
@@ -91,33 +72,38 @@ class Coordinator:
             reason: why, for :attr:`stop_reason`. The first one given stays.
 
         Raises:
-            BaseException: ``ex``, when the coordinator is joined already and nobody would see it.
+            BaseException: ``ex``, when the coordinator is joined already and could not raise it.
             TypeError: ``ex`` is neither an exception nor an ``exc_info``.
         """
         error = as_exception(ex)
-        if error is None:
-            self.stopped_by_request = True
         self._request_stop(error, reason, source=None)
+        if error is None and self._session is not None:
+            self._session.stops.coordinator_stopped(self._stop)
 
     def _request_stop(
         self, error: BaseException | None, reason: str | None, source: str | None
     ) -> None:
         if error is not None:
-            clean = self._reports.is_clean(error)
+            clean = self._errors.is_clean(error)
             if self._joined and not clean:
                 raise error
-            self._reports.add(error, source)
+            self._errors.add(error, source)
             if self._joined and not clean:  # in another thread; that join may not have seen it
                 raise error
         self._stop.set(reason or (describe(error, source) if error is not None else None))
 
-    def _interrupt_calls(self) -> None:
-        if self.error is not None:
-            self.interrupts.on_error(self.error)
+    def _on_stop(self) -> None:
+        if self._session is not None:
+            self._session.stops.task_failed(self._errors)
 
     def clear_stop(self) -> None:
-        """Forget the stop, its reason and the errors: the coordinator can be used again."""
-        self._reset()
+        """Withdraw the stop and forget its reason and the errors: the coordinator can be used again.
+
+        The stop of a monitored session, which a request to its coordinator is too, is not withdrawn.
+        """
+        self._stop.clear()
+        self._errors.clear()
+        self._joined = False
 
     def should_stop(self) -> bool:
         """Return whether a stop was requested."""
@@ -125,7 +111,7 @@ class Coordinator:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the stop was requested, by whoever was first to say, or None."""
+        """The first reason that was given for the stop, or None."""
         return self._stop.reason
 
     @property
@@ -136,12 +122,12 @@ class Coordinator:
     @property
     def errors(self) -> tuple[BaseException, ...]:
         """Every error reported, in order, those of clean types included."""
-        return tuple(self._reports.all)
+        return tuple(self._errors.all)
 
     @property
     def error(self) -> BaseException | None:
         """The primary error: the first one reported that is not of a clean type, or None."""
-        return self._reports.primary
+        return self._errors.primary
 
     def raise_requested_exception(self) -> None:
         """Raise the primary error, if there is one. It stays."""
@@ -160,20 +146,18 @@ class Coordinator:
         except Exception as error:
             self._request_stop(error, None, current_task_name())
 
-    def when_stopped(self, callback: Callable[[], None]) -> None:
-        """Call something in the event loop's thread once a stop is requested, or soon if it was."""
-        self._stop.when_set(callback)
-
     # -- waiting ------------------------------------------------------------------------------------
 
     async def wait_for_stop(self, timeout: float | None = None) -> bool:
         """Wait until a stop is requested. Return whether it was within ``timeout`` seconds.
 
-        With 0 or less it looks once, after a turn of the event loop. Any number may wait.
+        With 0 or less it checks once, after an iteration of the event loop.
         """
         return await self._stop.wait(timeout)
 
-    def every(self, secs: float | None, *, immediately: bool = False) -> Ticks:
+    def every(
+        self, secs: float | None, *, immediately: bool = False, continuing: Ticks | None = None
+    ) -> Ticks:
         """Return an async iterator of ticks ``secs`` apart that ends when a stop is requested.
 
         It does not drift and never overlaps itself; ticks missed by a slow body are skipped.
@@ -181,33 +165,29 @@ class Coordinator:
         Args:
             secs: between ticks, on the loop's clock. None or 0: back to back.
             immediately: whether there is a tick at the start; else the first comes after ``secs``.
+            continuing: what this returned in an earlier session. Its ticks go on, so that recoveries
+                that come oftener than every ``secs`` do not keep all ticks from coming; the last one
+                that passed in between comes at once.
 
         Example::
 
             async for _ in coord.every(60):
                 await report()
         """
-        return Ticks(self._stop.wait, secs, immediately=immediately)
+        return Ticks(self._stop.wait, secs, immediately=immediately, continuing=continuing)
 
     async def sample(self, fetches: Any) -> Any:
-        """Fetch something together with the next run of the session this coordinates.
+        """Fetch something together with the next run of the monitored session this belongs to.
 
         Costs the steps nothing until it is called, and the next one only its fetches.
 
         Raises:
-            RuntimeError: the session ended before another run was complete; or this is called from
-                inside of a run, which would wait for the next one.
+            RuntimeError: the session ended before another run was complete; this is called from inside
+                of a run, which would wait for the next one; or the coordinator belongs to no session.
         """
-        return (await self.sample_step(fetches))[0]
-
-    async def sample_step(self, fetches: Any) -> tuple[Any, int | None]:
-        """Like :meth:`sample`, and return the global step after that run too."""
-        if asyncio.current_task() in self.interrupts:
-            raise RuntimeError(
-                "sample() waits for the next run and was called from inside one. Ask for the fetches "
-                "in before_run, or call it in the hook's background."
-            )
-        return await self.samples.ask(fetches)
+        if self._session is None:
+            raise RuntimeError("sample() needs the coordinator of a monitored session: `sess.coord`.")
+        return (await self._session.sample(fetches))[0]
 
     # -- tasks --------------------------------------------------------------------------------------
 
@@ -225,19 +205,19 @@ class Coordinator:
             fn: an ``async def`` function, or anything that returns an awaitable.
             *args: its arguments.
             name: for messages. Default: the name of ``fn``.
-            cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait for
-                ever and do not look at :meth:`should_stop`.
+            cancel_on_stop: cancel it at :meth:`join` without a grace period, for tasks that wait
+                without end and do not check :meth:`should_stop`.
             restart: how often to call ``fn`` again, after a pause, before its error counts.
 
         Raises:
-            RuntimeError: the coordinator is joined; the task would belong to nobody.
+            RuntimeError: the coordinator is joined, and would not see an error of the task.
             TypeError: ``fn`` is no function, but a coroutine object for example.
         """
         check_function(fn)
         if self._joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
         name = name or getattr(fn, "__qualname__", None) or repr(fn)
-        return self._tasks.start(fn, args, name, hasty=cancel_on_stop, restart=restart)
+        return self._tasks.start(fn, args, name, cancel_on_stop=cancel_on_stop, restart=restart)
 
     def channel(
         self,
@@ -250,25 +230,19 @@ class Coordinator:
         """Return a bounded channel for the tasks, which the stop closes. See :class:`Channel`."""
         return self._channels.make(capacity, overflow, max_staleness, name)
 
-    def closing(self, message: str) -> SessionClosing:
-        """Return what a call gets that the session's end cuts off: no failure in a task of this."""
-        return SessionClosing(message, self._stop)
-
     def register_task(self, task: asyncio.Task[Any]) -> None:
-        """Own a task that was made elsewhere: :meth:`join` waits for it, its error stops all."""
+        """Own a task that was created elsewhere: :meth:`join` waits for it, its error stops all."""
         if not isinstance(task, asyncio.Future):
             raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
         self._tasks.register(task)
 
-    def _report_late(self, error: BaseException, name: str) -> None:
-        if self._joined:  # a straggler: there is nobody left to raise it to
+    def _task_failed(self, error: BaseException, name: str) -> None:
+        if isinstance(error, EXITS):  # it leaves through the event loop
+            self._stop.set(f"{type(error).__name__} in task {name!r}")
+        elif self._joined:
             logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
         else:
             self._request_stop(error, None, f"task {name!r}")
-
-    def _note_interrupt(self, error: BaseException, name: str) -> None:
-        # Whoever runs the loop gets the error itself.
-        self._stop.set(f"{type(error).__name__} in task {name!r}")
 
     async def join(
         self,
@@ -279,7 +253,7 @@ class Coordinator:
         """Wait for the tasks to end, then raise the primary error if there is one.
 
         Until a stop is requested this waits without limit. From then on the tasks have the grace
-        period; those that remain are cancelled; those that outlive even that are named.
+        period; those that remain are cancelled; those that ignore their cancellation are named.
 
         Args:
             tasks: to wait for in addition to the coordinator's own; see :meth:`register_task`.
@@ -300,27 +274,34 @@ class Coordinator:
         if stragglers:
             logger.warning(stragglers)
 
-    async def shut_down(self, grace: float, but: asyncio.Task[Any] | None = None) -> str:
+    # -- for the session or supervisor that owns this
+
+    async def _shut_down(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
         """Request a stop and join; return a sentence about stragglers, which is logged too.
 
-        Raises nothing: the errors are in :attr:`errors`. The task ``but``, which waits for this, is
-        not waited for.
+        Raises nothing: the errors are in :attr:`errors`. The task ``exclude`` is not waited for.
         """
         self._request_stop(None, None, None)
-        if stragglers := await self._join(grace, but):
+        if stragglers := await self._join(grace, exclude):
             logger.warning(stragglers)
         return stragglers
 
-    async def _join(self, grace: float, but: asyncio.Task[Any] | None = None) -> str:
-        but = but or asyncio.current_task()
+    async def _join(self, grace: float, exclude: asyncio.Task[Any] | None = None) -> str:
+        exclude = exclude or asyncio.current_task()
 
-        def leave() -> None:  # nobody waits for what can only come when they have ended
-            self._channels.leave(but)
-            self.samples.refuse(
-                self._tasks.all, lambda: self.closing("The session ends: no run comes any more.")
-            )
+        def leave() -> None:
+            self._channels.leave(exclude)
+            if self._session is not None:
+                self._session.samples.refuse(
+                    self._tasks.running,
+                    lambda: self._closed_error("The session ends: no run comes any more."),
+                )
 
         try:
-            return await self._tasks.end(grace, but, leave)
+            return await self._tasks.end(grace, exclude, leave)
         finally:
             self._joined = True
+
+    def _closed_error(self, message: str) -> SessionClosedError:
+        """Return the error of a call that the closing ends. In tasks of this it is no failure."""
+        return SessionClosedError(message, self._stop)

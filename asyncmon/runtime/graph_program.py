@@ -1,4 +1,4 @@
-"""A ``Graph`` as a program: its defaults for the roles of a scaffold, kept in its collections."""
+"""A ``Graph`` as a program. The only file of the runtime that knows the graph engine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import Saver
 from asyncmon.checkpoint.variable_selection import name_of, take_variables_from
+from asyncmon.graph.core.build import add_to_collection as add_to_collection
+from asyncmon.graph.core.build import get_collection as get_collection
 from asyncmon.graph.core.build import get_default_graph
-from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.keys import GraphKeys as GraphKeys
 from asyncmon.graph.execution.feeds import feed_tensor
 from asyncmon.graph.ops.basic import group
+from asyncmon.graph.queues.ops import closing_error as closing_error
 from asyncmon.graph.session.session import Session as GraphSession
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.graph.variables.variable import (
@@ -18,18 +22,15 @@ from asyncmon.graph.variables.variable import (
     local_variables_initializer,
     report_uninitialized_variables,
 )
-from asyncmon.runtime.queue_runner import start_queue_runners
 from asyncmon.summary import merge_all
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Hashable
     from contextlib import AbstractContextManager
 
-    from asyncmon.graph.core.graph import Graph
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
-
-__all__ = ["GraphProgram", "get_or_default"]
+    from asyncmon.runtime.protocols import Session
 
 SAVED_MODEL_INITIALIZERS = "saved_model_initializers"
 
@@ -43,10 +44,10 @@ _COVERED = (
 
 
 class GraphProgram:
-    """The adapter between a graph and the runtime; see :class:`~asyncmon.runtime.program.Program`.
+    """The adapter between a graph and the runtime; see :class:`~asyncmon.runtime.Program`.
 
-    What it makes for a role is remembered in the graph's collections, so that everyone who asks for
-    the same graph gets the same objects.
+    The default of a role is kept in a collection of the graph, so that all programs of one graph have
+    the same.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -74,7 +75,7 @@ class GraphProgram:
         return GraphSession(target, self.graph, config)
 
     def init_op(self) -> Any:
-        """Return what initialises global variables, and whatever saved models brought along."""
+        """Return what initialises global variables, and the initialisers of saved models."""
         more = self.graph.get_collection(SAVED_MODEL_INITIALIZERS)
         return self._get(
             "init_op", GraphKeys.INIT_OP, lambda: group(global_variables_initializer(), *more)
@@ -117,14 +118,18 @@ class GraphProgram:
             self.graph.add_to_collection(GraphKeys.SAVERS, savers[0])
         return savers[0]
 
-    def start_producers(self, session: Session, coord: Coordinator) -> None:
+    def start_producers(self, session: Session, coord: Coordinator) -> list[asyncio.Task[Any]]:
         """Start the queue runners of the graph for a session."""
-        if self.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
-            start_queue_runners(session, coord)
+        runners = self.graph.get_collection(GraphKeys.QUEUE_RUNNERS)
+        return [task for runner in runners for task in runner.create_tasks(session, coord, start=True)]
+
+    def global_step(self) -> Any:
+        """Return the tensor that counts steps, or None."""
+        return get_global_step(self.graph)
 
     def has_global_step(self) -> bool:
         """Return whether the graph has a global step."""
-        return get_global_step(self.graph) is not None
+        return self.global_step() is not None
 
     def canonical_feed(self, key: Any) -> Hashable:
         """Return the tensor that is meant, given by itself or by name; for a tuple, all of them."""
@@ -138,12 +143,18 @@ class GraphProgram:
         covered = [len(graph.get_collection(key)) for key in _COVERED]
         item, then = made.get(collection_key, (None, covered))
         if then != covered and not graph.finalized and graph.get_collection(collection_key) == [item]:
-            graph.get_collection_ref(collection_key).clear()  # made before there was all it is to cover
+            graph.get_collection_ref(collection_key).clear()  # made before the graph was complete
         with graph.as_default():
             found = get_or_default(arg_name, collection_key, make, graph)
         if found is not item:
             made[collection_key] = (found, covered)
         return found
+
+
+def graph_program(program: Any) -> GraphProgram | None:
+    """Return the program of a graph, or of the default graph for None; None for anything else."""
+    graph = get_default_graph() if program is None else program
+    return GraphProgram(graph) if isinstance(graph, Graph) else None
 
 
 def get_or_default(

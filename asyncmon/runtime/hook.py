@@ -8,9 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
-
-__all__ = ["SessionRunArgs", "SessionRunContext", "SessionRunHook", "SessionRunValues"]
+    from asyncmon.runtime.protocols import Session
 
 
 class SessionRunArgs(NamedTuple):
@@ -136,15 +134,19 @@ class SessionRunHook:
     """What an ``Exception`` out of this hook does, or a ``CancelledError`` that nobody asked for: leave
     to the caller, be logged and forgotten, or be logged and remove the hook from the session."""
 
+    ends_on_cancel: bool = False
+    """Whether ``end`` is also called where the session is cancelled or interrupted, or where a run
+    exceeded the grace period after a stop. Each such call has the grace period."""
+
     idle_until_step: float | None = None
     """A global step before which runs need not call this hook; None for a hook that every run calls.
 
-    A number when the hook is added makes it one that idles; it then sets the next step as it likes,
-    ``math.inf`` for none.
-    ``after_run`` alone is called after the very run that reaches the step. Where ``before_run`` is
-    overridden too, both are called in the run that is going to reach it if that advances the step as
-    far as the one before, else in the one that follows. A run that does not advance the step wakes
-    every hook for the next, one that takes it back at once."""
+    Where all hooks have a number when they are added, a run that does not reach the lowest one calls
+    none of them, unless a sample joins it. A hook sets its next step in ``after_create_session``,
+    ``before_run`` or ``after_run``, with ``math.inf`` for none, and does nothing in a call that comes
+    early. A run is expected to advance the step by one. Where it advances further, hooks with
+    ``before_run`` are called in the next run, the others at once. After a run that does not advance the
+    step, or takes it back, the next one calls every hook."""
 
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized: operations may still be added to it."""

@@ -1,25 +1,25 @@
-"""The hooks of one session: who is called when, and what their errors do."""
+"""The hooks of one session: ordered calls, deadlines, and what their errors do."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
 import logging
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
-from asyncmon.runtime.stopping import stop_tasks
+from asyncmon.runtime.tasks import stop_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
+    from typing import Self
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocol import Session
-
-__all__ = ["HookSet", "Step"]
+    from asyncmon.runtime.protocols import Session
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +27,43 @@ CLEANUP_SECS = 120.0
 """How long a hook's ``cleanup`` may take when the hook itself sets no deadline."""
 
 NOTICE_SECS = 10.0
-"""After how long the log says that a hook's ``end``, which may take its time, is waited for."""
+"""After this time the log says which hook's ``end`` is being waited for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What one hook does around a run; one of the two at least."""
+class RunCalls:
+    """The calls of one hook around a run; one of the two at least."""
 
     hook: Any
     before: Callable[[Any], Awaitable[Any]] | None
     after: Callable[[Any, Any], Awaitable[None]] | None
-    idles: bool
-    """Whether it need not be called before ``hook.idle_until_step``."""
+
+
+class AttachedHook:
+    """What ``MonitoredSession.attach`` returns. Leaving ``async with`` detaches the hook.
+
+    Example::
+
+        async with await sess.attach(PrintLoss()):
+            ...  # these steps are printed
+    """
+
+    def __init__(self, hook: Any, detach: Callable[[Any], Awaitable[None]]) -> None:
+        self.hook = hook
+        self._detach = detach
+
+    async def detach(self) -> None:
+        """Remove the hook after the run that is under way: ``end``, then ``cleanup``.
+
+        Does nothing a second time, nor after the session was closed, which has done it.
+        """
+        await self._detach(self.hook)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.detach()
 
 
 class HookSet:
@@ -53,26 +78,35 @@ class HookSet:
 
     def __init__(self, hooks: Iterable[Any] | None) -> None:
         self.hooks = check_hooks(hooks)
-        self._begun: list[Any] = []
-        self._backgrounds: dict[int, asyncio.Task[Any]] = {}
         self.running: Any = None
         """The hook that is being awaited in a run, for reports."""
         self.stop_requested = False
-        """Whether a hook asked for a stop; true for good, also over recoveries."""
+        """Whether a hook requested a stop; it stays true over recoveries."""
+        self.wake_step: float = -math.inf
+        """Runs that end before this global step need not call any hook."""
+        self._begun: list[Any] = []
+        self._backgrounds: dict[int, asyncio.Task[Any]] = {}
         self._bind()
 
     def _bind(self) -> None:
         self.steps = tuple(
-            Step(
-                hook, self._call(hook, "before_run"), self._call(hook, "after_run"),
-                getattr(hook, "idle_until_step", None) is not None,
-            )
+            RunCalls(hook, self._call(hook, "before_run"), self._call(hook, "after_run"))
             for hook in self.hooks
             if overrides(hook, "before_run") or overrides(hook, "after_run")
-        )  # fmt: skip
-        idle = [step.idles for step in self.steps]
-        self.some_idle, self.all_idle = any(idle), all(idle)
-        """Whether there are hooks that runs may leave out, and no others."""
+        )
+        self.all_idle = all(
+            getattr(calls.hook, "idle_until_step", None) is not None for calls in self.steps
+        )
+        """Whether there may be runs that call no hook."""
+        self.find_wake_step()
+
+    def find_wake_step(self) -> None:
+        """Find the first step that a hook waits for. Called where hooks may have changed theirs."""
+        if self.all_idle:
+            steps = [calls.hook.idle_until_step for calls in self.steps]
+            self.wake_step = min((-math.inf if step is None else step for step in steps), default=0)
+        else:
+            self.wake_step = -math.inf
 
     def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
         """Return how to call a method: bare, unless the hook wants a deadline or a policy."""
@@ -92,7 +126,7 @@ class HookSet:
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
     ) -> Any:
         if moment != "begin" and not self.has(hook):
-            return None  # taken out by an earlier failure in this very run
+            return None  # removed by an earlier failure in this very run
         try:
             return await method(*args)
         except asyncio.CancelledError as error:
@@ -106,12 +140,9 @@ class HookSet:
     async def _tolerate(self, hook: Any, moment: str, error: BaseException) -> None:
         logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
         if _policy(hook) == "detach":
-            await self._drop(hook, error)
-
-    async def _drop(self, hook: Any, error: BaseException | None) -> None:
-        self._remove(hook)
-        if any(hook is begun for begun in self._begun):
-            await self.clean_up(hook, error)
+            self._remove(hook)
+            if any(hook is begun for begun in self._begun):
+                await self.clean_up(hook, error)
 
     def has(self, hook: Any) -> bool:
         """Return whether this very object is among the hooks."""
@@ -130,13 +161,14 @@ class HookSet:
             await call()
 
     async def created(self, session: Session, coord: Coordinator) -> None:
-        """Tell each hook of a new raw session, in order, then start their backgrounds."""
+        """Call ``after_create_session`` of each hook, in order, then start their backgrounds."""
         self._backgrounds.clear()
         for hook in self.hooks:
             if (call := self._call(hook, "after_create_session")) is not None:
                 await call(session, coord)
         for hook in self.hooks:
             self._start_background(hook, session, coord)
+        self.find_wake_step()
         if self._backgrounds:
             await asyncio.sleep(0)  # so that each runs to its first wait before the first run begins
 
@@ -151,36 +183,44 @@ class HookSet:
         )
 
     async def end(self, session: Session, errors: list[BaseException]) -> None:
-        """Call every hook's ``end``, in order, also after one failed or wanted to exit.
+        """Call ``end`` of every hook, in order, also after one failed or wanted to exit.
 
-        A cancellation of this task cuts the one short that it finds, and only it.
+        A cancellation of this task cuts short the call that is under way, and only it.
 
         Args:
             session: the raw session.
-            errors: is added what they raise.
+            errors: those that they raise are added.
         """
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is not None:
-                notice = asyncio.get_running_loop().call_later(
-                    NOTICE_SECS, logger.info, "Waiting for %s.end.", hook_name(hook)
-                )
-                try:
-                    await call(session)
-                except asyncio.CancelledError as cut:
-                    logger.warning(
-                        "The session is closed in a hurry: %s.end was cut short.", hook_name(hook)
-                    )
-                    errors.append(cut)
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # an exit too comes after what the others save
-                    logger.exception("%s.end failed.", hook_name(hook))
-                    errors.append(error)
-                finally:
-                    notice.cancel()
+                await self._end(hook, call(session), errors)
+
+    async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
+        """Call ``end`` of the hooks with ``ends_on_cancel``, each for some seconds at most."""
+        for hook in self.hooks:
+            if getattr(hook, "ends_on_cancel", False) and (call := self._call(hook, "end")) is not None:
+                async with asyncio.timeout(secs):
+                    await self._end(hook, call(session), errors)
+
+    async def _end(self, hook: Any, ending: Awaitable[None], errors: list[BaseException]) -> None:
+        notice = asyncio.get_running_loop().call_later(
+            NOTICE_SECS, logger.info, "Waiting for %s.end.", hook_name(hook)
+        )
+        try:
+            await ending
+        except asyncio.CancelledError as error:
+            logger.warning("Grace period over: %s.end was cancelled.", hook_name(hook))
+            errors.append(error)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # an exit leaves after the other hooks have saved
+            logger.exception("%s.end failed.", hook_name(hook))
+            errors.append(error)
+        finally:
+            notice.cancel()
 
     def next_to_clean_up(self) -> Any:
-        """Return the hook that waits for its ``cleanup`` as the next one, or None."""
+        """Return the hook whose ``cleanup`` is next, or None."""
         return self._begun[-1] if self._begun else None
 
     async def clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
@@ -201,7 +241,7 @@ class HookSet:
     # -- changes while the session runs -------------------------------------------------------------
 
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
-        """Add a hook to a session that is open, with the moments it missed."""
+        """Add a hook to an open session, with the calls it has missed."""
         check_hook(hook)
         running = self.running
         self.hooks = check_hooks((*self.hooks, hook))
@@ -216,12 +256,12 @@ class HookSet:
             raise
         finally:
             self.running = running
-        if self.has(hook):  # else on_error="detach" took it out again
+        if self.has(hook):  # else on_error="detach" has removed it
             self._start_background(hook, session, coord)
             self._bind()
 
     async def detach(self, hook: Any, session: Session) -> None:
-        """Take a hook out, with the moments of a successful end. Nothing happens a second time."""
+        """Remove a hook, with the calls of a successful end. Does nothing a second time."""
         if not self.has(hook):
             return
         background = self._remove(hook)

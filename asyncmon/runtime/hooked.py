@@ -1,261 +1,213 @@
-"""The innermost layer: hooks' fetches and feeds join the one raw run."""
+"""The innermost layer: one raw run for the caller and all hooks."""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues
 from asyncmon.runtime.hook_check import hook_name
-from asyncmon.runtime.merge import merge_feeds, merge_options
-from asyncmon.runtime.program import as_program
+from asyncmon.runtime.program import program_of
+from asyncmon.runtime.run_lock import inside_run
 from asyncmon.runtime.step_fn import StepContext
-from asyncmon.runtime.turn import inside_run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook_set import HookSet, Step
-    from asyncmon.runtime.protocol import Session
-    from asyncmon.runtime.turn import Turn
-
-__all__ = ["Hooked"]
+    from asyncmon.runtime.created_session import CreatedSession
+    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.protocols import Run
+    from asyncmon.runtime.run_lock import RunLock
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
 
-_IDLE = -1  # the place of the fetches of a hook that this run leaves out
-
 
 class Hooked:
-    """Call the hooks around a raw run that computes what the caller and all of them want.
+    """Call the hooks around a raw run, with their fetches and feeds in it.
 
     Args:
-        raw: the raw session.
+        created: the raw session, with the samples that join runs and the boundary of its steps.
         hooks: the hooks of the session.
-        coord: its samples ride along.
-        turn: told which run is under way.
-        on_stop: called with the reason when a hook or a step function asks for a stop.
+        coord: of the background tasks.
+        lock: held by the caller; knows which run is under way.
+        on_stop: called with the reason when a hook or a step function requests a stop.
     """
 
     def __init__(
         self,
-        raw: Session,
+        created: CreatedSession,
         hooks: HookSet,
         coord: Coordinator,
-        turn: Turn,
+        lock: RunLock,
         on_stop: Callable[[str], None],
     ) -> None:
-        self.raw = raw
+        raw = self.raw = created.raw
         self._hooks = hooks
-        self._samples = coord.samples
-        coord.samples.check = getattr(raw, "check_fetches", None)
-        self._settled = coord.settled
-        self.turn = turn
-        self._canonical_feed = _canonical_feed(raw)
+        self.samples = created.samples
+        self._boundary = created.boundary
+        self._coord = coord
+        self._lock = lock
         self._on_stop = on_stop
         self._counts_steps = hasattr(raw, "global_step")
+        self._canonical_feed: Callable[[Any], Hashable] = getattr(
+            program_of(raw), "canonical_feed", lambda key: key
+        )
         self._no_options = RunOptions()
-        self._stride = 1  # by how much the global step advanced when it last did
-        self._at = 0  # the global step before the last run
-        self._woken = False  # whether the next run calls hooks that idle, too
+        self._step = raw.global_step if self._counts_steps else None  # that the hooks have seen
+        self._last_step: float = 0  # after the last run; inf where it did not advance the step
 
-    def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
-    ) -> Awaitable[Any]:
-        """Run once. Where no hook does anything around a run, this is the raw run."""
+    def run_bare(self, run: Run) -> Awaitable[Any]:
+        """Run once without hooks."""
+        return self.raw.run(*run)
+
+    def run(self, run: Run) -> Awaitable[Any]:
+        """Run once. Where no hook is called around it, this is the raw run."""
         hooks = self._hooks
-        if self._samples.waiting:
-            pass
-        elif not hooks.steps:
-            return self.raw.run(fetches, feed_dict, options, run_metadata)
-        elif hooks.all_idle and self._counts_steps and options is run_metadata is None:
-            before = self.raw.global_step
-            if before is not None and before >= self._at and not self._woken:
-                self._at = before
-                expected = before + self._stride
-                for step in hooks.steps:
-                    until = step.hook.idle_until_step
-                    if until is None or until <= expected:
-                        break
-                else:
-                    return self._run_idle(fetches, feed_dict, before, expected)
-        args = _make(SessionRunArgs, (fetches, feed_dict, options))
-        return self._run_with_hooks(args, run_metadata)
+        if not self.samples.waiting:
+            if not hooks.steps:
+                return self.raw.run(*run)
+            if hooks.all_idle and self._counts_steps:
+                step = self.raw.global_step
+                if step is not None and self._last_step <= step < hooks.wake_step - 1:
+                    return self._run_idle(run, step)
+        return self._run_with_hooks(run)
 
-    async def _run_idle(self, fetches: Any, feed_dict: Any, before: int, expected: int) -> Any:
-        """Run without hooks, and call those who were due after all."""
-        result = await self.raw.run(fetches, feed_dict)
-        if self.raw.global_step == expected:
-            for step in self._hooks.steps:
-                until = step.hook.idle_until_step
-                if until is None or until <= expected:
-                    break
-            else:
-                return result
-        args = _make(SessionRunArgs, (fetches, feed_dict, None))
-        return await self._run_with_hooks(args, None, before, (result,))
+    async def _run_idle(self, run: Run, before: int) -> Any:
+        """Run without hooks, then call ``after_run`` of those that only have that, if one is due."""
+        result = await self.raw.run(*run)
+        step = self._step = self.raw.global_step
+        if step is not None and before <= step < self._hooks.wake_step:
+            self._last_step = step if step > before else math.inf
+            return result
+        return await self._run_with_hooks(run, before, (result,))
 
     async def _run_with_hooks(
-        self,
-        args: SessionRunArgs,
-        run_metadata: Any,
-        before: int | None = None,
-        results: tuple[Any, ...] | None = None,
+        self, run: Run, before: int | None = None, results: tuple[Any, ...] | None = None
     ) -> Any:
-        """Run with the hooks that do not idle.
+        """Run with all hooks.
 
         Args:
-            args: of the caller.
-            run_metadata: likewise.
+            run: of the caller.
             before: the global step before the run, if it is over.
-            results: what the run has given, if it is over.
+            results: of the run, if it is over. Hooks with a ``before_run`` are left to the next one.
         """
-        hooks, turn, raw, settled = self._hooks, self.turn, self.raw, self._settled
-        steps = hooks.steps
+        fetches, feeds, options, run_metadata = run
+        hooks, lock, raw, boundary = self._hooks, self._lock, self.raw, self._boundary
+        args = _make(SessionRunArgs, (fetches, feeds, options))
         context = SessionRunContext(args, raw, self._request_stop)
-        token, outer = inside_run.set(context), turn.run
-        turn.run = context
-        settled.under_way = True
-        expected = math.inf  # that is, all hooks are due
-        if hooks.some_idle and self._counts_steps:
-            if results is None:
-                before = raw.global_step
-            if before is not None:
-                if before >= self._at and not self._woken:  # else an earlier state was loaded
-                    expected = before + self._stride
-                self._at = before
-        if before is not None:  # runs that left out everybody told nobody
-            settled.told = before
-        number = settled.told
+        token, outer = inside_run.set(context), lock.run
+        lock.run = context
+        if results is None and hooks.all_idle and self._counts_steps:
+            before = raw.global_step
+        boundary.running = True
+        boundary.began_at = self._step if before is None else before
         try:
-            wanted = [args[0]]
-            places = []  # of each hook's fetches in wanted; 0 where it has none
-            others = []  # that feed or set something
-            for step in steps:
-                place = 0
-                if results is not None or (step.idles and _idles(step, expected)):
-                    place = _IDLE
-                elif step.before is not None:
-                    hooks.running = step.hook
-                    asked = await step.before(context)
-                    if asked is not None:
+            steps = hooks.steps
+            places = [0] * len(steps)  # of each hook's fetches; 0 where it has none
+            if results is not None:
+                steps = tuple(step for step in steps if step.before is None)
+            else:
+                wanted, others = [fetches], []
+                for i, step in enumerate(steps):
+                    if step.before is not None:
+                        hooks.running = step.hook
+                        asked = await step.before(context)
+                        if asked is None:
+                            continue
                         if not isinstance(asked, SessionRunArgs):
                             raise _wrong_args(step.hook, asked)
-                        fetches, feeds, options = asked
-                        if fetches is not None:
-                            place = len(wanted)
-                            wanted.append(fetches)
-                        if feeds or options is not None:
+                        if asked[0] is not None:
+                            places[i] = len(wanted)
+                            wanted.append(asked[0])
+                        if asked[1] or asked[2] is not None:
                             others.append(asked)
-                places.append(place)
-            hooks.running = None
-            _, feeds, options = args if not others else self._merge(args, others)
-            if options is not None and run_metadata is None:
-                run_metadata = RunMetadata()
-            if results is not None:
-                pass
-            elif self._samples.waiting:
-                results = await self._run_with_samples(wanted, feeds, options, run_metadata)
-            elif len(wanted) == 1:
-                results = (await raw.run(wanted[0], feeds, options, run_metadata),)
-            else:
-                results = await raw.run(tuple(wanted), feeds, options, run_metadata)
+                hooks.running = None
+                if others:
+                    feeds, options = self._merge(args, others)
+                if options is not None and run_metadata is None:
+                    run_metadata = RunMetadata()
+                if self.samples.waiting:
+                    results = await self._run_with_samples(wanted, feeds, options, run_metadata)
+                elif len(wanted) == 1:
+                    results = (await raw.run(fetches, feeds, options, run_metadata),)
+                else:
+                    results = await raw.run(tuple(wanted), feeds, options, run_metadata)
+            number = self._step = raw.global_step if self._counts_steps else None
+            if number is not None and before is not None:
+                self._last_step = number if number > before else math.inf
             if options is None:
                 options = self._no_options
             if run_metadata is None:
                 run_metadata = RunMetadata()
-            number = raw.global_step if self._counts_steps else None
-            if before is not None:
-                self._count(before, number)
             for i, step in enumerate(steps):
-                if step.after is not None:
-                    if places[i] == _IDLE and (step.before or not _is_due(step, before, number)):
-                        continue
-                    if hooks.steps is not steps and not hooks.has(step.hook):
-                        continue  # detached in this very run
-                    hooks.running = step.hook
-                    result = results[places[i]] if places[i] > 0 else None
-                    values = _make(SessionRunValues, (result, options, run_metadata, number))
-                    await step.after(context, values)
+                if step.after is None:
+                    continue
+                if hooks.steps is not steps and not hooks.has(step.hook):
+                    continue  # detached in this very run
+                hooks.running = step.hook
+                result = results[places[i]] if places[i] else None
+                values = _make(SessionRunValues, (result, options, run_metadata, number))
+                await step.after(context, values)
             return results[0]
         finally:
             hooks.running = None
-            turn.run = outer
+            lock.run = outer
             inside_run.reset(token)
-            settled.told = number
-            settled.run_ended()
-
-    def _count(self, before: int, number: int | None) -> None:
-        """Learn how far runs advance the global step."""
-        advanced = 0 if number is None else number - before
-        self._woken = advanced <= 0
-        if advanced > 0:
-            self._stride = advanced
-
-    def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> SessionRunArgs:
-        fetches, feed_dict, options = args
-        if feeds := [other.feed_dict for other in others if other.feed_dict]:
-            feed_dict = merge_feeds(feed_dict, feeds, self._canonical_feed)
-        if more := [other.options for other in others if other.options is not None]:
-            options = merge_options(options, more)
-        return SessionRunArgs(fetches, feed_dict, options)
+            if hooks.all_idle:
+                hooks.find_wake_step()
+            boundary.run_ends()
 
     async def _run_with_samples(self, wanted: list[Any], *args: Any) -> tuple[Any, ...]:
-        samples = self._samples.take()
+        samples = self.samples.take()
         fetches = (*wanted, *[sample.fetches for sample in samples])
         try:
             results: tuple[Any, ...] = await self.raw.run(fetches, *args)
         except BaseException as error:
-            self._samples.put_back(samples, error)
+            self.samples.put_back(samples, error)
             raise
         number = self.raw.global_step if self._counts_steps else None
         for sample, result in zip(samples, results[len(wanted) :], strict=True):
-            sample.answer(result, number)
+            sample.complete(result, number)
         return results
+
+    def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> tuple[Any, Any]:
+        _, feed_dict, options = args
+        if feeds := [other.feed_dict for other in others if other.feed_dict]:
+            feed_dict = merge_feeds(feed_dict, feeds, self._canonical_feed)
+        if more := [other.options for other in others if other.options is not None]:
+            options = merge_options(options, more)
+        return feed_dict, options
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function, plain or async, and return what it returns."""
-        context = StepContext(self.raw, self.run, self._on_stop, self._stops_runs())
+        hooks, before = self._hooks, self._hooks.stop_requested
+
+        def stopped() -> bool:  # a repeated attempt may run although the first one requested the stop
+            return hooks.stop_requested and not before
+
+        context = StepContext(self.raw, self.run, self._on_stop, stopped)
         token = inside_run.set(context)
-        self.turn.run = context
+        self._lock.run = context
         try:
             result = step_fn(context)
             return await result if inspect.isawaitable(result) else result
         finally:
             context.end()
+            self._lock.run = None
             inside_run.reset(token)
 
-    def _stops_runs(self) -> Callable[[], bool]:
-        """Return whether a hook asked for a stop since now: an attempt that repeats the one in which
-        it asked goes through."""
-        hooks, before = self._hooks, self._hooks.stop_requested
-        return lambda: hooks.stop_requested and not before
+    async def attach(self, hook: Any) -> None:
+        """Add a hook between two runs, or in the middle of one."""
+        await self._hooks.attach(hook, self.raw, self._coord)
 
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         self._on_stop(reason or f"{'a hook' if hook is None else hook_name(hook)} requested a stop")
-
-
-def _canonical_feed(raw: Any) -> Callable[[Any], Hashable]:
-    """Return what tells whether two keys name the same thing; without a program to ask, equality."""
-    canonical: Callable[[Any], Hashable] = getattr(
-        as_program(getattr(raw, "graph", raw)), "canonical_feed", lambda key: key
-    )
-    return canonical
-
-
-def _idles(step: Step, expected: float) -> bool:
-    """Return whether a run that is going to reach a global step leaves out a hook."""
-    until: float | None = step.hook.idle_until_step
-    return until is not None and expected < until
-
-
-def _is_due(step: Step, before: int | None, number: int | None) -> bool:
-    """Return whether a hook that a run left out is to be told of it after all."""
-    return before is None or number is None or number < before or not _idles(step, number)
 
 
 def _wrong_args(hook: Any, args: Any) -> TypeError:
@@ -263,3 +215,51 @@ def _wrong_args(hook: Any, args: Any) -> TypeError:
         f"{hook_name(hook)}.before_run must return None or SessionRunArgs(fetches, feed_dict, "
         f"options), got {args!r}."
     )
+
+
+def merge_feeds(
+    own: Mapping[Any, Any] | None,
+    others: Sequence[Mapping[Any, Any]],
+    canonical: Callable[[Any], Hashable],
+) -> dict[Any, Any]:
+    """Return the feeds of the caller and of all hooks, in a new dict.
+
+    Args:
+        own: the caller's.
+        others: the hooks', in order.
+        canonical: returns the same value for each way of naming the same thing.
+
+    Raises:
+        RuntimeError: something is fed twice.
+    """
+    merged = dict(own or {})
+    by_caller = {canonical(key) for key in merged}
+    by_hooks: set[Hashable] = set()
+    for feeds in others:
+        named = {canonical(key): key for key in feeds}
+        if twice := [key for name, key in named.items() if name in by_hooks]:
+            raise RuntimeError(f"Same tensor is fed by two hooks. Conflict(s): {twice}")
+        if twice := [key for name, key in named.items() if name in by_caller]:
+            raise RuntimeError(f"Same tensor is fed by a SessionRunHook and user. Conflict(s): {twice}")
+        by_hooks.update(named)
+        merged.update(feeds)
+    return merged
+
+
+def merge_options(own: Any, others: Sequence[Any]) -> Any:
+    """Return the options of the caller with those of the hooks merged in, as a new object.
+
+    Of numbers the maximum is taken, booleans are or-ed, lists appended; other fields of hooks are
+    ignored. So a hook can only lengthen a timeout, but its finite one replaces the caller's none.
+    """
+    merged = copy.deepcopy(own) if own is not None else type(others[0])()
+    for other in others:
+        for field in fields(merged):
+            mine, theirs = getattr(merged, field.name), getattr(other, field.name)
+            if isinstance(mine, bool):
+                setattr(merged, field.name, mine or theirs)
+            elif isinstance(mine, int | float):
+                setattr(merged, field.name, max(mine, theirs))
+            elif isinstance(mine, list):
+                mine.extend(theirs)
+    return merged

@@ -11,7 +11,7 @@ from asyncmon.runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Self
 
 __all__ = ["LooperTask"]
@@ -46,7 +46,7 @@ class LooperTask:
         coord: Coordinator,
         timer_interval_secs: float | None,
         target: Callable[..., Awaitable[Any] | Any] | None = None,
-        args: Sequence[Any] | None = None,
+        args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(coord, Coordinator):
@@ -66,7 +66,7 @@ class LooperTask:
         coord: Coordinator,
         timer_interval_secs: float | None,
         target: Callable[..., Awaitable[Any] | Any],
-        args: Sequence[Any] | None = None,
+        args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> Self:
         """Make a looper and start it. TF1: ``LooperThread.loop``."""

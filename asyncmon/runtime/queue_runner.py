@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.cancellation import shielded
 from asyncmon.error_text import text_of
 from asyncmon.errors import CancelledError, OpError, OutOfRangeError
-from asyncmon.graph.core.build import add_to_collection, get_collection
-from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.queues.ops import closing_error
+from asyncmon.runtime.graph_program import (
+    GraphKeys,
+    add_to_collection,
+    closing_error,
+    get_collection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

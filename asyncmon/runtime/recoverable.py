@@ -4,115 +4,143 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.cancellation import shielded
 from asyncmon.error_text import add_note, text_of
-from asyncmon.errors import CancelledError, UnavailableError
-from asyncmon.runtime.interrupts import Interrupts
-from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.errors import PREEMPTION, CancelledError, UnavailableError
+from asyncmon.runtime.call_scope import CallScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from asyncmon.runtime.call_scope import Kind
     from asyncmon.runtime.coordinated import Coordinated
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.recovery import Recovery
-    from asyncmon.runtime.step_fn import StepContext
-    from asyncmon.runtime.turn import Turn
-
-__all__ = ["Recoverable", "step_of"]
+    from asyncmon.runtime.hooked import Hooked
+    from asyncmon.runtime.run_lock import RunLock
+    from asyncmon.runtime.stop_control import StopControl
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """The policy of a monitored session for errors after which a new session may work.
+
+    The first attempt follows at once; from the second failure in a row on there is a pause, which
+    doubles each time up to a limit. A run that succeeds ends the row.
+
+    The run that failed is repeated whole. Where it failed after its own step was saved, in a listener's
+    ``after_save`` for example, that step is done twice.
+
+    Attributes:
+        errors: the types of error that are recovered from.
+        max_attempts: how many failures in a row are followed by another attempt; None for no limit.
+        first_delay_secs: the pause before the second attempt.
+        max_delay_secs: the longest pause.
+        create_timeout_secs: how long one creation of a session may take, or None. Longer counts as
+            a failure.
+
+    Example::
+
+        MonitoredSession(creator, recovery=Recovery(max_attempts=5))
+    """
+
+    errors: tuple[type[Exception], ...] = PREEMPTION
+    max_attempts: int | None = None
+    first_delay_secs: float = 0.1
+    max_delay_secs: float = 30.0
+    create_timeout_secs: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_attempts is not None and self.max_attempts < 0:
+            raise ValueError(f"max_attempts must be 0 or more, or None, got {self.max_attempts!r}.")
+        if self.first_delay_secs < 0 or self.max_delay_secs < 0:
+            raise ValueError(
+                "first_delay_secs and max_delay_secs must be 0 or more, got "
+                f"{self.first_delay_secs!r} and {self.max_delay_secs!r}."
+            )
+
+    def delay(self, failures: int) -> float:
+        """Return the pause in seconds after so many failures in a row."""
+        if failures <= 1:
+            return 0.0
+        return min(self.max_delay_secs, self.first_delay_secs * 2.0 ** min(failures - 2, 60))
+
+    def is_over(self, failures: int) -> bool:
+        """Return whether the session gives up after so many failures in a row."""
+        return self.max_attempts is not None and failures > self.max_attempts
+
 
 class Recoverable:
-    """Repeat what a preemption error ended, in a new session.
+    """Repeat a run that a preemption error ended, in a new session.
 
     Args:
-        create: makes a session: raw session, coordinator, hooks told.
+        create: returns a new session whose hooks have seen it.
         policy: which errors, how often, after what pause.
-        stop: of the whole session; a stop ends the pauses, and so does its closing.
+        stops: a stop, and the closing of the session, end pauses and creations.
+        lock: held by a recovery, as it replaces the session for all callers.
     """
 
     def __init__(
-        self, create: Callable[[], Awaitable[Coordinated]], policy: Recovery, stop: Coordinator
+        self,
+        create: Callable[[], Awaitable[Coordinated]],
+        policy: Recovery,
+        stops: StopControl,
+        lock: RunLock,
     ) -> None:
         self.current: Coordinated | None = None
-        """The session in use; None before :meth:`open` and while a recovery is under way."""
+        """The session in use; None before :meth:`open` and during a recovery."""
+        self.errors = policy.errors
+        """The errors that are recovered from."""
         self._create = create
         self._policy = policy
-        self.errors = policy.errors
-        """What is recovered from."""
-        self._stop = stop
-        self._watches = self._creating = False
+        self._stops = stops
+        self._lock = lock
         self._failures = 0
         self._reached: int | None = None
-        self.newest: Any = None
-        """The raw session made last, from its creation on."""
-        self.interrupts = Interrupts()
-        """Creations under way, which the end of the whole session ends."""
-        self._over = StopEvent(lambda: None)  # whatever ends the pauses
 
-    def step(self) -> int | None:
-        """Return the global step of the newest session, or None where nobody counts."""
-        return raw_step(self.newest)
-
-    async def run(
-        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    async def call(
+        self, kind: Kind, attempt: Callable[[Hooked, A], Awaitable[Any]], argument: A
     ) -> Any:
-        """Run, in as many sessions as it takes. The whole run is repeated, hooks included."""
-        try:
-            session = self.current or await self.open()
-            result = await session.run(fetches, feed_dict, options, run_metadata)
-        except self.errors as error:
-            failure = error
-        else:
-            self._failures = 0
-            return result
-        return await self._repeat(failure, lambda s: s.run(fetches, feed_dict, options, run_metadata))
+        """Make a call of the layer below, in as many sessions as it takes.
 
-    async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
-        """Call a step function, likewise; the whole function is repeated."""
-        return await self._repeat(None, lambda session: session.run_step_fn(step_fn))
-
-    async def run_bare(self, turn: Turn, args: tuple[Any, ...]) -> Any:
-        """Run without hooks and without waiting for the turn, likewise.
-
-        Only a recovery waits for the turn; it replaces the session for everybody.
+        A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated where another call
+        replaces its session; inside a run, a recovery is left to that run. Arguments as below.
         """
+        locked = kind == "run"
         while True:
-            session = self.current
-            if session is None:
-                async with turn.held():
-                    session = self.current or await self.open()
+            session = self.current or await self._reopen()
             try:
-                return await session.run_bare(*args)
+                result = await session.call(kind, attempt, argument)
             except Exception as error:
-                replaced = self.current is not session  # the session was closed under this run
-                if not replaced and (turn.is_mine() or not isinstance(error, self.errors)):
+                if not self._repeats(error, session, locked):
                     raise
                 failure = error
-            async with turn.held():
-                if self.current is session:
-                    await self.recover(failure)
-
-    async def _repeat(
-        self, failure: Exception | None, call: Callable[[Coordinated], Awaitable[Any]]
-    ) -> Any:
-        while True:
-            if failure is not None:
-                await self.recover(failure)
-            try:
-                session = self.current or await self.open()
-                result = await call(session)
-            except self.errors as error:
-                failure = error
             else:
-                self._failures = 0
+                if locked:
+                    self._failures = 0
                 return result
+            async with self._lock.held():
+                if self.current is session:
+                    await self._recover(failure)
 
-    async def recover(self, failure: Exception) -> None:
+    def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
+        if locked:
+            return isinstance(error, self.errors)
+        if self.current is not session:
+            return True  # closed under this call
+        return isinstance(error, self.errors) and not self._lock.is_mine()
+
+    async def _reopen(self) -> Coordinated:
+        """Create the session that a failed recovery has left out."""
+        async with self._lock.held():
+            return self.current or await self.open()
+
+    async def _recover(self, failure: Exception) -> None:
         """Replace the session that failed.
 
         Raises:
@@ -127,7 +155,7 @@ class Recoverable:
         )  # fmt: skip
         old, self.current = self.current, None
         if old is not None:
-            self._reached = step_of(old)
+            self._reached = step_of(old.raw)
             await shielded(self._close, old, name="asyncmon recovery")
         await self._pause(failure)
         try:
@@ -138,68 +166,28 @@ class Recoverable:
     async def _close(self, old: Coordinated) -> None:
         await old.close(grace=0)
         if isinstance(old.coord.error, self.errors):
-            logger.error(
-                "An error occurred when attempting to close the session. This may be due to a "
-                "preemption in a connected worker or parameter server. Error: %s",
-                text_of(old.coord.error),
-            )
-
-    def _give_up(self) -> None:
-        """End a pause or a creation that is under way when a stop comes."""
-        self._end_pauses_for_a_stop()
-        if not self._creating:
-            return
-        error = CancelledError(f"The session was not created: a stop came, {self._stop.stop_reason!r}.")
-        self.interrupts.interrupt(error)
-
-    def end_pauses(self) -> None:
-        """The session is being closed: what pauses gives up, which a closing need not wait for."""
-        self._over.set("the session is being closed")
-
-    def _end_pauses_for_a_stop(self) -> None:
-        self._over.set(f"a stop is requested ({self._stop.stop_reason})")
+            log_failed_close(old.coord.error)
 
     async def open(self) -> Coordinated:
-        """Create a session, again and again by the policy, and say what a recovery lost.
+        """Create a session, with as many attempts as the policy allows, and log the lost steps.
 
         Raises:
             CancelledError: a stop was requested meanwhile.
         """
-        if not self._watches and not self._stop.should_stop():
-            self._watches = True
-            self._stop.when_stopped(self._give_up)
-        task = asyncio.current_task()
-        if task is None or (base := self.interrupts.enter(task)) is None:
-            return await self._open()
-        try:
-            session = await self._open()
-        except BaseException as error:
-            reason = self.interrupts.leave(task, base, error)
-            if reason is None:
-                raise
-        else:
-            self.interrupts.leave(task, base)
-            return session
-        raise reason
-
-    async def _open(self) -> Coordinated:
+        timeout = self._policy.create_timeout_secs
         while True:
             try:
-                async with asyncio.timeout(self._policy.create_timeout_secs) as scope:
-                    self._creating = True
-                    session = await self._create()
+                with CallScope(self._stops.scopes, "creation"):
+                    async with asyncio.timeout(timeout) as scope:
+                        session = await self._create()
                 break
             except self.errors as error:
                 failure: Exception = error
             except TimeoutError as error:
                 if not scope.expired():
                     raise
-                failure = UnavailableError(
-                    f"No session was created within {self._policy.create_timeout_secs:g} s."
-                )
+                failure = UnavailableError(f"No session was created within {timeout:g} s.")
                 failure.__cause__ = error
-            finally:
-                self._creating = False
             logger.info(
                 "An error was raised while a session was being created. This may be due to a "
                 "preemption of a connected worker or parameter server. A new session will be "
@@ -208,7 +196,7 @@ class Recoverable:
             )  # fmt: skip
             await self._pause(failure)
         self.current = session
-        self._report_loss(session)
+        self._log_loss(session)
         return session
 
     async def _pause(self, failure: Exception) -> None:
@@ -216,16 +204,14 @@ class Recoverable:
         if self._policy.is_over(self._failures):
             add_note(failure, f"Given up after {self._failures} failures in a row.")
             raise failure
-        if self._stop.should_stop():  # and was before anybody watched it
-            self._end_pauses_for_a_stop()
         pause = self._policy.delay(self._failures)
-        if pause > 0 and await self._over.wait(pause):
-            add_note(failure, f"Not recovered from: {self._over.reason}.")
+        if pause > 0 and await self._stops.no_retry.wait(pause):
+            add_note(failure, f"Not recovered from: {self._stops.no_retry.reason}.")
             raise failure
 
-    def _report_loss(self, session: Coordinated) -> None:
+    def _log_loss(self, session: Coordinated) -> None:
         before, self._reached = self._reached, None
-        now = step_of(session)
+        now = step_of(session.raw)
         if before is None or now is None:
             return
         logger.warning(
@@ -234,16 +220,20 @@ class Recoverable:
         )  # fmt: skip
 
 
-def step_of(session: Coordinated) -> int | None:
-    """Return the global step of a session, or None where nobody counts."""
-    return raw_step(session.raw)
+def log_failed_close(error: BaseException) -> None:
+    """Log the preemption of a background task, of which no caller was told."""
+    logger.error(
+        "An error occurred when attempting to close the session. This may be due to a "
+        "preemption in a connected worker or parameter server. Error: %s",
+        text_of(error),
+    )
 
 
-def raw_step(raw: Any) -> int | None:
-    """Return the global step of a raw session, or None where nobody counts."""
+def step_of(raw: Any) -> int | None:
+    """Return the global step of a raw session, or None where it does not count or is lost."""
     try:
         step: int | None = getattr(raw, "global_step", None)
-    except Exception:  # a session that is gone need not know any more
-        logger.debug("The lost session does not tell its step.", exc_info=True)
+    except Exception:
+        logger.debug("The step of a lost session is unknown.", exc_info=True)
         return None
     return step

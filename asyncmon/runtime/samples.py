@@ -1,4 +1,4 @@
-"""Fetches that wait for the next run to carry them."""
+"""Fetches that join the next run of a session."""
 
 from __future__ import annotations
 
@@ -11,98 +11,96 @@ from asyncmon.error_text import add_note
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-__all__ = ["Sample", "Samples"]
-
-_PATIENCE = 2
+_MOST_FAILURES = 2
 
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """One request: what to fetch, who gets it."""
+    """One request: its fetches, and the future that gets their values."""
 
     fetches: Any
-    future: asyncio.Future[tuple[Any, int | None]]
+    result: asyncio.Future[tuple[Any, int | None]]
     task: asyncio.Task[Any] | None
     failures: int = 0
 
-    @property
-    def asked_by(self) -> str:
-        """The name of the task."""
-        return self.task.get_name() if self.task is not None else "?"
-
-    def answer(self, values: Any, step: int | None) -> None:
-        """Give the values, with the global step after the run, to whoever still waits."""
-        if not self.future.done():
-            self.future.set_result((values, step))
+    def complete(self, values: Any, step: int | None) -> None:
+        """Give the values, with the global step after the run."""
+        if not self.result.done():
+            self.result.set_result((values, step))
 
 
 class Samples:
-    """The requests of one session that no run has answered yet."""
+    """The requests of one session that no run has answered yet.
 
-    __slots__ = ("_refusal", "_refused", "check", "waiting")
+    Args:
+        check: refuses fetches that the session does not know, where it can tell: they would make runs
+            of other callers fail.
+    """
 
-    def __init__(self) -> None:
-        self.check: Callable[[Any], None] | None = None
-        """Refuses fetches that the session does not know, where it can tell: they would cost others the
-        runs that carry them."""
+    __slots__ = ("_check", "_refusal", "_refused", "waiting")
+
+    def __init__(self, check: Callable[[Any], None] | None = None) -> None:
+        self._check = check
         self._refused: Collection[asyncio.Task[Any] | None] = ()
         self._refusal: Callable[[], Exception] = RuntimeError
         self.waiting: list[Sample] = []
-        """Empty where nobody asks: a look at this is all that a run pays."""
+        """Checked in each run."""
 
-    async def ask(self, fetches: Any) -> tuple[Any, int | None]:
-        """Wait for the next run; return the values it computed for ``fetches``, and its global step."""
-        if self.check is not None:
-            self.check(fetches)
+    async def request(self, fetches: Any) -> tuple[Any, int | None]:
+        """Wait for the next run; return its values of ``fetches``, and the global step after it."""
+        if self._check is not None:
+            self._check(fetches)
         task = asyncio.current_task()
         if task in self._refused:
-            await asyncio.sleep(0)  # who asks again and again can be cancelled
+            await asyncio.sleep(0)  # a loop of requests can be cancelled
             raise self._refusal()
-        future: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
-        sample = Sample(fetches, future, task)
+        result: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
+        sample = Sample(fetches, result, task)
         self.waiting.append(sample)
         try:
-            return await future
+            return await result
         finally:
             if sample in self.waiting:
                 self.waiting.remove(sample)
 
     def take(self) -> list[Sample]:
-        """Return the requests a run is going to carry."""
+        """Return the requests that a run is going to answer."""
         taken, self.waiting = self.waiting, []
-        return [sample for sample in taken if not sample.future.done()]
+        return [sample for sample in taken if not sample.result.done()]
 
     def put_back(self, samples: list[Sample], error: BaseException) -> None:
-        """Let the next run carry them: this one failed. Their fetches may be the cause, so the
-        second failure in a row is theirs to hear of."""
+        """Leave the requests of a failed run to the next one.
+
+        Their fetches may be the cause, so after the second failure in a row they get the error.
+        """
         if not isinstance(error, Exception):
             self.waiting[:0] = samples
             return
-        asked_by = ", ".join(sample.asked_by for sample in samples)
-        add_note(error, f"The run also fetched samples for: {asked_by}.")
+        names = ", ".join("?" if one.task is None else one.task.get_name() for one in samples)
+        add_note(error, f"The run also fetched samples for: {names}.")
         for sample in samples:
             sample.failures += 1
-            if sample.failures >= _PATIENCE and not sample.future.done():
-                sample.future.set_exception(error)
-        self.waiting[:0] = [sample for sample in samples if not sample.future.done()]
+            if sample.failures >= _MOST_FAILURES and not sample.result.done():
+                sample.result.set_exception(error)
+        self.waiting[:0] = [sample for sample in samples if not sample.result.done()]
 
     def move_to(self, other: Samples) -> None:
-        """Hand the requests to the session that comes after a recovery."""
+        """Leave the requests to the session that follows a recovery."""
         other.waiting.extend(self.waiting)
         self.waiting = []
 
     def refuse(
         self, tasks: Collection[asyncio.Task[Any] | None], refusal: Callable[[], Exception]
     ) -> None:
-        """Answer some tasks, now and whenever they ask again, that no run will come."""
+        """Raise an error in the requests of some tasks, now and later: no run comes any more."""
         self._refused, self._refusal = tasks, refusal
         for sample in self.waiting:
-            if sample.task in tasks and not sample.future.done():
-                sample.future.set_exception(refusal())
+            if sample.task in tasks and not sample.result.done():
+                sample.result.set_exception(refusal())
 
     def close(self, reason: str) -> None:
-        """Answer everybody that no run will come."""
+        """Raise an error in all requests: no run comes any more."""
         for sample in self.waiting:
-            if not sample.future.done():
-                sample.future.set_exception(RuntimeError(reason))
+            if not sample.result.done():
+                sample.result.set_exception(RuntimeError(reason))
         self.waiting = []

@@ -12,8 +12,7 @@ from asyncmon.runtime.program import as_program, program_scope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from asyncmon.runtime.program import Program
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Program, Session
 
 __all__ = ["Scaffold"]
 

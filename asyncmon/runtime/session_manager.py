@@ -7,26 +7,26 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon import clock
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
-from asyncmon.errors import DeadlineExceededError
+from asyncmon.error_text import text_of
+from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.program import as_program
-from asyncmon.runtime.readiness import what_lacks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Self
 
-    from asyncmon.runtime.protocol import Session
-
-__all__ = ["SessionManager"]
+    from asyncmon.runtime.protocols import Session
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECS = 0.05
-"""The first pause of a waiting loop; each further one is twice as long, up to the limit given."""
+"""The first pause between two attempts; each further one is twice as long, up to the limit given."""
 
 
 class SessionManager:
@@ -40,7 +40,7 @@ class SessionManager:
         ready_op: gives the names of what is not initialised; None: always ready.
         ready_for_local_init_op: likewise, for ``local_init_op``.
         graph: the program, a ``Graph`` or another. Default: the default graph.
-        recovery_wait_secs: the longest pause between two looks.
+        recovery_wait_secs: the longest pause between two attempts.
         local_init_run_options: ``RunOptions`` for ``local_init_op``.
         local_init_feed_dict: fed to ``local_init_op``.
 
@@ -127,7 +127,7 @@ class SessionManager:
                     "Init operations did not make model ready for local_init.  Init op: "
                     f"{_name(init_op)}, init fn: {init_fn}, error: {error}"
                 )
-            error = await self._what_lacks(session)
+            error = await self._not_ready_reason(session)
             if error is not None:
                 raise RuntimeError(
                     f"Init operations did not make model ready.  Init op: {_name(init_op)}, init fn: "
@@ -163,9 +163,9 @@ class SessionManager:
                     restored, not_local,
                 )  # fmt: skip
                 return session, False
-            lacks = await self._what_lacks(session)
-            if lacks is not None:
-                logger.info("Restoring model from %s did not make model ready: %s", restored, lacks)
+            not_ready = await self._not_ready_reason(session)
+            if not_ready is not None:
+                logger.info("Restoring model from %s did not make model ready: %s", restored, not_ready)
                 return session, False
             logger.info("Restored model from %s", restored)
             return session, True
@@ -173,24 +173,23 @@ class SessionManager:
     async def wait_for_session(
         self, master: str = "", config: Any = None, max_wait_secs: float = float("inf")
     ) -> Session:
-        """Return a session once somebody else has made its state ready. TF1: same name.
+        """Return a session once another process has made its state ready. TF1: same name.
 
-        Each look opens a session; one that is not ready is closed again.
+        Each attempt opens a session; one that is not ready is closed again.
 
         Raises:
             DeadlineExceededError: it was not ready in time.
         """
-        async for _ in _Looks(max_wait_secs, self._recovery_wait_secs):
+        async for _ in _Attempts(max_wait_secs, self._recovery_wait_secs):
             async with _ClosedOnError(self._program.create_session(master, config)) as session:
                 not_local = await self._try_local_init(session)
-                lacks = await self._what_lacks(session) if not_local is None else None
-                if not_local is None and lacks is None:
+                not_ready = await self._not_ready_reason(session) if not_local is None else None
+                if not_local is None and not_ready is None:
                     return session
             logger.info(
                 "Waiting for model to be ready.  Ready_for_local_init_op:  %s, ready: %s",
-                not_local,
-                lacks,
-            )
+                not_local, not_ready,
+            )  # fmt: skip
             await _close_quietly(session)
         raise DeadlineExceededError(f"Session was not ready after waiting {max_wait_secs:g} secs.")
 
@@ -210,8 +209,8 @@ class SessionManager:
             await saver.restore(session, filename)
             return filename
         assert directory is not None, "one of the two is given"
-        await _settle_saves(saver)
-        async for _ in _Looks(max_wait_secs if wait else 0, self._recovery_wait_secs):
+        await _drain_saves(saver)
+        async for _ in _Attempts(max_wait_secs if wait else 0, self._recovery_wait_secs):
             restored = await self._restore_newest(session, saver, directory)
             if restored is not None or not wait:
                 return restored
@@ -246,24 +245,59 @@ class SessionManager:
         return restored
 
     async def _try_local_init(self, session: Session) -> str | None:
-        """Run ``local_init_op`` if its time has come. Return why it has not."""
-        lacks = await what_lacks(
+        """Run ``local_init_op`` if the session is ready for it. Return why it is not."""
+        reason = await not_ready_reason(
             self._ready_for_local_init_op, session, "Model not ready for local init"
         )
-        if lacks is None and self._local_init_op is not None:
+        if reason is None and self._local_init_op is not None:
             logger.info("Running local_init_op.")
             await session.run(
                 self._local_init_op, self._local_init_feed_dict, self._local_init_run_options
             )
             logger.info("Done running local_init_op.")
-        return lacks
+        return reason
 
-    async def _what_lacks(self, session: Session) -> str | None:
-        return await what_lacks(self._ready_op, session, "Model not ready")
+    async def _not_ready_reason(self, session: Session) -> str | None:
+        return await not_ready_reason(self._ready_op, session, "Model not ready")
 
 
-class _Looks:
-    """The moments at which to look: now, then at growing intervals, last at the deadline."""
+async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | None:
+    """Return why a session is not ready, or None when it is.
+
+    Args:
+        ready_op: fetched; gives the names of what is not initialised. None: it is ready.
+        session: the raw session.
+        what: the start of a log line about an error.
+
+    Raises:
+        TypeError: it gives something else than a list of names.
+        Exception: what the run raised, unless it means that something is not initialised.
+    """
+    if ready_op is None:
+        return None
+    try:
+        value = await session.run(ready_op)
+    except Exception as error:
+        if isinstance(error, FailedPreconditionError) and "uninitialized" in str(error):
+            return str(error)
+        logger.warning("%s: ready_op failed: %s", what, text_of(error))
+        raise
+    if value is None:
+        return None
+    names = np.asarray(value)
+    if names.size == 0 or names.dtype == np.int32:
+        return None
+    if names.ndim != 1 or names.dtype.kind not in "OSU":
+        raise TypeError(
+            f"A ready_op must give the names of what is not initialised, as a list of strings; "
+            f"{ready_op!r} gave {value!r}."
+        )
+    texts = [name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist()]
+    return f"Variables not initialized: {', '.join(texts)}"
+
+
+class _Attempts:
+    """Iterations at growing intervals: the first one now, the last one at the deadline."""
 
     def __init__(self, max_wait_secs: float, longest_pause: float) -> None:
         self._deadline = clock.monotonic() + max_wait_secs
@@ -302,8 +336,8 @@ async def _close_quietly(session: Session) -> None:
     await shielded(close_raw, session, name="closing a session that is not ready")
 
 
-async def _settle_saves(saver: Any) -> None:
-    """Let saves of the session before finish: one of them may be what is restored."""
+async def _drain_saves(saver: Any) -> None:
+    """Wait for saves of the session before: one of them may be the checkpoint to restore."""
     drain = getattr(saver, "drain", None)
     if drain is not None:
         try:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import anyio
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asyncmon.runtime.protocol import Session
-
-__all__ = ["AFTER_STOP", "StepContext", "check_step_fn"]
+    from asyncmon.runtime.protocols import Run, Session
 
 AFTER_STOP = "Run called even after should_stop requested."
 
@@ -19,27 +18,27 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class StepContext:
-    """What a step function works with; a fresh one for each attempt. TF1: ``StepContext``.
+    """The argument of a step function; a fresh one for each attempt. TF1: ``StepContext``.
 
     Args:
         session: the raw session.
-        run_with_hooks: runs with hooks in that session.
-        on_stop: called with the reason when the function asks for a stop.
-        is_stopped: whether a hook asked for a stop, so that no further run may start.
+        run: runs with hooks in that session.
+        on_stop: called with the reason when the function requests a stop.
+        is_stopped: returns whether a hook requested a stop, after which no run may start.
     """
 
     def __init__(
         self,
         session: Session,
-        run_with_hooks: Callable[..., Awaitable[Any]],
+        run: Callable[[Run], Awaitable[Any]],
         on_stop: Callable[[str], None],
         is_stopped: Callable[[], bool],
     ) -> None:
         self._session = session
-        self._run_with_hooks = run_with_hooks
+        self._run = run
         self._on_stop = on_stop
         self._is_stopped = is_stopped
-        self._turn = asyncio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)
         self._over = False
 
     @property
@@ -52,20 +51,20 @@ class StepContext:
     ) -> Any:
         """Run with all hooks, as ``MonitoredSession.run`` does, any number of times.
 
-        Calls from several tasks of the step function come one after another.
+        Calls from several tasks of the step function run one after another.
 
         Raises:
-            RuntimeError: a hook asked for a stop in an earlier run, or the step function is over.
+            RuntimeError: a hook requested a stop in an earlier run, or the step function is over.
         """
-        async with self._turn:
+        async with self._lock:
             if self._over:
                 raise RuntimeError(
-                    "The step function of this context is over and has its turn no longer. Await what "
-                    "it started before it returns."
+                    "The step function of this context is over. Await the tasks it starts before it "
+                    "returns."
                 )
             if self._is_stopped():
                 raise RuntimeError(AFTER_STOP)
-            return await self._run_with_hooks(fetches, feed_dict, options, run_metadata)
+            return await self._run((fetches, feed_dict, options, run_metadata))
 
     def end(self) -> None:
         """Refuse further runs: the step function has returned or failed."""
@@ -83,7 +82,7 @@ class StepContext:
 
 
 def check_step_fn(step_fn: Any) -> None:
-    """Refuse what cannot be called with a step context alone.
+    """Refuse a function that cannot be called with a step context alone.
 
     Raises:
         TypeError: it is not callable.

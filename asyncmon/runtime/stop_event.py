@@ -6,46 +6,42 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from asyncmon.runtime.stopping import time_out
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["StopEvent"]
-
 
 class StopEvent:
-    """Whether a stop was requested, and who is to be woken by it.
+    """A one-way event with a reason. It wakes waiters and calls callbacks in its event loop.
 
     Args:
-        on_wake: called in the loop's thread after each request, before anybody is woken.
+        on_set: called in the loop's thread after each request, before any waiter wakes.
     """
 
-    __slots__ = ("_callbacks", "_loop", "_on_wake", "_waiters", "is_set", "reason")
+    __slots__ = ("_callbacks", "_loop", "_on_set", "_waiters", "is_set", "reason")
 
-    def __init__(self, on_wake: Callable[[], None]) -> None:
-        self._on_wake = on_wake
+    def __init__(self, on_set: Callable[[], None] | None = None) -> None:
+        self._on_set = on_set
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: set[asyncio.Future[bool]] = set()
         self._callbacks: list[Callable[[], None]] = []
         self.clear()
 
     def clear(self) -> None:
-        """Forget the request. Who waits goes on to wait."""
+        """Withdraw the request. Waiters continue to wait."""
         self.is_set = False
         self.reason: str | None = None
-        """Why, by whoever was first to say."""
+        """The first reason that was given."""
 
     def set(self, reason: str | None) -> None:
-        """Request the stop, or say once more that something came of it. Safe in any thread."""
-        # Each is one store, which the interpreter keeps whole.
+        """Request the stop, once or again. Safe in any thread and signal handler."""
+        # Each is a single store, which the interpreter keeps whole.
         if self.reason is None:
             self.reason = reason
         self.is_set = True
         self._wake_loop()
 
     def bind(self) -> asyncio.AbstractEventLoop:
-        """Belong to the running loop, which is returned. The next one only when that is closed.
+        """Belong to the running loop, which is returned; to another one only when it is closed.
 
         Raises:
             RuntimeError: this belongs to another loop.
@@ -72,9 +68,9 @@ class StopEvent:
                 await asyncio.sleep(0)
             return self.is_set
         with self.waiter() as waiter:
-            if self.is_set:  # asked when the waiter is in place: a thread may come in at any time
+            if self.is_set:  # checked with the waiter in place: a thread may set it at any time
                 return True
-            timer = loop.call_later(timeout, time_out, waiter) if timeout is not None else None
+            timer = loop.call_later(timeout, _time_out, waiter) if timeout is not None else None
             try:
                 return await waiter
             finally:
@@ -83,7 +79,7 @@ class StopEvent:
 
     @contextlib.contextmanager
     def waiter(self) -> Iterator[asyncio.Future[bool]]:
-        """Return a future that the request fulfils; ask :attr:`is_set` before you wait for it."""
+        """Return a future that the request completes. Check :attr:`is_set` before waiting for it."""
         waiter: asyncio.Future[bool] = self.bind().create_future()
         self._waiters.add(waiter)
         try:
@@ -94,17 +90,24 @@ class StopEvent:
 
     def _wake_loop(self) -> None:
         if self._loop is not None:
-            # Always by way of the loop: a signal handler runs in the middle of anything.
-            with contextlib.suppress(RuntimeError):  # a closed loop has nobody to wake
+            # Always through the loop: a signal handler runs between any two instructions.
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         if not self.is_set:
             return
-        self._on_wake()
+        if self._on_set is not None:
+            self._on_set()
         callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:  # each by itself: one that fails does not keep the others from it
+        for callback in callbacks:  # each on its own, so that an error in one does not skip the others
             asyncio.get_running_loop().call_soon(callback)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(True)
+
+
+def _time_out(waiter: asyncio.Future[bool]) -> None:
+    """Complete the waiter with False: the timeout passed."""
+    if not waiter.done():
+        waiter.set_result(False)

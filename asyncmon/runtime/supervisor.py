@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager, contextmanager
+import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import shielded
+from asyncmon.checkpoint import Saver
 from asyncmon.error_text import add_note, phrase
-from asyncmon.graph.core.graph import Graph
-from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinated import close_raw
-from asyncmon.runtime.interrupts import Interrupts
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.event_output import EventOutput
 from asyncmon.runtime.looper import LooperTask
-from asyncmon.runtime.services import (
-    CheckpointService,
-    Reader,
-    StepCounterService,
-    SummaryService,
-    save,
-)
-from asyncmon.runtime.supervisor_pieces import SupervisorPieces
+from asyncmon.runtime.program import as_program, program_scope
+from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.runtime.supervisor_services import StateReader, order_save, standard_services
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
 
-    from asyncmon.runtime.protocol import Session
-    from asyncmon.runtime.queue_runner import ProducerTask, QueueRunner
-
-__all__ = ["Supervisor"]
+    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime.queue_runner import QueueRunner
 
 logger = logging.getLogger("asyncmon.supervisor")
 
 
-class Supervisor(SupervisorPieces):
+class Supervisor:
     """Prepares sessions and keeps services beside them. TF1: ``tf.train.Supervisor``.
 
     A chief restores or initialises, writes summaries and saves checkpoints by time; others wait until
@@ -51,7 +38,10 @@ class Supervisor(SupervisorPieces):
     :func:`basic_train_loop`). An error in a service makes :meth:`should_stop` true and leaves by
     :meth:`managed_session`. A supervisor can be used again after :meth:`stop`.
 
-    What is ``USE_DEFAULT`` is taken from the program, which is finalized; None is none at all.
+    Arguments with ``USE_DEFAULT`` are taken from the program, which is finalized; None means none at
+    all. Most are attributes of the same names; others are ``coord``, the coordinator of the services,
+    and ``save_path``, the prefix of checkpoints, None without a ``logdir``. Of a supervisor that is not
+    the chief the path, the periods and the ``summary_op`` are None.
 
     Args:
         graph: the program, a ``Graph`` or another. Default: the default graph.
@@ -64,7 +54,7 @@ class Supervisor(SupervisorPieces):
         logdir: where checkpoints and events go. None: no services.
         summary_op: gives the summaries to write by time. None: they are yours to write, with
             :meth:`summary_computed`.
-        saver: restores and saves. None: nobody does.
+        saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
         save_summaries_secs: between summaries; 0 for none.
         save_model_secs: between checkpoints; 0 for none.
@@ -85,6 +75,74 @@ class Supervisor(SupervisorPieces):
                 await sess.run(train_op)
     """
 
+    USE_DEFAULT = 0
+
+    def __init__(
+        self,
+        graph: Any = None,
+        ready_op: Any = USE_DEFAULT,
+        ready_for_local_init_op: Any = USE_DEFAULT,
+        is_chief: bool = True,
+        init_op: Any = USE_DEFAULT,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        local_init_op: Any = USE_DEFAULT,
+        logdir: str | os.PathLike[str] | None = None,
+        summary_op: Any = USE_DEFAULT,
+        saver: Any = USE_DEFAULT,
+        global_step: Any = USE_DEFAULT,
+        save_summaries_secs: float = 120,
+        save_model_secs: float = 600,
+        recovery_wait_secs: float = 30,
+        stop_grace_secs: float = 120,
+        checkpoint_basename: str = "model.ckpt",
+        session_manager: SessionManager | None = None,
+        summary_writer: Any = USE_DEFAULT,
+        init_fn: Callable[[Session], Awaitable[Any] | Any] | None = None,
+        local_init_run_options: Any = None,
+        *,
+        save_at_end: bool = False,
+    ) -> None:
+        program = self._program = as_program(graph)
+        self.is_chief = is_chief
+        self.init_feed_dict = init_feed_dict
+        self.coord = Coordinator()
+        with program_scope(program):
+            self.ready_op = _given(ready_op, program.ready_op)
+            self.init_op = _given(init_op, program.init_op)
+            self.local_init_op = _given(local_init_op, program.local_init_op)
+            self.ready_for_local_init_op = _given(
+                ready_for_local_init_op,
+                program.ready_for_local_init_op if self.local_init_op is not None else lambda: None,
+            )
+            self.saver = _given(saver, getattr(program, "saver", lambda: Saver(allow_empty=True)))
+            self.summary_op = _given(summary_op, program.summary_op) if is_chief else None
+            self.global_step = _given(global_step, getattr(program, "global_step", lambda: None))
+        self._program_counts = global_step is Supervisor.USE_DEFAULT and program.has_global_step()
+        self._logdir = None if logdir is None or not is_chief else os.fspath(logdir)
+        self.save_summaries_secs = save_summaries_secs if is_chief else None
+        self.save_model_secs = save_model_secs if is_chief else None
+        self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None
+        shared = summary_writer is Supervisor.USE_DEFAULT
+        given = None if shared or not is_chief else summary_writer
+        self._output = EventOutput(self._logdir, given, shared, getattr(program, "graph", program))
+        self._init_fn = init_fn
+        self._stop_grace_secs = stop_grace_secs
+        self._save_at_end = save_at_end
+        self.session_manager = session_manager or SessionManager(
+            local_init_op=self.local_init_op,
+            ready_op=self.ready_op,
+            ready_for_local_init_op=self.ready_for_local_init_op,
+            graph=program,
+            recovery_wait_secs=recovery_wait_secs,
+            local_init_run_options=local_init_run_options,
+        )
+        program.finalize()
+
+    @property
+    def summary_writer(self) -> Any:
+        """The writer of events, or None."""
+        return self._output.writer
+
     # -- sessions
 
     @asynccontextmanager
@@ -97,16 +155,11 @@ class Supervisor(SupervisorPieces):
     ) -> AsyncIterator[Session]:
         """Prepare or wait for a session, keep services beside it, close all at the end. TF1: same name.
 
-        ``OutOfRangeError`` in the body is the end of the data: it ends the block without an error. What
-        else the body raises, or a service, leaves it when all is closed; of several errors the first.
-        A body that does not look at :meth:`should_stop` is interrupted when the grace period after a
-        service's error is over. A cancelled body closes in order, a second cancellation in a hurry.
-
-        Args:
-            master: where the session runs; "" is here.
-            config: for the session.
-            start_standard_services: whether to start services and queue runners.
-            close_summary_writer: whether the end closes the event file.
+        ``OutOfRangeError`` in the body is the end of the data: it ends the block without an error. Any
+        other error of the body or a service leaves it when all is closed; of several errors the first.
+        A body that does not check :meth:`should_stop` is interrupted when the grace period after a
+        service's error is over. A cancelled body closes in order, cut short by a second cancellation.
+        Without ``close_summary_writer`` the event file stays open for the next session.
         """
         sess: Session | None = None
         cancelled: BaseException | None = None
@@ -115,12 +168,12 @@ class Supervisor(SupervisorPieces):
             sess = await self.prepare_or_wait_for_session(
                 master, config, start_standard_services=start_standard_services
             )
-            with self._interrupted_after_grace():
+            with self._body_scope():
                 yield sess
             completed = True
         except Exception as error:
             self.request_stop(error)
-            completed = sess is not None and self._coord.error is None  # the end of the data
+            completed = sess is not None and self.coord.error is None  # the end of the data
         except BaseException as error:
             cancelled = error
         try:
@@ -136,33 +189,17 @@ class Supervisor(SupervisorPieces):
         if cancelled is not None:
             raise cancelled
 
-    @contextmanager
-    def _interrupted_after_grace(self) -> Iterator[None]:
-        """Raise the coordinator's error in a body that still waits when the grace period is over."""
-        body, task, loop = Interrupts(), asyncio.current_task(), asyncio.get_running_loop()
-        assert task is not None, "coroutines of a session run in tasks"
-        base = body.enter(task) or 0
-        timers: list[asyncio.TimerHandle] = []
+    def _body_scope(self) -> CallScope:
+        """Return a scope that raises the coordinator's error when the grace period is over."""
+        scope, loop = CallScope(CallScopes(), "body"), asyncio.get_running_loop()
 
         def stopped() -> None:
-            if task in body and (error := self._coord.error) is not None:
-                timers.append(loop.call_later(max(self._stop_grace_secs, 0), body.interrupt, error))
+            error = self.coord.error
+            if scope.task is not None and error is not None:
+                scope.timer = loop.call_later(self._stop_grace_secs, scope.interrupt, error)
 
-        self._coord.when_stopped(stopped)
-        reason: BaseException | None = None
-        try:
-            yield
-        except BaseException as error:
-            reason = body.leave(task, base, error)
-            if reason is None:
-                raise
-        else:
-            body.leave(task, base)
-        finally:
-            for timer in timers:
-                timer.cancel()
-        if reason is not None:
-            raise reason
+        self.coord._stop.when_set(stopped)
+        return scope
 
     async def prepare_or_wait_for_session(
         self,
@@ -174,36 +211,31 @@ class Supervisor(SupervisorPieces):
     ) -> Session:
         """Return a session that is ready, with services beside it. TF1: same name.
 
-        Forgets an earlier stop, so a supervisor can be used again. You :meth:`stop` it and close the
-        session.
-
-        Args:
-            master: where the session runs.
-            config: for the session.
-            wait_for_checkpoint: whether a chief waits for a checkpoint to restore.
-            max_wait_secs: how long to wait for that, or (not the chief) for the session to be ready.
-            start_standard_services: whether to start services and queue runners.
+        Forgets an earlier stop, so a supervisor can be used again. The caller calls :meth:`stop` and
+        closes the session. Arguments as :meth:`managed_session`; a chief waits for a checkpoint to
+        restore where ``wait_for_checkpoint``, others wait for the session to be ready.
         """
-        self._coord.clear_stop()
+        self.coord.clear_stop()
         await self._output.open()
-        if not self._is_chief:
-            sess = await self._session_manager.wait_for_session(master, config, max_wait_secs)
+        manager = self.session_manager
+        if not self.is_chief:
+            sess = await manager.wait_for_session(master, config, max_wait_secs)
         else:
-            sess = await self._session_manager.prepare_session(
+            sess = await manager.prepare_session(
                 master,
-                init_op=self._init_op,
-                saver=self._saver,
+                init_op=self.init_op,
+                saver=self.saver,
                 checkpoint_dir=self._logdir,
                 wait_for_checkpoint=wait_for_checkpoint,
                 max_wait_secs=max_wait_secs,
                 config=config,
-                init_feed_dict=self._init_feed_dict,
+                init_feed_dict=self.init_feed_dict,
                 init_fn=self._init_fn,
             )
         try:
-            if self._is_chief:
+            if self.is_chief:
                 await self._output.add_graph()
-            if start_standard_services and self._is_chief:
+            if start_standard_services and self.is_chief:
                 logger.info("Starting standard services.")
                 await self.start_standard_services(sess)
             if start_standard_services:
@@ -219,7 +251,7 @@ class Supervisor(SupervisorPieces):
     async def start_standard_services(self, sess: Session) -> list[LooperTask] | None:
         """Start to write summaries and steps per second, and to save checkpoints. TF1: same name.
 
-        Each is a task that does its work now and then by time, on one version of the state.
+        Each is a task that works by time, on one version of the state.
 
         Returns:
             The services, in this order; None, with a warning, where there is no ``logdir``.
@@ -227,7 +259,7 @@ class Supervisor(SupervisorPieces):
         Raises:
             RuntimeError: this is not the chief.
         """
-        if not self._is_chief:
+        if not self.is_chief:
             raise RuntimeError(
                 "Only chief supervisor can start standard services. "
                 "Because only chief supervisors can write events."
@@ -238,59 +270,39 @@ class Supervisor(SupervisorPieces):
         step = await self.current_step(sess)
         if step is not None:
             self._output.start(step)
-        services: list[LooperTask] = []
-        if self._save_summaries_secs and self.summary_writer is not None:
-            if self._summary_op is not None:
-                services.append(SummaryService(self, sess))
-            if step is not None:
-                services.append(StepCounterService(self, sess))
-        if self._saver is not None and self._save_model_secs:
-            services.append(CheckpointService(self, sess))
+        services = standard_services(self, sess, counts_steps=step is not None)
         for service in services:
             service.start()
-        for _ in range(2):  # turns until their first ticks: the first checkpoint is of the state now
-            await asyncio.sleep(0)
-        return services
+        for service in services:
+            await service.started()  # so that the first checkpoint is of the present state
+        return [*services]
 
     def start_queue_runners(
         self, sess: Session, queue_runners: Iterable[QueueRunner] | None = None
-    ) -> list[ProducerTask]:
+    ) -> list[asyncio.Task[Any]]:
         """Start queue runners, those of the graph by default; return their tasks. TF1: same name."""
         if queue_runners is None:
-            graph = getattr(self._program, "graph", None)
-            key = GraphKeys.QUEUE_RUNNERS
-            queue_runners = graph.get_collection(key) if isinstance(graph, Graph) else ()
-        tasks: list[ProducerTask] = []
-        for runner in queue_runners:
-            tasks += runner.create_tasks(sess, self._coord, start=True)
-        return tasks
+            start_producers = getattr(self._program, "start_producers", None)
+            return [] if start_producers is None else list(start_producers(sess, self.coord))
+        return [t for one in queue_runners for t in one.create_tasks(sess, self.coord, start=True)]
 
     def loop(
         self,
         timer_interval_secs: float | None,
         target: Callable[..., Awaitable[Any] | Any],
-        args: Sequence[Any] | None = None,
+        args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperTask:
         """Call something every so many seconds until the stop; return the task. TF1: same name.
 
-        Args:
-            timer_interval_secs: between calls; the first comes at once. None or 0: back to back.
-            target: plain or ``async def``.
-            args: its positional arguments.
-            kwargs: its keyword arguments.
+        The first call comes at once. See :class:`LooperTask`.
         """
-        return LooperTask.loop(self._coord, timer_interval_secs, target, args, kwargs)
+        return LooperTask.loop(self.coord, timer_interval_secs, target, args, kwargs)
 
     async def summary_computed(
         self, sess: Session, summary: Any, global_step: int | None = None
     ) -> None:
-        """Write a summary that you have computed. TF1: same name.
-
-        Args:
-            sess: asked for the step where none is given.
-            summary: what a run of a summary op gave.
-            global_step: the step it belongs to.
+        """Write the value of a summary op, at the session's step if none is given. TF1: same name.
 
         Raises:
             RuntimeError: there is no writer.
@@ -298,9 +310,8 @@ class Supervisor(SupervisorPieces):
         """
         if self.summary_writer is None:
             raise RuntimeError("Writing a summary requires a summary writer.")
-        if global_step is None:
-            global_step = await self.current_step(sess)
-        self.summary_writer.add_summary(summary, global_step)
+        step = await self.current_step(sess) if global_step is None else global_step
+        self.summary_writer.add_summary(summary, step)
 
     # -- stopping
 
@@ -333,12 +344,12 @@ class Supervisor(SupervisorPieces):
         to_save: Session | None,
     ) -> None:
         for task in tasks:
-            self._coord.register_task(task)
+            self.coord.register_task(task)
         stragglers = await shielded(
             self._shut_down, asyncio.current_task(), close_summary_writer, to_save,
             name="supervisor stopping", cancel_after=max(self._stop_grace_secs, 1.0),
         )  # fmt: skip
-        self._coord.raise_requested_exception()
+        self.coord.raise_requested_exception()
         if stragglers and not ignore_live_tasks:
             raise RuntimeError(stragglers)
 
@@ -346,40 +357,44 @@ class Supervisor(SupervisorPieces):
         self, caller: asyncio.Task[Any] | None, close_summary_writer: bool, to_save: Session | None
     ) -> str:
         try:
-            stragglers = await self._coord.shut_down(self._stop_grace_secs, caller)
-            if self._saver is not None:
-                if to_save is not None and self._save_at_end and self._coord.error is None:
-                    await save(self, to_save)
-                await self._saver.close()  # waits for saves in flight, and lets others save there
+            stragglers = await self.coord._shut_down(self._stop_grace_secs, caller)
+            if self.saver is not None:
+                if to_save is not None and self._save_at_end and self.coord.error is None:
+                    await order_save(self, to_save)
+                await self.saver.close()  # waits for saves in flight, and lets others save there
         finally:
             if close_summary_writer:  # last: one of the tasks may have used it
                 await self._output.close()
         return stragglers
 
     def request_stop(self, ex: BaseException | None = None, reason: str | None = None) -> None:
-        """Ask all to stop, for an error or a reason. See :meth:`Coordinator.request_stop`."""
-        self._coord.request_stop(ex, reason)
+        """Request a stop, with an error or a reason. See :meth:`Coordinator.request_stop`."""
+        self.coord.request_stop(ex, reason)
 
     def should_stop(self) -> bool:
         """Return whether a stop was requested, or a service has failed."""
-        return self._coord.should_stop()
+        return self.coord.should_stop()
 
     def stop_on_exception(self) -> AbstractContextManager[None]:
         """Return a context manager that reports an exception of its block. See the coordinator's."""
-        return self._coord.stop_on_exception()
+        return self.coord.stop_on_exception()
 
     async def wait_for_stop(self) -> None:
         """Wait until a stop is requested."""
-        await self._coord.wait_for_stop()
+        await self.coord.wait_for_stop()
 
     # -- steps
 
     def steps_done(self, sess: Any) -> int | None:
         """Return the steps that a session has done, where its program counts them by itself."""
-        return getattr(sess, "global_step", None) if self._counts_itself else None
+        return getattr(sess, "global_step", None) if self._program_counts else None
 
     async def current_step(self, sess: Any) -> int | None:
-        """Return the global step of a session, or None where nobody counts."""
-        if self._global_step is None:
+        """Return the global step of a session, or None where it is not counted."""
+        if self.global_step is None:
             return self.steps_done(sess)
-        return int(await Reader(sess).read(self._global_step))
+        return int(await StateReader(sess).read(self.global_step))
+
+
+def _given(value: Any, default: Callable[[], Any]) -> Any:
+    return default() if value is Supervisor.USE_DEFAULT else value

@@ -1,4 +1,4 @@
-"""When something is due: by steps, asked on the step path, or by seconds, waited for in a task."""
+"""When something is due: by steps, checked on the step path, or by seconds, awaited in a task."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from asyncmon import clock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Self
-
-__all__ = ["NeverTriggerTimer", "SecondOrStepTimer", "Ticks"]
 
 
 class SecondOrStepTimer:
@@ -92,18 +90,20 @@ class NeverTriggerTimer:
 class Ticks:
     """Moments ``secs`` apart, until a stop: the async iterator behind ``Coordinator.every``.
 
-    Tick *n* comes *n* times ``secs`` after the start, whatever the body of the loop took: nothing
-    drifts. A tick that passes while the body is still busy is skipped, not made up for. A tick's
-    value is its *n*, so a gap in the values tells how many were skipped.
+    Tick *n* comes *n* times ``secs`` after the start, however long the body of the loop takes: nothing
+    drifts. A tick that passes while the body is still busy is skipped, not made up for. The value of a
+    tick is its *n*, so a gap in the values tells how many were skipped.
 
     Args:
         wait_for_stop: awaited with a timeout, true once the iteration is to end.
-        secs: between two ticks. With None, 0 or less they come back to back, each after a turn of
+        secs: between two ticks. With None, 0 or less they come back to back, each after an iteration of
             the event loop.
         immediately: whether there is a tick 0 at once.
+        continuing: ticks of the same period that these continue. The last one that passed in between
+            comes at once.
     """
 
-    __slots__ = ("_immediately", "_secs", "_start", "_tick", "_wait_for_stop")
+    __slots__ = ("_catch_up", "_immediately", "_secs", "_start", "_tick", "_wait_for_stop")
 
     def __init__(
         self,
@@ -111,12 +111,16 @@ class Ticks:
         secs: float | None,
         *,
         immediately: bool = False,
+        continuing: Ticks | None = None,
     ) -> None:
         self._wait_for_stop = wait_for_stop
         self._secs = secs if secs is not None and secs > 0 else None
         self._immediately = immediately
         self._start: float | None = None
         self._tick = 0
+        self._catch_up = continuing is not None
+        if continuing is not None:
+            self._start, self._tick = continuing._start, continuing._tick
 
     def __aiter__(self) -> Self:
         return self
@@ -128,11 +132,12 @@ class Ticks:
         if self._secs is None or self._tick < 0:
             tick, delay = self._tick + 1, 0.0
         else:
-            elapsed = clock.monotonic() - self._start
+            periods = (clock.monotonic() - self._start) / self._secs
             # The small term: a tick that is due this very moment is on time, not missed.
-            tick = max(self._tick + 1, math.ceil(elapsed / self._secs - 1e-6))
+            passed = math.floor(periods) if self._catch_up else math.ceil(periods - 1e-6)
+            tick = max(self._tick + 1, passed)
             delay = self._start + tick * self._secs - clock.monotonic()
         if await self._wait_for_stop(max(delay, 0.0)):
             raise StopAsyncIteration
-        self._tick = tick  # only now: a wait that is cancelled, by a timeout say, loses no tick
+        self._tick, self._catch_up = tick, False  # only now: a cancelled wait loses no tick
         return tick

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.error_text import text_of
 from asyncmon.errors import AbortedError
-from asyncmon.runtime.recovery import Recovery
+from asyncmon.runtime.recoverable import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

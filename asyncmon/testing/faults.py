@@ -10,7 +10,7 @@ from asyncmon.runtime.hook import SessionRunHook
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
 
     Moment = Literal["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
 

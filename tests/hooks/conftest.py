@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from asyncmon.errors import AbortedError, OpError
 from asyncmon.files import FileCalls
 from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, StepCounterHook
 from asyncmon.runtime import ChiefSessionCreator, Scaffold
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import Event, SessionLog, summary_iterator
 from asyncmon.testing import (
     RecordingHook,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Session
     from tests.hooks.conftest import Train
 
     Lines = Callable[..., list[str]]

@@ -17,9 +17,9 @@ from asyncmon.hooks import (
     stop_if_no_increase,
 )
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.session_creators import ChiefSessionCreator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

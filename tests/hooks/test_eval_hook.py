@@ -21,9 +21,9 @@ from asyncmon.hooks import (
     evaluate_checkpoints,
 )
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.creators import ChiefSessionCreator
 from asyncmon.runtime.hook_check import overrides
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind, wait_all_tasks_blocked
 

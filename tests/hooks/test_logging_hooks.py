@@ -11,7 +11,7 @@ import pytest
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import LoggingTensorHook
 from asyncmon.runtime.hook_check import overrides
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from asyncmon.hooks import LoopLagHook
 from asyncmon.hooks.loop_lag import who_runs
 from asyncmon.runtime.hook import SessionRunHook
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession, assert_nothing_left_behind
 

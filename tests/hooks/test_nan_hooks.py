@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,10 @@ import numpy as np
 import pytest
 
 from asyncmon.errors import AbortedError
-from asyncmon.hooks import NanLossDuringTrainingError, NanTensorHook, SavingGuard, veto_saving
-from asyncmon.hooks.veto import at_verdict, is_judged, may_save
-from asyncmon.runtime import Coordinator
+from asyncmon.hooks import NanLossDuringTrainingError, NanTensorHook
 from asyncmon.runtime.hook_check import check_hooks
-from asyncmon.runtime.sessions import MonitoredSession
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
+from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
     from tests.hooks.conftest import Train
@@ -86,78 +83,19 @@ async def test_mt_3_guards_stand_before_all_other_hooks() -> None:
     assert check_hooks([other, guard]) == (guard, other)
 
 
+def is_vetoed(coord: Any) -> bool:
+    return coord._session.boundary.vetoed is not None
+
+
 async def test_a_nan_vetoes_saving_until_a_recovery() -> None:
     sessions = ScriptedSession([{"loss": NAN}, AbortedError("gone")]), ScriptedSession()
     recorder = RecordingHook()
     hooks = [recorder, NanTensorHook("loss", fail_on_nan_loss=True)]
     async with MonitoredSession(ScriptedCreator(*sessions), hooks) as sess:
-        assert may_save(recorder.coords[0])
+        assert not is_vetoed(recorder.coords[0])
         with pytest.raises(NanLossDuringTrainingError):
             await sess.run("train")
-        assert not may_save(recorder.coords[0])
+        assert is_vetoed(recorder.coords[0])
         sessions[1].values["loss"] = 1.0
         await sess.run("train")
-        assert may_save(recorder.coords[1])
-
-
-class TestSavingGuard:
-    async def test_a_saver_acts_at_the_very_moment_of_the_last_verdict(self) -> None:
-        coord, session = Coordinator(), ScriptedSession()
-        guards = [SavingGuard(coord, 0), SavingGuard(coord, 0)]
-        assert is_judged(coord, 0)
-        await session.run("train")
-        assert not is_judged(coord, 1)
-        acted: list[int] = []
-        waiting = asyncio.create_task(at_verdict(coord, lambda: acted.append(1) or "done"))
-        await wait_all_tasks_blocked()
-        guards[0].passed(1)
-        assert acted == []
-        guards[1].passed(1)
-        assert acted == [1]
-        assert await waiting == "done"
-        assert is_judged(coord, 1)
-
-    async def test_a_veto_ends_the_wait(self) -> None:
-        coord = Coordinator()
-        SavingGuard(coord, 0)
-        waiting = asyncio.create_task(at_verdict(coord, lambda: pytest.fail("it is vetoed")))
-        await wait_all_tasks_blocked()
-        veto_saving(coord, "it is bad")
-        assert await waiting is None
-        assert not is_judged(coord, 1)
-        assert not may_save(coord)
-
-    async def test_an_error_goes_to_who_waits(self) -> None:
-        coord = Coordinator()
-        guard = SavingGuard(coord, 0)
-
-        def fail() -> None:
-            raise KeyError("x")
-
-        waiting = asyncio.create_task(at_verdict(coord, fail))
-        await wait_all_tasks_blocked()
-        guard.passed(1)
-        with pytest.raises(KeyError):
-            await waiting
-
-    async def test_who_waits_no_more_is_passed_over(self) -> None:
-        coord = Coordinator()
-        guard = SavingGuard(coord, 0)
-        waiting = asyncio.create_task(at_verdict(coord, lambda: pytest.fail("nobody waits")))
-        await wait_all_tasks_blocked()
-        waiting.cancel()
-        await wait_all_tasks_blocked()
-        guard.passed(1)
-
-    async def test_steps_without_hooks_count_as_good_after_a_while(self) -> None:
-        coord = Coordinator()
-        guard = SavingGuard(coord, 0)
-        assert await at_verdict(coord, lambda: "done") is None
-        assert is_judged(coord, 5)
-        guard.passed(1)
-        assert not is_judged(coord, 5)
-
-    async def test_without_guards_everything_may_be_saved(self) -> None:
-        coord = Coordinator()
-        assert may_save(coord)
-        assert is_judged(coord, 7)
+        assert not is_vetoed(recorder.coords[1])

@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon.errors import OutOfRangeError
 from asyncmon.hooks import FeedFnHook, FinalOpsHook
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from asyncmon import hooks as h
 from asyncmon import summary
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.creators import ChiefSessionCreator
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import Event, summary_iterator
 from asyncmon.testing import assert_nothing_left_behind
 

@@ -13,8 +13,8 @@ from asyncmon.errors import AbortedError
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks import ProfilerHook
 from asyncmon.hooks.chrome_trace import chrome_trace
-from asyncmon.runtime.creators import ChiefSessionCreator
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
+from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 

@@ -9,7 +9,7 @@ import pytest
 from asyncmon import graph as g
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import StopAtStepHook
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from asyncmon import clock
 from asyncmon.hooks import GlobalStepWaiterHook
-from asyncmon.runtime.sessions import MonitoredSession
+from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:

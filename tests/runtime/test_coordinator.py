@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 import threading
-from typing import Any
 
 import pytest
 
@@ -344,40 +343,6 @@ async def test_tasks_started_while_stopping_are_stopped_too() -> None:
         await coord.join(stop_grace_period_secs=1)
 
 
-async def test_a_sample_is_answered_by_the_next_run() -> None:
-    coord = Coordinator()
-    asked = asyncio.create_task(coord.sample("loss"))
-    await wait_all_tasks_blocked()
-    (sample,) = coord.samples.take()
-    assert sample.fetches == "loss"
-    assert not coord.samples.waiting
-    sample.answer(1.5, 3)
-    assert await asked == 1.5
-
-
-async def test_a_sample_hears_of_the_second_failure_and_of_the_end() -> None:
-    coord = Coordinator()
-    asked = asyncio.create_task(coord.sample("bad"), name="asker")
-    await wait_all_tasks_blocked()
-    error: Any = ValueError("cannot fetch bad")
-    for _ in range(2):
-        coord.samples.put_back(coord.samples.take(), error)
-    with pytest.raises(ValueError, match="cannot fetch bad"):
-        await asked
-    assert "The run also fetched samples for: asker." in error.__notes__
-
-    asked = asyncio.create_task(coord.sample("loss"))
-    await wait_all_tasks_blocked()
-    coord.samples.close("the session ended")
-    with pytest.raises(RuntimeError, match="the session ended"):
-        await asked
-
-
-async def test_a_cancelled_sample_is_forgotten() -> None:
-    coord = Coordinator()
-    asked = asyncio.create_task(coord.sample("loss"))
-    await wait_all_tasks_blocked()
-    asked.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-    assert not coord.samples.waiting
+async def test_a_coordinator_of_no_session_has_no_samples() -> None:
+    with pytest.raises(RuntimeError, match="needs the coordinator of a monitored session"):
+        await Coordinator().sample("loss")

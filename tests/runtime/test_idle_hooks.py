@@ -1,4 +1,4 @@
-"""Hooks that idle: runs leave them out until the step they wait for, and no longer."""
+"""Where all hooks idle, runs call none of them until the first step that one waits for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import asyncmon as am
 from asyncmon.graph import RunOptions
 from asyncmon.hooks import StopAtStepHook
 from asyncmon.runtime import MonitoredSession, SessionRunArgs, SessionRunHook
-from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
+from asyncmon.testing import ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
 
 class Both(SessionRunHook):
-    """Idles until each multiple of a period, and fetches a value in its runs."""
+    """Idles until each multiple of a period, and fetches a value in each run that calls it."""
 
     def __init__(self, period: int) -> None:
         self.period = period
@@ -67,42 +67,29 @@ async def run_all(session: ScriptedSession, *hooks: Any, runs: int) -> None:
             await sess.run("y")
 
 
-async def test_a_hook_that_idles_is_called_in_the_runs_that_reach_its_step() -> None:
+async def test_hooks_that_idle_are_called_in_the_runs_that_reach_the_first_of_their_steps() -> None:
     session, both, after = ScriptedSession(values={"x": 1}), Both(3), AfterOnly(4)
     await run_all(session, both, after, runs=9)
-    assert both.told == [(3, 1), (6, 1), (9, 1)]
-    assert after.told == [(4, None), (8, None)]
-    assert session.runs == ["y", "y", ("y", "x")] * 3, "its fetches join no other run"
+    assert both.told == [(3, 1), (4, 1), (6, 1), (8, 1), (9, 1)]
+    assert after.steps == [3, 4, 6, 8, 9]
+    assert session.runs == ["y", "y", *[("y", "x")] * 2, "y", ("y", "x"), "y", *[("y", "x")] * 2]
 
 
-async def test_it_is_called_beside_hooks_that_every_run_calls() -> None:
-    session, order = ScriptedSession(values={"x": 1, "z": 5}), []
+async def test_beside_a_hook_that_every_run_calls_none_idles() -> None:
+    class Always(SessionRunHook):
+        async def before_run(self, run_context: SessionRunContext) -> None:
+            """Be called."""
 
-    class Every(SessionRunHook):
-        async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-            return SessionRunArgs("z")
-
-        async def after_run(self, run_context: SessionRunContext, values: SessionRunValues) -> None:
-            order.append((values.step, values.results))
-
-    both = Both(2)
-    await run_all(session, both, Every(), runs=4)
-    assert order == [(1, 5), (2, 5), (3, 5), (4, 5)]
-    assert both.told == [(2, 1), (4, 1)]
+    both, after = Both(2), AfterOnly(100)
+    await run_all(ScriptedSession(values={"x": 1}), both, Always(), after, runs=4)
+    assert both.steps == after.steps == [1, 2, 3, 4]
 
 
-async def test_strides_are_learned() -> None:
+async def test_a_run_that_advances_further_than_by_one_delays_only_hooks_with_a_before_run() -> None:
     both, after = Both(10), AfterOnly(10)
-    await run_all(reaching(7, 14, 21, 28, 35, 42), both, after, runs=6)
-    assert both.steps == [14, 21, 35, 42]
-    assert after.steps == [14, 21, 35, 42]
-
-
-async def test_a_stride_that_grows_delays_only_who_wants_to_be_asked_before() -> None:
-    both, after = Both(10), AfterOnly(10)
-    await run_all(reaching(1, 2, 12, 13, 14), both, after, runs=5)
-    assert after.steps == [12, 13], "another such stride would have reached 20"
-    assert both.steps == [13]
+    await run_all(reaching(7, 14, 21, 22, 28, 35), both, after, runs=6)
+    assert after.steps == [14, 21, 35]
+    assert both.steps == [21]
 
 
 async def test_a_stop_comes_at_the_very_step_whatever_the_strides() -> None:
@@ -126,23 +113,13 @@ async def test_a_step_that_goes_back_wakes_at_once_who_is_told_afterwards() -> N
     assert both.steps == [21]
 
 
-@pytest.mark.parametrize("beside", [(), (SessionRunHook(),), (RecordingHook(),)])
+@pytest.mark.parametrize("beside", [(), (SessionRunHook(),)])
 async def test_a_step_that_went_back_between_runs_wakes_everybody(beside: Any) -> None:
     both, after, session = Both(1000), AfterOnly(1000), reaching(51, 52, 20, 21, 22)
     async with MonitoredSession(ScriptedCreator(session), [both, after, *beside]) as sess:
         for i in range(5):
             await sess.run("y", hooks=i != 2)
     assert both.steps == after.steps == [21]
-
-
-async def test_what_changes_during_a_run_counts_in_that_run() -> None:
-    after = AfterOnly(100)
-
-    def wake() -> None:
-        after.idle_until_step = 0
-
-    await run_all(ScriptedSession([None, wake, None], values={"x": 1}), after, runs=2)
-    assert after.steps == [2]
 
 
 async def test_options_and_samples_ride_along_as_ever() -> None:
@@ -157,17 +134,25 @@ async def test_options_and_samples_ride_along_as_ever() -> None:
         await am.testing.wait_all_tasks_blocked()
         assert await sess.run("y") == 2
         await sample
-        assert session.runs == ["y", ("y", "s")]
-    assert both.steps == []
+        assert session.runs == ["y", ("y", "x", "s")]
+    assert both.steps == [2], "a sample wakes all"
 
 
-async def test_none_and_infinity() -> None:
-    never, always = Both(5), Both(5)
+async def test_infinity_is_a_step_that_never_comes() -> None:
+    never = Both(5)
     never.idle_until_step = math.inf
-    always.idle_until_step = None
-    await run_all(ScriptedSession(values={"x": 1}), never, always, runs=6)
+    await run_all(ScriptedSession(values={"x": 1}), never, runs=6)
     assert never.steps == []
-    assert always.steps == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_hook_that_gives_up_idling_is_called_in_each_run() -> None:
+    class Waking(AfterOnly):
+        async def after_run(self, run_context: SessionRunContext, values: SessionRunValues) -> None:
+            await super().after_run(run_context, values)
+            self.idle_until_step = None
+
+    await run_all(ScriptedSession(values={"x": 1}), waking := Waking(3), runs=5)
+    assert waking.steps == [3, 4, 5]
 
 
 async def test_a_subclass_that_overrides_a_moment_of_a_step_is_called_in_each_run() -> None:
@@ -205,14 +190,13 @@ async def test_a_wrong_step_is_refused_when_the_hook_is_added() -> None:
 
 def due(steps: Iterable[int], period: int) -> list[int]:
     """Return, by hand, after which of some runs a hook is called that wants no fetches."""
-    called, until, before, stride, woken = [], period, 0, 1, False
+    called, until, before, woken = [], period, 0, False
     for step in steps:
-        if woken or step >= until or step < before or before + stride >= until:
+        if woken or step >= until or step < before or before + 1 >= until:
             called.append(step)
             if step >= until:
                 until = (step // period + 1) * period
-        stride, woken = (stride, True) if step <= before else (step - before, False)
-        before = step
+        before, woken = step, step <= before
     return called
 
 

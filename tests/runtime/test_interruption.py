@@ -192,7 +192,7 @@ async def test_a_timeout_and_a_failure_at_the_same_moment_is_a_timeout() -> None
 
 
 @pytest.mark.parametrize("user_first", [False, True])
-async def test_a_cancellation_in_the_same_turn_as_a_failure_wins(user_first: bool) -> None:
+async def test_a_cancellation_in_the_same_iteration_as_a_failure_wins(user_first: bool) -> None:
     async def body() -> None:
         async with sess:
             await sess.run("a")
@@ -200,9 +200,8 @@ async def test_a_cancellation_in_the_same_turn_as_a_failure_wins(user_first: boo
     sess = scripted(taking(1000))
     task = asyncio.create_task(body())
     await wait_all_tasks_blocked()
-    coord = sess.coord
-    assert coord is not None
-    acts = [task.cancel, lambda: coord.interrupts.interrupt(ValueError("beside"))]
+    scopes = sess._life.stops.scopes
+    acts = [task.cancel, lambda: scopes.interrupt(ValueError("beside"), "run")]
     for act in acts if user_first else reversed(acts):
         act()
     with pytest.raises(asyncio.CancelledError):
@@ -335,7 +334,7 @@ async def test_an_end_that_hangs_is_cut_short_once_the_caller_is_cancelled(
     assert now() == 120
     assert raw.closed
     assert hook.moments() == ["begin", "after_create_session", "end", "cleanup"]
-    assert "The session is closed in a hurry: Hanging.end was cut short." in caplog.text
+    assert "Grace period over: Hanging.end was cancelled." in caplog.text
 
 
 async def test_ax_17_a_straggler_is_named_and_does_not_hold_the_exit(

@@ -51,7 +51,7 @@ async def test_a_signal_ends_the_body_cleanly(
             assert handlers() == before  # the second one does what it always did
     assert hook.moments()[-2:] == ["end", "cleanup"]
     assert sess.stop_reason == f"signal {number.name}"
-    assert f"Received {number.name}: the session will stop." in caplog.text
+    assert f"Received {number.name}, stopping." in caplog.text
 
 
 @asynchronous

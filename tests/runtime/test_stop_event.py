@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
+from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -88,19 +89,19 @@ async def test_many_threads_ask_at_once_and_the_first_reason_stays() -> None:
 
 
 async def test_each_callback_is_called_whatever_becomes_of_the_others() -> None:
-    coord, called = Coordinator(), []
+    stop, called = StopEvent(), []
     unhandled: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-    coord.when_stopped(lambda: called.append(1))
-    coord.when_stopped(lambda: called.remove(5))
-    coord.when_stopped(lambda: called.append(2))
-    coord.request_stop()
-    coord.request_stop()
-    await coord.wait_for_stop()
+    stop.when_set(lambda: called.append(1))
+    stop.when_set(lambda: called.remove(5))
+    stop.when_set(lambda: called.append(2))
+    stop.set(None)
+    stop.set(None)
+    await stop.wait()
     await wait_all_tasks_blocked()
     assert called == [1, 2]
     assert isinstance(unhandled[0]["exception"], ValueError)
-    coord.when_stopped(lambda: called.append(3))
+    stop.when_set(lambda: called.append(3))
     await wait_all_tasks_blocked()
     assert called == [1, 2, 3]
 

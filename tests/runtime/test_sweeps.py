@@ -73,7 +73,7 @@ class Probe(SessionRunHook):
     async def background(self, session: Any, coord: Any) -> None:
         self.reach("background")
         async for _ in coord.every(0.25):
-            weight, step = await coord.sample_step(self.life.world.weight)
+            weight, step = await coord._session.sample(self.life.world.weight)
             assert float(weight) in (step, step - 1), "a torn state"
             self.ticks += 1
             self.reach("background")
@@ -218,7 +218,7 @@ async def alone(life: Life) -> None:
 
 
 async def cancelled_again(life: Life) -> None:
-    """Be cancelled by somebody who loses patience soon."""
+    """Be cancelled twice, in short order."""
 
     def cancel_twice() -> None:
         life.cancel()
@@ -259,6 +259,7 @@ async def in_timeout(life: Life) -> None:
         async with asyncio.timeout(None) as limit:
             life.interrupt = lambda: limit.reschedule(0)
             await life.live()
+            life.interrupt = life.cancel
     except TimeoutError:
         raise asyncio.CancelledError from None
 

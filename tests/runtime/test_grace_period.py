@@ -149,7 +149,7 @@ class Hanging:
 
             self.weight, self.train, self.hang = "weight", "train", "hang"
             self.waits_for = (
-                r"it waits in Event.wait .*, called from ask_a_dead_server \(.*test_patience"
+                r"it waits in Event.wait .*, called from ask_a_dead_server \(.*test_grace_period"
             )
 
     def session(self, *hooks: Any, grace: float = 10) -> MonitoredSession:

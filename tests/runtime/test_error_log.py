@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import Coordinator
-from asyncmon.runtime.reports import Reports, is_pep_479
+from asyncmon.runtime.error_log import ErrorLog, is_pep_479
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ async def test_an_error_is_kept_once() -> None:
 @pytest.mark.parametrize("wrong", [ValueError, [5], ["ValueError"], [ValueError, int]])
 async def test_clean_types_are_exception_types(wrong: Any) -> None:
     with pytest.raises(TypeError, match="takes a collection of exception types"):
-        Reports(wrong)
+        ErrorLog(wrong)
 
 
 async def test_what_python_makes_of_a_stop_iteration_is_known() -> None:

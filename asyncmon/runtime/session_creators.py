@@ -12,8 +12,7 @@ from asyncmon.runtime.session_manager import SessionManager
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.runtime.program import Program
-    from asyncmon.runtime.protocol import Session
+    from asyncmon.runtime.protocols import Program, Session
 
 __all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
 

@@ -1,4 +1,4 @@
-"""Errors reported from beside the steps: the first one is raised, none is lost."""
+"""Errors reported to a coordinator: the first one is raised, none is lost."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from asyncmon.error_text import add_note, phrase, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Reports", "as_exception", "current_task_name", "describe", "is_pep_479"]
-
 logger = logging.getLogger(__name__)
 
 
-class Reports:
-    """What a coordinator was told of. Written by any thread: each change is a single append or store.
+class ErrorLog:
+    """The errors of one coordinator. Written by any thread: each change is one append or store.
 
     Args:
-        clean_types: errors of these types are kept but not raised, nor is a cancellation.
+        clean_types: errors of these types are kept but not raised; cancellations likewise.
 
     Raises:
-        TypeError: there is something else than types of exceptions.
+        TypeError: a member is not an exception type.
     """
 
     def __init__(self, clean_types: Iterable[type[BaseException]]) -> None:
-        alone = isinstance(clean_types, type)
-        types = () if alone else tuple(clean_types)
-        if alone or not all(map(_is_exception_type, types)):
+        types: tuple[Any, ...] = () if isinstance(clean_types, type) else tuple(clean_types)
+        wrong = [one for one in types if not (isinstance(one, type) and issubclass(one, BaseException))]
+        if wrong or isinstance(clean_types, type):
             raise TypeError(
                 "clean_stop_exception_types takes a collection of exception types, such as "
                 f"(OutOfRangeError,), got {clean_types!r}."
@@ -38,47 +36,41 @@ class Reports:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all errors."""
         self.all: list[BaseException] = []
         """Every error, in order."""
         self.primary: BaseException | None = None
         """The first error that is not of a clean type."""
 
     def is_clean(self, error: BaseException) -> bool:
-        """Return whether an error is of a clean type, a ``StopIteration`` in its disguise too."""
+        """Return whether an error, or the ``StopIteration`` it stands for, is of a clean type."""
         return isinstance(error, self._clean_types) or (
             is_pep_479(error) and isinstance(error.__cause__, self._clean_types)
         )
 
     def add(self, error: BaseException, source: str | None) -> None:
-        """Keep and log an error; one that is known already is not kept twice.
+        """Keep and log an error. An error that is known already is ignored.
 
         Args:
             error: the first one becomes the primary, later ones are attached to it as notes.
-            source: whose error it is, for the log.
+            source: where it comes from, for the log.
         """
         if any(error is known for known in self.all):
             return
-        error = _raisable(error, source, clean=self.is_clean(error))
+        clean = self.is_clean(error)
+        error = _raisable(error, source, clean=clean)
         self.all.append(error)
-        # Asked of the list, where it has its place whatever other threads append at this moment.
+        # Found in the list, in which it has its place whatever other threads append meanwhile.
         first = next((one for one in self.all if not self.is_clean(one)), None)
         self.primary = first
-        where = f" (from {source})" if source else ""
-        if first is None or self.is_clean(error):
-            logger.info("Error reported to Coordinator: %s, %s%s", type(error), text_of(error), where)
-        elif error is first:
-            logger.info(
-                "Error reported to Coordinator: %s, %s%s",
-                type(error),
-                text_of(error),
-                where,
-                exc_info=error,
-            )
+        kind, text, where = type(error), text_of(error), f" (from {source})" if source else ""
+        if clean or first is None or error is first:
+            shown = None if clean or first is None else error
+            logger.info("Error reported to Coordinator: %s, %s%s", kind, text, where, exc_info=shown)
         else:
             logger.error(
                 "Error reported to Coordinator after the first: %s, %s%s",
-                type(error), text_of(error), where, exc_info=error,
+                kind, text, where, exc_info=error,
             )  # fmt: skip
             add_note(first, f"Then, before the end: {describe(error, source)}")
 
@@ -94,19 +86,15 @@ def is_pep_479(error: BaseException | None) -> bool:
 
 
 def _raisable(error: BaseException, source: str | None, *, clean: bool) -> BaseException:
-    """Return what stands for a ``StopIteration``, which no coroutine can raise; others as they are."""
+    """Return the error; for a ``StopIteration``, which coroutines cannot raise, a ``RuntimeError``."""
     if clean or not isinstance(error, StopIteration):
         return error
-    disguised = RuntimeError(
+    raisable = RuntimeError(
         "The end of the data is OutOfRangeError for a coordinator, or what clean_stop_exception_types "
-        f"names; {source or 'somebody'} raised StopIteration"
+        f"names; {source or 'a caller'} raised StopIteration"
     )
-    disguised.__cause__ = error
-    return disguised
-
-
-def _is_exception_type(one: Any) -> bool:
-    return isinstance(one, type) and issubclass(one, BaseException)
+    raisable.__cause__ = error
+    return raisable
 
 
 def as_exception(ex: Any) -> BaseException | None:
@@ -128,7 +116,7 @@ def describe(error: BaseException, source: str | None) -> str:
 
 
 def current_task_name() -> str | None:
-    """Return how to call the running task in a message; None outside of tasks."""
+    """Return the running task as a source of errors; None outside of tasks."""
     try:
         task = asyncio.current_task()
     except RuntimeError:

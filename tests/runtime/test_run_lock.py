@@ -1,4 +1,4 @@
-"""Concurrent runs come one after another, in the order of the calls."""
+"""Concurrent runs come one after another, in the order of the calls, and none waits for itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import MonitoredSession, SessionRunHook
-from asyncmon.runtime.turn import Turn
+from asyncmon.runtime.call_scope import CallScopes
+from asyncmon.runtime.run_lock import RunLock
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession, wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -143,22 +144,21 @@ async def test_a_loop_of_steps_that_never_suspend_lets_others_run(world: World) 
         task.cancel()
 
 
-async def test_a_turn_handed_over_in_the_moment_of_a_cancellation_goes_on() -> None:
-    turn, got = Turn(), []
+async def test_a_lock_handed_over_in_the_moment_of_a_cancellation_is_handed_on() -> None:
+    lock, got = RunLock(CallScopes()), []
 
     async def take(number: int) -> None:
-        await turn.wait()
+        await lock.acquire()
         got.append(number)
 
-    turn.holder = asyncio.current_task()
+    await lock.acquire()
     tasks = [asyncio.create_task(take(n)) for n in range(2)]
     await wait_all_tasks_blocked()
-    turn.release()
+    lock.release()
     tasks[0].cancel()
     await asyncio.wait(tasks)
     assert got == [1]
     assert tasks[0].cancelled()
-    assert turn.holder is tasks[1]
 
 
 USES: list[Callable[[Any], Coroutine[Any, Any, Any]]] = [

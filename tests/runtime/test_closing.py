@@ -223,7 +223,7 @@ async def test_a_cancellation_cuts_short_each_end_that_hangs_and_no_other(
                 await live(sess)
     assert asyncio.get_running_loop().time() == 100 + 10 + 10 + 5
     assert between.moments()[-2:] == last.moments()[-2:] == ["end", "cleanup"]
-    assert caplog.messages.count("The session is closed in a hurry: slow.end was cut short.") == 2
+    assert caplog.messages.count("Grace period over: slow.end was cancelled.") == 2
     assert sess.stop_reason == "cancelled"
     assert isinstance(last.error, asyncio.CancelledError)
 
@@ -237,20 +237,40 @@ async def test_a_slip_after_a_cancellation_is_still_told_from_it() -> None:
     assert any("slip.end raised" in note for note in slip.error.__notes__)  # type: ignore[union-attr]
 
 
-async def test_what_was_cut_short_at_the_end_counts_as_cancelled_for_savers() -> None:
-    seen: list[BaseException | None] = []
+class EndsOnCancel(SlowEnd):
+    ends_on_cancel = True
 
-    class Saver(SlowEnd):
-        async def background(self, session: Any, coord: Any) -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                seen.append(coord.body_error)
 
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(100):
-            await live(scripted(Saver(1000), stop_grace_period_secs=10))
-    assert [type(error) for error in seen] == [asyncio.CancelledError]
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), KeyboardInterrupt(), ValueError("boom")])
+async def test_ax_27_end_is_called_on_a_cancellation_where_a_hook_wants_it(
+    error: BaseException,
+) -> None:
+    other, saver = RecordingHook("other"), EndsOnCancel(5)
+    with pytest.raises(type(error)):
+        async with scripted(saver, other):
+            raise error
+    assert ("end" in saver.moments()) == (not isinstance(error, Exception))
+    assert "end" not in other.moments()
+    assert saver.moments()[-1] == other.moments()[-1] == "cleanup"
+
+
+async def test_ax_27_such_an_end_has_the_grace_period(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        async with scripted(EndsOnCancel(1000), last := EndsOnCancel(5), stop_grace_period_secs=10):
+            raise KeyboardInterrupt
+    assert asyncio.get_running_loop().time() == 10 + 5
+    assert last.moments()[-2:] == ["end", "cleanup"]
+    assert "Grace period over: slow.end was cancelled." in caplog.text
+
+
+async def test_ax_27_a_run_that_exceeds_the_grace_period_counts_as_cancelled() -> None:
+    sess = MonitoredSession(
+        ScriptedCreator(ScriptedSession([asyncio.Event().wait])), [saver := EndsOnCancel(1)], 10
+    )
+    asyncio.get_running_loop().call_soon(sess.request_stop)
+    with pytest.raises(DeadlineExceededError):
+        await live(sess)
+    assert saver.moments()[-2:] == ["end", "cleanup"]
 
 
 async def test_ax_24_a_cleanup_beyond_its_deadline_is_named() -> None:

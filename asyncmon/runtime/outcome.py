@@ -1,4 +1,4 @@
-"""How a session ended: which error leaves it, and what the last line of the log says."""
+"""How a session ended: which error leaves it, and what the last line of the log says. No effects."""
 
 from __future__ import annotations
 
@@ -8,29 +8,27 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import END_OF_DATA
-from asyncmon.runtime.reports import is_pep_479
+from asyncmon.runtime.error_log import is_pep_479
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Ending", "add_failure", "is_clean", "is_end_of_data", "is_exit", "settle"]
-
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """What came of a session."""
+class Outcome:
+    """How a session ended."""
 
     reason: str
-    """One phrase for people."""
+    """One phrase for the log and ``stop_reason``."""
     error: BaseException | None
-    """What leaves the session, or None for a successful end."""
+    """The error that leaves the session, or None for a successful end."""
 
 
 def is_end_of_data(error: BaseException | None) -> bool:
-    """Return whether an exception says that the data is at its end.
+    """Return whether an exception means the end of the data.
 
-    That is one of :data:`~asyncmon.errors.END_OF_DATA`; the ``RuntimeError`` that Python makes of a
-    ``StopIteration`` that leaves a coroutine; or a group of nothing but these.
+    That is one of :data:`~asyncmon.errors.END_OF_DATA`; the ``RuntimeError`` that a ``StopIteration``
+    becomes in a coroutine; or a group of nothing but these.
     """
     if isinstance(error, BaseExceptionGroup):
         return all(is_end_of_data(one) for one in error.exceptions)
@@ -38,7 +36,7 @@ def is_end_of_data(error: BaseException | None) -> bool:
 
 
 def is_clean(error: BaseException | None) -> bool:
-    """Return whether a body that left with this (or None) ended successfully."""
+    """Return whether a body that raised this (or None) ended successfully."""
     return error is None or is_end_of_data(error)
 
 
@@ -47,61 +45,60 @@ def is_exit(error: BaseException | None) -> TypeGuard[KeyboardInterrupt | System
     return isinstance(error, KeyboardInterrupt | SystemExit)
 
 
-def settle(
+def decide_outcome(
     body: BaseException | None,
-    beside: Sequence[BaseException],
-    at_end: Sequence[BaseException],
+    background: Sequence[BaseException],
+    closing: Sequence[BaseException],
     stop_reason: str | None,
-) -> Ending:
-    """Decide which error leaves a session; the others are attached to it.
+) -> Outcome:
+    """Return which error leaves a session. The others are attached to it as notes.
 
-    An exit or an interrupt by keyboard leaves before everything else, then a cancellation: what was
-    cut short at the end counts as one. Else the first error of the tasks beside the steps explains
-    that of the body. Else it is the body's, and after a clean body the first one of the hooks'
-    ``end``.
+    Exits come before cancellations, those before other errors. A part of the closing that was cut short
+    counts as cancelled. Among the others the first error of a background task explains that of the
+    body. Then comes the body's, and after a clean body the first one of the hooks' ``end``.
 
     Args:
-        body: what the body of the session raised.
-        beside: what tasks beside the steps reported and nobody has been told, the first one first.
-        at_end: what the hooks' ``end`` raised, in order; and an exit out of another part of the end.
-        stop_reason: why a stop was requested, if one was.
+        body: raised by the body of the session.
+        background: errors of background tasks that no caller has seen, in order.
+        closing: errors of the hooks' ``end``, in order, and exits out of other parts of the closing.
+        stop_reason: the reason of a requested stop, or None.
     """
-    first = next(iter(beside), None)
+    first = next(iter(background), None)
     errors: list[tuple[str, BaseException | None]] = [
         ("The body of the session raised", None if is_clean(body) else body),
-        ("Beside the steps failed", first),
-        *(("At the end failed", error) for error in at_end),
+        ("A background task failed:", first),
+        *(("At the end failed", error) for error in closing),
     ]
     if first is not None and (is_clean(body) or isinstance(body, Exception)):
         errors[0], errors[1] = errors[1], errors[0]
     present = [(what, error) for what, error in errors if error is not None]
     present.sort(key=lambda one: _rank(one[1]))
     if not present:
-        return Ending(_clean_reason(body, stop_reason), None)
+        return Outcome(_clean_reason(body, stop_reason), None)
     primary = present[0][1]
     for what, other in present[1:]:
         if other is not primary:
             add_note(primary, f"{what} {phrase(other)}")
-    return Ending(_name(primary), primary)
+    return Outcome(_name(primary), primary)
 
 
-def add_failure(ending: Ending, what: str, error: BaseException) -> Ending:
-    """Return how the session ends if something fails after it was settled.
+def with_failure(outcome: Outcome, what: str, error: BaseException) -> Outcome:
+    """Return the outcome after a later failure.
 
     Args:
-        ending: as it was settled.
+        outcome: before it.
         what: failed, in one phrase.
-        error: leaves the session where nothing else does, or only what counts less.
+        error: leaves the session if no error does, or if it is an exit and the other is not.
     """
-    before = ending.error
+    before = outcome.error
     if before is None:
-        return Ending(what, error)
+        return Outcome(what, error)
     if error is not before and is_exit(error) and not is_exit(before):
         add_note(error, f"Before that: {phrase(before)}")
-        return Ending(what, error)
+        return Outcome(what, error)
     if error is not before:
         add_note(before, what)
-    return ending
+    return outcome
 
 
 def _rank(error: BaseException) -> int:

@@ -1,0 +1,130 @@
+"""An awaited call that can be ended from outside with an error, without a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+Kind = Literal["run", "bare run", "opening", "creation", "data", "waiting", "body"]
+
+RUNS: tuple[Kind, ...] = ("run", "bare run")
+
+_MESSAGE = "asyncmon: this call is interrupted, its error follows"
+
+
+class CallScope:
+    """One awaited call that :meth:`interrupt` may end with an error. Can be entered again.
+
+    The interruption cancels the task, and the end of the ``with`` block raises the error instead of the
+    cancellation. It counts ``Task.cancelling`` as ``asyncio.timeout`` does, so that a cancellation by
+    other code at the same time stays one, and scopes nest. A call that completes nevertheless keeps its
+    result.
+
+    Args:
+        scopes: those of the session, in which it is while it is entered.
+        kind: of call.
+
+    Example::
+
+        with CallScope(scopes, "data"):
+            item = await anext(source)
+    """
+
+    __slots__ = ("_base", "_cancels", "_scopes", "deadline", "error", "exempt", "kind", "task", "timer")
+
+    def __init__(self, scopes: CallScopes, kind: Kind) -> None:
+        self._scopes = scopes
+        self._base = self._cancels = 0
+        self.kind = kind
+        self.task: asyncio.Task[Any] | None = None
+        """The task that is inside, or None. Set before ``with`` where it is known: looking it up takes
+        as long as the rest."""
+        self.error: BaseException | None = None
+        """The error of the interruption."""
+        self.deadline: float | None = None
+        """When the grace period of the call is over; None where it has none."""
+        self.exempt = False
+        """Whether the call has asked for the stop itself, and so takes its time."""
+        self.timer: asyncio.TimerHandle | None = None
+        """Cancelled at the end of the call."""
+
+    def __enter__(self) -> Self:
+        task = self.task
+        if task is None:
+            task = self.task = asyncio.current_task()
+            assert task is not None, "coroutines of a session run in tasks"
+        self._base = task.cancelling()
+        scopes = self._scopes
+        scopes.open[self] = None
+        if scopes.on_enter is not None:
+            scopes.on_enter(self)
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        del self._scopes.open[self]
+        task, self.task = self.task, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.deadline is not None or self.exempt:
+            self.deadline, self.exempt = None, False
+        reason = self.error
+        if reason is None:
+            return
+        self.error = None
+        assert task is not None, "set in __enter__"
+        requests = 0
+        for _ in range(self._cancels):
+            requests = task.uncancel()
+        if requests <= self._base and isinstance(error, asyncio.CancelledError):
+            context = reason.__context__
+            try:
+                raise reason
+            finally:
+                reason.__context__ = context  # not the cancellation
+                del reason, error
+
+    def interrupt(self, error: BaseException) -> None:
+        """End the call with an error, unless it is interrupted already or is what calls this."""
+        task = self.task
+        if task is not None and self.error is None and task is not _current_task():
+            self.error, self._cancels = error, 1
+            task.cancel(_MESSAGE)
+
+    def interrupt_again(self) -> None:
+        """Cancel a call once more that goes on in spite of its interruption."""
+        assert self.task is not None, "its timer is cancelled at the end of the call"
+        self._cancels += 1
+        self.task.cancel(_MESSAGE)
+
+
+class CallScopes:
+    """The calls under way in one session, outer ones first."""
+
+    __slots__ = ("on_enter", "open")
+
+    def __init__(self) -> None:
+        self.open: dict[CallScope, None] = {}
+        self.on_enter: Callable[[CallScope], None] | None = None
+        """Called with each call that begins."""
+
+    def interrupt(self, error: BaseException, *kinds: Kind) -> None:
+        """End the calls of some kinds."""
+        for scope in list(self.open):
+            if scope.kind in kinds:
+                scope.interrupt(error)
+
+    def inside(self, task: asyncio.Task[Any] | None, *kinds: Kind) -> bool:
+        """Return whether a task is inside a call of one of some kinds."""
+        return any(scope.task is task and scope.kind in kinds for scope in self.open)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # a callback of no loop, or a thread
+        return None

@@ -1,0 +1,293 @@
+"""The life of a monitored session: its state, and the ways from one to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from enum import Enum
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.cancellation import shielded
+from asyncmon.errors import PREEMPTION
+from asyncmon.loop_budget import LoopBudget
+from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.closing import close_session
+from asyncmon.runtime.coordinated import Coordinated
+from asyncmon.runtime.coordinator import Coordinator
+from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.runtime.data_iterator import StatefulObjects
+from asyncmon.runtime.hook import SessionRunContext
+from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.hooked import Hooked
+from asyncmon.runtime.outcome import is_clean, is_exit
+from asyncmon.runtime.program import as_program, program_of, program_scope
+from asyncmon.runtime.recoverable import Recoverable
+from asyncmon.runtime.run_lock import RunLock
+from asyncmon.runtime.signals import signal_stops
+from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
+from asyncmon.runtime.stop_control import StopControl
+from asyncmon.runtime.tasks import where_it_waits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.outcome import Outcome
+    from asyncmon.runtime.recoverable import Recovery
+    from asyncmon.runtime.session_creators import SessionCreator
+
+logger = logging.getLogger(__name__)
+
+
+class SessionState(Enum):
+    """Where a session is in its life."""
+
+    NEW = "new"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+_NOT_OPEN = {
+    SessionState.NEW: (
+        "The session is not open yet: write `async with session:` or `await session.start()` first."
+    ),
+    SessionState.OPENING: "The session is still being opened by another task.",
+    SessionState.OPEN: "The session is open already.",
+    SessionState.CLOSING: "The session is closed: it is just being closed.",
+    SessionState.CLOSED: "The session is closed and cannot be used again; make a new one.",
+}
+
+OTHER_LOOP = (
+    "A session belongs to the event loop in which it was started, and this is another one. Use it "
+    "there; from a thread, by asyncio.run_coroutine_threadsafe(session.run(...), loop)."
+)
+
+
+class Lifecycle:
+    """The parts of a monitored session, its opening and its closing. One for each session.
+
+    Args:
+        creator: of raw sessions.
+        hooks: of the session.
+        grace: seconds that runs and tasks have to end by themselves.
+        recovery: the policy.
+        handle_signals: whether SIGINT and SIGTERM request a stop.
+        interrupt: whether errors of background tasks interrupt runs at once.
+    """
+
+    def __init__(
+        self,
+        creator: SessionCreator,
+        hooks: HookSet,
+        grace: float,
+        recovery: Recovery,
+        handle_signals: bool,
+        interrupt: bool,
+    ) -> None:
+        self.state = SessionState.NEW
+        self.hooks = hooks
+        self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
+        self.stateful = StatefulObjects(None)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread = 0
+        """Of the loop. Comparing it takes less time than looking up the running loop."""
+        self.lock: RunLock
+        """Made by :meth:`open`, in the event loop, and so are the sessions and the budget."""
+        self.sessions: Recoverable
+        self.budget: LoopBudget
+        self.raw: Any = None
+        """The raw session made last, from its creation on."""
+        self.coord: Coordinator | None = None
+        """The coordinator of the background tasks; a recovery brings a new one."""
+        self.outcome: Outcome | None = None
+        self._creator = creator
+        self._recovery = recovery
+        self._handle_signals = handle_signals
+        self._forget_signals: Callable[[], None] | None = None
+        self._undo = ExitStack()  # for the end of the closing
+        self._created: CreatedSession | None = None
+        self._closed = asyncio.Event()
+
+    # -- opening
+
+    async def open(self) -> None:
+        """Call the hooks' ``begin``, then create the first session. See ``MonitoredSession.start``."""
+        if self.state is not SessionState.NEW:
+            raise self.not_open()
+        self.state = SessionState.OPENING
+        self.loop, self.thread = asyncio.get_running_loop(), get_ident()
+        self.budget = LoopBudget.of_running_loop()
+        self.lock = RunLock(self.stops.scopes)
+        self.sessions = Recoverable(self._create, self._recovery, self.stops, self.lock)
+        try:
+            with CallScope(self.stops.scopes, "opening"):
+                await self._open()
+        except BaseException as error:
+            reason = error
+        else:
+            self.state = SessionState.OPEN
+            return
+        outcome = await self._close(reason)
+        raise outcome.error or reason
+
+    async def _open(self) -> None:
+        if self._handle_signals:
+            self._forget_signals = signal_stops.add(self._on_signal)
+        self.stops.begin(self.lock)
+        program = as_program(getattr(self._creator, "program", None))
+        with program_scope(program):
+            await self.hooks.begin()
+        unfinalize = getattr(program, "unfinalize", None)
+        if unfinalize is not None and not program.finalized:
+            self._undo.callback(unfinalize)
+        prepare = getattr(self._creator, "prepare", None)
+        if prepare is not None:
+            self.stateful = StatefulObjects(prepare().saver)
+            self._undo.callback(self.stateful.remove)
+            self.stateful.add_hooks(self.hooks.hooks)
+        await self.sessions.open()
+
+    async def _create(self) -> Coordinated:
+        """Create one session, layer over layer."""
+        self.raw = await self._creator.create_session()
+        created = CreatedSession(self.raw, self.stops)
+        coord = Coordinator(clean_stop_exception_types=())
+        coord._session = created
+        inner = Hooked(created, self.hooks, coord, self.lock, self._request_stop_by_hook)
+        preemption = self._recovery.errors or PREEMPTION
+        session = Coordinated(inner, coord, self.stops.scopes, self.lock, preemption)
+        try:
+            start_producers = getattr(program_of(self.raw), "start_producers", None)
+            if start_producers is not None:
+                start_producers(self.raw, coord)
+            await self.hooks.created(self.raw, coord)
+        except BaseException:
+            await shielded(session.close, 0.0, name="closing a session that did not open")
+            raise
+        if self.state not in (SessionState.OPENING, SessionState.OPEN):  # closed meanwhile
+            await shielded(session.close, 0.0, name="closing a session that came too late")
+            raise self.not_open()
+        if self._created is not None:
+            self._created.samples.move_to(created.samples)
+        self._created, self.coord = created, coord
+        self.stops.adopt(coord._errors, coord._stop)
+        return session
+
+    # -- stopping
+
+    def should_stop(self) -> bool:
+        """Return whether the body is to end. See ``MonitoredSession.should_stop``."""
+        return self.state is not SessionState.OPEN or self.stops.is_requested()
+
+    def _request_stop_by_hook(self, reason: str) -> None:
+        self.hooks.stop_requested = True
+        self.stops.request(reason)
+
+    def _on_signal(self, name: str) -> None:
+        logger.info("Received %s, stopping. Send it again for the default action.", name)
+        self.stops.request(f"signal {name}")
+
+    def _describe(self, scope: CallScope) -> tuple[str, str]:
+        """Return what a call is, and where it waits."""
+        task, run, hook = scope.task, self.lock.run, self.hooks.running
+        assert task is not None, "it is under way"
+        if scope.kind in ("opening", "creation"):
+            subject = "The opening of a session"
+        elif scope.kind == "bare run":
+            subject = "A run without hooks"
+        elif hook is not None:
+            subject = f"The hook {hook_name(hook)}"
+        elif isinstance(run, SessionRunContext):
+            subject = f"The run of {run.original_args.fetches!r}"
+        else:
+            subject = "The step function" if isinstance(run, StepContext) else "The run"
+        pending = getattr(self.raw, "pending_operations", None)
+        operations = [] if pending is None or hook is not None else pending()
+        if operations:
+            return subject, f"it waits for {', '.join(map(repr, operations))}"
+        return subject, where_it_waits(task)
+
+    # -- closing
+
+    async def close(self, body: BaseException | None) -> bool:
+        """Close, and return whether the body's exception is handled. See ``MonitoredSession.close``."""
+        if self.state is SessionState.NEW:
+            self.state = SessionState.CLOSED
+            self._closed.set()
+        elif self.state is not SessionState.CLOSED and self.lock.is_mine():
+            raise RuntimeError(
+                "close() was called from inside a run, which it would wait for. Use "
+                "run_context.request_stop() in a hook, step_context.request_stop() in a step function."
+            )
+        if self.state is SessionState.OPENING:
+            error = RuntimeError("The session was closed while it was being opened.")
+            self.stops.scopes.interrupt(error, "opening")
+        if self.state is not SessionState.OPEN:
+            await self._closed.wait()
+            return body is not None and is_clean(body)
+        outcome = await self._close(body)
+        if outcome.error is not None and outcome.error is not body:
+            raise outcome.error
+        return outcome.error is None and body is not None
+
+    async def _close(self, body: BaseException | None) -> Outcome:
+        self.state = SessionState.CLOSING
+        if self._forget_signals is not None:
+            self._forget_signals()
+        try:
+            return await shielded(
+                self._close_parts, body, asyncio.current_task(),
+                name="asyncmon closing", cancel_after=max(self.stops.grace, 1.0),
+            )  # fmt: skip
+        except asyncio.CancelledError:
+            error = None if self.outcome is None else self.outcome.error
+            if is_exit(error):
+                raise error  # noqa: B904 -- it comes from a hook, not from the cancellation
+            raise
+        finally:
+            self._undo.close()
+            self.state = SessionState.CLOSED
+            self._closed.set()
+
+    async def _close_parts(
+        self, body: BaseException | None, caller: asyncio.Task[Any] | None
+    ) -> Outcome:
+        self.outcome = await close_session(
+            self.sessions, self.hooks, self.lock, self.stops, body, caller
+        )
+        return self.outcome
+
+    # -- misuse
+
+    def check_loop(self) -> None:
+        """Refuse to be used in another event loop, which would harm both."""
+        if self.loop is not None and self.loop is not asyncio.get_running_loop():
+            raise RuntimeError(OTHER_LOOP)
+
+    def current(self) -> Coordinated:
+        """Return the session in use."""
+        if self.state is not SessionState.OPEN:
+            raise self.not_open()
+        self.check_loop()
+        session = self.sessions.current
+        if session is None:
+            raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
+        return session
+
+    def refuse(self, hooks: bool = True) -> None:
+        """Raise the error of a run that comes too early, or after a hook's stop or the closing."""
+        if self.state is not SessionState.OPEN:
+            raise self.not_open()
+        if hooks:
+            raise RuntimeError(AFTER_STOP)
+
+    def not_open(self) -> RuntimeError:
+        """Return the error of a call that comes at the wrong time."""
+        message = _NOT_OPEN[self.state]
+        if self.state is SessionState.CLOSING and self.coord is not None:
+            return self.coord._closed_error(message)
+        return RuntimeError(message)

@@ -1,0 +1,94 @@
+"""The lock of ``run()``: first come, first served, and no deadlock with the run that holds it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.fair_lock import FairLock
+from asyncmon.runtime.call_scope import CallScope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from asyncmon.runtime.call_scope import CallScopes
+
+inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
+"""The run that this code is part of, compared with :attr:`RunLock.run`. Tasks that a hook starts
+inherit it, so that waiting for the very run that waits for them is an error and not a deadlock."""
+
+
+class RunLock:
+    """A fair lock that knows its holder, and refuses a caller inside the run that holds it.
+
+    The fast path is left to the caller, as it is part of each step::
+
+        if lock.fair.held:
+            await lock.acquire()
+        else:
+            lock.fair.held, lock.holder = True, task
+        try:
+            ...
+        finally:
+            lock.release()
+
+    Args:
+        scopes: of the session, in which the waiting callers are.
+    """
+
+    __slots__ = ("_scopes", "fair", "holder", "run")
+
+    def __init__(self, scopes: CallScopes) -> None:
+        self._scopes = scopes
+        self.fair = FairLock()
+        self.holder: asyncio.Task[Any] | None = None
+        """The task that holds the lock."""
+        self.run: object = None
+        """The run that is under way, compared with :data:`inside_run`."""
+
+    def is_mine(self) -> bool:
+        """Return whether the calling code is part of the run that holds the lock."""
+        if self.holder is None:
+            return False
+        run = inside_run.get()
+        return self.holder is asyncio.current_task() or (run is not None and run is self.run)
+
+    async def acquire(self) -> None:
+        """Take the lock after all earlier callers.
+
+        Raises:
+            RuntimeError: the caller is part of the run that holds it.
+        """
+        if self.is_mine():
+            raise RuntimeError(
+                "run() was called from inside a run of the same session (from a hook, a step function "
+                "or a task they wait for) and would wait for itself. Use run_context.session.run(...) "
+                "in a hook, step_context.run_with_hooks(...) in a step function, or run(..., "
+                "hooks=False)."
+            )
+        with CallScope(self._scopes, "waiting") as scope:
+            await self.fair.wait()
+            self.holder = scope.task
+
+    def release(self) -> None:
+        """Pass the lock to the longest waiter."""
+        self.holder = None
+        self.fair.release()
+
+    @asynccontextmanager
+    async def held(self, *, reentrant: bool = True) -> AsyncIterator[None]:
+        """Hold the lock inside the block.
+
+        Args:
+            reentrant: whether code inside the run that holds the lock may enter; else that is an error.
+        """
+        if reentrant and self.is_mine():
+            yield
+            return
+        await self.acquire()
+        try:
+            yield
+        finally:
+            self.release()

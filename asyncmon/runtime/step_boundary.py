@@ -1,0 +1,85 @@
+"""Calls between two steps, when all hooks have seen every committed step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.runtime.protocols import Session
+    from asyncmon.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class StepBoundary:
+    """Whether a session is between two steps, for its hooks too.
+
+    While a run is under way, its step may be committed and the ``after_run`` of some hooks still to
+    come. The hooks' states then belong to no step, and a guard may still refuse the step by
+    :meth:`veto`. Runs without hooks are not part of this: guards do not see them.
+
+    Args:
+        raw: the raw session.
+    """
+
+    __slots__ = ("_raw", "_waiting", "began_at", "running", "vetoed")
+
+    def __init__(self, raw: Session) -> None:
+        self._raw = raw
+        self.running = False
+        """Whether a run with hooks is under way."""
+        self.began_at: int | None = None
+        """The global step that the hooks have seen when it began."""
+        self._waiting: list[tuple[asyncio.Future[Any], Callable[[Snapshot | None], Any]]] = []
+        self.vetoed: str | None = None
+        """Why the state of this session is not to be saved any more, or None."""
+
+    def run_ends(self) -> None:
+        """Note that the run is over, however it ended, and make the pending calls."""
+        self.running = False
+        if self._waiting:
+            self._make_calls()
+
+    def veto(self, reason: str) -> None:
+        """Let no call be made any more. A recovery makes a new session, with a new boundary."""
+        self.vetoed = self.vetoed or reason
+        self._make_calls()
+
+    async def call(self, fn: Callable[[Snapshot | None], T]) -> T | None:
+        """Call ``fn`` between two steps, and return its result; None after a veto.
+
+        Before the commit of a run, ``fn`` gets a snapshot of the state before it. After the commit it
+        is called at the end of the run, with None: a snapshot ordered then is of that step.
+        """
+        raw = self._raw
+        while self.vetoed is None:
+            if self._hooks_lag(raw.global_step):
+                result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+                self._waiting.append((result, fn))
+                return await result
+            snapshot = await raw.snapshot()  # waits where a step is just being applied
+            step = raw.global_step
+            if snapshot.step == step and not self._hooks_lag(step) and self.vetoed is None:
+                try:
+                    return fn(snapshot)
+                except BaseException:
+                    snapshot.release()
+                    raise
+            snapshot.release()
+        return None
+
+    def _hooks_lag(self, step: int | None) -> bool:
+        """Return whether a run is under way that has committed this step."""
+        return self.running and step != self.began_at
+
+    def _make_calls(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for result, fn in waiting:
+            if not result.done():
+                try:
+                    result.set_result(fn(None) if self.vetoed is None else None)
+                except Exception as error:
+                    result.set_exception(error)

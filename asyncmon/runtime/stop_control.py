@@ -1,0 +1,222 @@
+"""Whether and why a session is to stop, and the grace period of its calls after a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from asyncmon.errors import CancelledError, DeadlineExceededError
+from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes
+from asyncmon.runtime.run_lock import inside_run
+from asyncmon.runtime.stop_event import StopEvent
+from asyncmon.runtime.tasks import CANCEL_ROUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.runtime.error_log import ErrorLog
+    from asyncmon.runtime.run_lock import RunLock
+
+logger = logging.getLogger(__name__)
+
+LEAST_GRACE_SECS = 0.1
+"""The shortest grace period."""
+
+INSIST_SECS = 1.0
+"""Between two cancellations of a call that ignores its interruption."""
+
+
+class StopControl:
+    """The stop of a session, over the coordinators that recoveries bring.
+
+    A stop ends waiting for data and a creation under way at once. Runs, and an opening, have the grace
+    period, then they are interrupted; calls that begin after the stop have a period of their own. A
+    call from inside of which the stop was requested takes its time, until another request comes from
+    elsewhere. An error of a background task interrupts runs, and is a stop too unless the next run
+    recovers from it.
+
+    Args:
+        grace: seconds.
+        preemption: errors of background tasks that mean a recovery and not a stop.
+        interrupt: whether such errors interrupt runs at once, or after the grace period.
+        describe: returns what a call is and where it waits, for the report.
+    """
+
+    def __init__(
+        self,
+        grace: float,
+        preemption: tuple[type[Exception], ...],
+        interrupt: bool,
+        describe: Callable[[CallScope], tuple[str, str]],
+    ) -> None:
+        self.grace = grace
+        self.scopes = CallScopes()
+        self.event = StopEvent()
+        """The stop of the session itself."""
+        self.no_retry = StopEvent()
+        """Ends the pauses of recoveries: set by a stop, and when the session closes."""
+        self.expired: DeadlineExceededError | None = None
+        """The error of the last call that exceeded its grace period."""
+        self._preemption = preemption
+        self._interrupt = interrupt
+        self._describe = describe
+        self._lock: RunLock | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._errors: ErrorLog | None = None  # of the present coordinator, and its stop
+        self._tasks_stop: StopEvent | None = None
+        self._ended = False
+
+    def begin(self, lock: RunLock) -> None:
+        """Act on requests from now on, in the running loop."""
+        self._lock, self._loop = lock, self.event.bind()
+        self.no_retry.bind()
+        if self.event.is_set:
+            self._act(inside=False)
+
+    def end(self) -> None:
+        """Act on nothing any more: the session closes, which has deadlines of its own."""
+        self._ended = True
+        self.no_retry.set("the session is being closed")
+        self.scopes.on_enter = None
+        for scope in self.scopes.open:
+            if scope.timer is not None:
+                scope.timer.cancel()
+        self.scopes.interrupt(StopAsyncIteration(), "data")
+
+    def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
+        """Go on with a new coordinator. What was requested of either holds for both."""
+        stop.bind()
+        self._errors, self._tasks_stop = errors, stop
+        if errors.primary is not None:
+            self.task_failed(errors)
+        elif stop.is_set:
+            self.request(stop.reason)
+        if self.event.is_set:
+            stop.set(self.event.reason)
+
+    # -- requests
+
+    def request(self, reason: str | None) -> None:
+        """Request a stop of the session. Safe in any thread and signal handler."""
+        self.event.set(reason)
+        self.no_retry.set(f"a stop is requested ({self.event.reason})")
+        if self._tasks_stop is not None and not self._tasks_stop.is_set:
+            self._tasks_stop.set(self.event.reason)
+        if self._loop is not None:
+            inside = self._exempt_caller()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._act, inside)
+
+    def coordinator_stopped(self, stop: StopEvent) -> None:
+        """Act on a request to the coordinator of a created session, likewise."""
+        if stop is self._tasks_stop:
+            self.request(stop.reason)
+
+    def task_failed(self, errors: ErrorLog) -> None:
+        """Act on the primary error of a coordinator. Called in the loop."""
+        error = errors.primary
+        if errors is not self._errors or error is None:  # not created yet, or replaced
+            return
+        if self._interrupt:
+            self.scopes.interrupt(error, *RUNS)
+        else:
+            for scope in list(self.scopes.open):
+                if scope.kind in RUNS:
+                    scope.exempt = False
+                    self._start_grace(scope)
+        if not isinstance(error, self._preemption):
+            self._act(inside=False)
+
+    def is_requested(self) -> bool:
+        """Return whether there is a stop. An error that the next run recovers from is none."""
+        return self.event.is_set or self._fatal_error() is not None
+
+    def raise_pending(self) -> None:
+        """Raise the error of a background task, unless the next run recovers from it."""
+        error = self._fatal_error()
+        if error is not None:
+            raise error
+
+    @property
+    def reason(self) -> str | None:
+        """The first reason that was given."""
+        return self.event.reason or (self._tasks_stop.reason if self._tasks_stop is not None else None)
+
+    def _fatal_error(self) -> BaseException | None:
+        error = None if self._errors is None else self._errors.primary
+        return None if isinstance(error, self._preemption) and not self.event.is_set else error
+
+    def _exempt_caller(self) -> bool:
+        """Exempt the calls from inside of which this is called. Return whether there are any."""
+        run = inside_run.get()
+        is_running = run is not None and self._lock is not None and run is self._lock.run
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # a thread, which has the context of a run that awaits it
+            task = None
+        inside = False
+        for scope in list(self.scopes.open):
+            if (task is not None and scope.task is task) or (is_running and scope.kind == "run"):
+                inside = True
+                if scope.deadline is None:
+                    scope.exempt = True
+        return inside
+
+    # -- the grace period
+
+    def _act(self, inside: bool) -> None:
+        """Interrupt data iterators and creations, and start the grace period of the other calls.
+
+        Args:
+            inside: whether the request came from inside of a call, which is exempt.
+        """
+        if self._ended:
+            return
+        self.scopes.interrupt(StopAsyncIteration(), "data")
+        if self.event.is_set:
+            what = f"The session was not created: a stop came, {self.event.reason!r}."
+            self.scopes.interrupt(CancelledError(what), "creation")
+        self.scopes.on_enter = self._start_grace
+        for scope in list(self.scopes.open):
+            scope.exempt = scope.exempt and inside
+            self._start_grace(scope)
+
+    def _start_grace(self, scope: CallScope) -> None:
+        """Interrupt a call after the grace period. A nested call has that of the outer one."""
+        timed = (one.task for one in self.scopes.open if one.deadline is not None)
+        if scope.kind in ("data", "waiting") or scope.exempt or scope.task in timed:
+            return
+        loop = asyncio.get_running_loop()
+        scope.deadline = loop.time() + max(self.grace, LEAST_GRACE_SECS)
+        if scope.deadline < math.inf:
+            scope.timer = loop.call_at(scope.deadline, self._expire, scope)
+
+    def _expire(self, scope: CallScope) -> None:
+        error = None if self._errors is None else self._errors.primary
+        if error is not None and scope.kind in RUNS:  # it explains more
+            scope.interrupt(error)
+            return
+        subject, place = self._describe(scope)
+        what = (
+            f"{subject} did not finish within the grace period of {max(self.grace, LEAST_GRACE_SECS):g}"
+            f" s after a stop ({self.reason}): {place}. Give what it waits for a timeout, or pass a "
+            "longer stop_grace_period_secs."
+        )
+        logger.warning("%s The call is interrupted.", what)
+        self.expired = DeadlineExceededError(what)
+        scope.interrupt(self.expired)
+        self._insist_later(scope, CANCEL_ROUNDS)
+
+    def _insist_later(self, scope: CallScope, rounds: int) -> None:
+        loop = asyncio.get_running_loop()
+        scope.timer = loop.call_later(INSIST_SECS, self._insist, scope, rounds)
+
+    def _insist(self, scope: CallScope, rounds: int) -> None:
+        scope.interrupt_again()
+        if rounds:
+            self._insist_later(scope, rounds - 1)
+        else:
+            logger.warning("A run ignores its interruption: %s.", self._describe(scope)[1])

@@ -1,0 +1,295 @@
+"""The tasks of a coordinator: restarted when they fail, stopped together, no error lost."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.cancellation import is_unrequested
+from asyncmon.error_text import add_note, phrase
+from asyncmon.errors import CancelledError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import FrameType
+
+    from asyncmon.runtime.stop_event import StopEvent
+
+logger = logging.getLogger(__name__)
+
+Task = asyncio.Task[Any]
+
+EXITS = (KeyboardInterrupt, SystemExit)
+"""What asyncio raises out of ``run_forever`` itself, to the caller that runs the loop."""
+
+NOTICE_SECS = 1.0
+"""After this time the log says which tasks are being waited for."""
+
+CANCEL_ROUNDS = 5
+"""How often, a second apart, a task is cancelled before it is abandoned."""
+
+FIRST_PAUSE_SECS = 0.05
+LONGEST_PAUSE_SECS = 5.0
+"""Between a failure and the restart; each pause is twice the one before."""
+
+_LIBRARIES = ("asyncmon", "asyncio", "anyio")
+
+
+class SessionClosedError(RuntimeError):
+    """Raised by a call that comes, or is under way, when its session closes.
+
+    In a task of the session's own coordinator, which cannot foresee the end, it is no failure.
+
+    Args:
+        message: the sentence.
+        stop: of that coordinator.
+    """
+
+    def __init__(self, message: str, stop: StopEvent) -> None:
+        super().__init__(message)
+        self.stop = stop
+
+
+class TaskSet:
+    """Tasks that are started or registered here, until they end.
+
+    Args:
+        stop: of the coordinator.
+        report: called with each error of a task and the task's name.
+    """
+
+    def __init__(self, stop: StopEvent, report: Callable[[BaseException, str], None]) -> None:
+        self.running: set[Task] = set()
+        """Those that have not ended."""
+        self._cancel_on_stop: set[Task] = set()
+        self._stop = stop
+        self._report = report
+
+    def start(
+        self,
+        fn: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        name: str,
+        *,
+        cancel_on_stop: bool,
+        restart: int,
+    ) -> Task:
+        """Run a function as a task. See ``Coordinator.create_task``."""
+        task = self._stop.bind().create_task(self._run(fn, args, name, restart), name=name)
+        self._add(task)
+        if cancel_on_stop:
+            self._cancel_on_stop.add(task)
+            task.add_done_callback(self._cancel_on_stop.discard)
+        return task
+
+    async def _run(
+        self, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
+    ) -> Any:
+        try:
+            return await _run_with_restarts(self._stop, fn, args, name, restart)
+        except asyncio.CancelledError as error:
+            if is_unrequested():
+                _warn(name, error)
+            raise
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._report(error, name)
+            if isinstance(error, EXITS):
+                raise
+
+    def register(self, task: Task) -> None:
+        """Own a task that was created elsewhere."""
+        self._stop.bind()
+        if task.done():  # a callback would run too late for a join with nothing to wait for
+            self._on_registered_done(task)
+        elif task not in self.running:
+            self._add(task)
+            task.add_done_callback(self._on_registered_done)
+
+    def _add(self, task: Task) -> None:
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+
+    def _on_registered_done(self, task: Task) -> None:
+        if task.cancelled() and not task.cancelling():
+            _warn(task.get_name(), None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._report(error, task.get_name())
+
+    async def end(self, grace: float, exclude: Task | None, on_stop: Callable[[], None]) -> str:
+        """Wait for the tasks, from the stop on for the grace period, then cancel them.
+
+        Args:
+            grace: seconds, counted from the stop.
+            exclude: a task that is not waited for.
+            on_stop: called at the stop, after tasks with ``cancel_on_stop`` are cancelled.
+
+        Returns:
+            A sentence about the tasks that ignore their cancellation; empty if there are none.
+        """
+
+        def running() -> set[Task]:
+            return {task for task in self.running if not task.done() and task is not exclude}
+
+        try:
+            await self._wait_for_stop(running)
+            for task in running() & self._cancel_on_stop:
+                task.cancel()
+            on_stop()
+            stragglers = await stop_tasks(running, grace)
+        except asyncio.CancelledError:
+            for task in running():
+                task.cancel()
+            raise
+        finally:
+            self.running.clear()
+        names = " ".join(stragglers)
+        return f"Coordinator stopped with threads still running: {names}" if names else ""
+
+    async def _wait_for_stop(self, running: Callable[[], set[Task]]) -> None:
+        """Wait until the stop, or until all tasks have ended."""
+        with self._stop.waiter() as stop:
+            while not self._stop.is_set and (tasks := running()):
+                await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _warn(name: str, error: BaseException | None) -> None:
+    """Warn about a task that ended in an unrequested cancellation."""
+    logger.warning(
+        "Task %r ended with a CancelledError and was not cancelled: it waited for a task or a future "
+        "that was.",
+        name, exc_info=error,
+    )  # fmt: skip
+
+
+# -- restarts
+
+
+async def _run_with_restarts(
+    stop: StopEvent, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...], name: str, restart: int
+) -> Any:
+    """Call ``fn(*args)``; after a failure call it again, up to ``restart`` times.
+
+    The error that exceeds the budget is raised, with the earlier ones as notes. The end of the data is
+    not restarted, and after a stop nothing is. A failure after the stop that had a restart left is
+    logged; the error of a channel, a queue or a session that the stop has closed is none.
+    """
+    earlier: list[Exception] = []
+    while True:
+        try:
+            return await _awaitable(fn, args)
+        except Exception as error:
+            if _means_closed(error, stop):
+                return None
+            if len(earlier) == restart or isinstance(error, OutOfRangeError):
+                for number, failure in enumerate(earlier, 1):
+                    add_note(error, f"Failure {number}, restarted: {phrase(failure)}")
+                raise
+            earlier.append(error)
+        if stop.is_set:
+            logger.warning("Task %r failed while it was to stop.", name, exc_info=earlier[-1])
+            return None
+        logger.warning(
+            "Task %r failed and is started again (%d of %d): %s",
+            name, len(earlier), restart, phrase(earlier[-1]), exc_info=earlier[-1],
+        )  # fmt: skip
+        pause = min(FIRST_PAUSE_SECS * 2 ** (len(earlier) - 1), LONGEST_PAUSE_SECS)
+        if await stop.wait(pause):
+            return None
+
+
+def _means_closed(error: Exception, stop: StopEvent) -> bool:
+    """Return whether an error only says that the stop has closed what the task uses."""
+    if isinstance(error, SessionClosedError):
+        return error.stop is stop
+    return stop.is_set and isinstance(error, CancelledError | OutOfRangeError)
+
+
+def check_function(fn: Any) -> None:
+    """Refuse an object that cannot be called, a coroutine object above all.
+
+    Raises:
+        TypeError: it cannot.
+    """
+    if inspect.iscoroutine(fn):
+        fn.close()
+        raise TypeError(
+            f"create_task takes a function and its arguments, got the coroutine {fn.__qualname__!r}. "
+            f"Write coord.create_task({fn.__name__}, ...)."
+        )
+    if not callable(fn):
+        raise TypeError(f"create_task takes an `async def` function and its arguments, got {fn!r}.")
+
+
+def _awaitable(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Awaitable[Any]:
+    result = fn(*args)
+    if not inspect.isawaitable(result):
+        raise TypeError(
+            f"create_task takes an `async def` function; {fn!r} returned {result!r}, which cannot be "
+            "awaited. Write `async def`, or coord.create_task(asyncio.to_thread, fn, ...)."
+        )
+    return result
+
+
+# -- stopping
+
+
+async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str]:
+    """Wait for tasks, then cancel them. Return the names of those that ignore their cancellation.
+
+    Args:
+        running: returns the tasks that have not ended; called again, as tasks start tasks.
+        grace: seconds before they are cancelled.
+    """
+    await _wait_for(running, min(grace, NOTICE_SECS))
+    if grace > NOTICE_SECS and running():
+        logger.info("Waiting up to %g s for tasks to stop: %s", grace, " ".join(_names(running())))
+        await _wait_for(running, grace - NOTICE_SECS)
+    for _ in range(CANCEL_ROUNDS):
+        for task in running():
+            task.cancel()
+        await _wait_for(running, 1.0)
+    for task in running():
+        logger.warning("Task %r ignores its cancellation: %s", task.get_name(), where_it_waits(task))
+    return _names(running())
+
+
+async def _wait_for(running: Callable[[], set[Task]], secs: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + secs
+    while (tasks := running()) and (left := deadline - loop.time()) > 0:
+        await asyncio.wait(tasks, timeout=left)
+
+
+def _names(tasks: set[Task]) -> list[str]:
+    return sorted(task.get_name() for task in tasks)
+
+
+def where_it_waits(task: Task) -> str:
+    """Return the innermost line at which a task is suspended, and the user's line that led there."""
+    frames = task.get_stack()[-1:]
+    inner: Any = task.get_coro()
+    while inner is not None:  # the last one awaited is a future, which has no frame
+        frame = getattr(inner, "cr_frame", None)
+        if frame is not None:
+            frames.append(frame)
+        inner = getattr(inner, "cr_await", None)
+    if not frames:
+        return "it has no Python frame"
+    last = frames[-1]
+    users = [frame for frame in frames if _package(frame) not in _LIBRARIES]
+    called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
+    return f"it waits in {_place(last)}{called_from}"
+
+
+def _package(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"
