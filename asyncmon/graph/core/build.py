@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.context import BuildContext, building
-from asyncmon.graph.core.convert import is_tensor_like, to_pair, to_tensor
+from asyncmon.graph.core.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.graph import Graph
 
@@ -18,25 +18,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.core.node import Operation, Tensor
-
-__all__ = [
-    "add_to_collection",
-    "add_to_collections",
-    "control_dependencies",
-    "convert_pair",
-    "convert_to_tensor",
-    "create_op",
-    "create_operation",
-    "create_ops",
-    "device",
-    "get_collection",
-    "get_collection_ref",
-    "get_default_graph",
-    "graph_of",
-    "name_scope",
-    "reset_default_graph",
-    "set_random_seed",
-]
 
 
 def get_default_graph() -> Graph:
@@ -61,19 +42,10 @@ def reset_default_graph() -> None:
 def graph_of(values: Iterable[Any]) -> Graph:
     """Return the graph that an op on these values goes to: theirs, or the default one."""
     for value in values:
-        if is_tensor_like(value):
-            return value.graph._target()  # type: ignore[no-any-return]  # a tensor's graph is a Graph
-        if isinstance(value, list | tuple) and (found := _tensor_in(value)) is not None:
-            return found.graph._target()  # type: ignore[no-any-return]
+        for tensor in tensors_in(value):
+            graph: Graph = tensor.graph._target()
+            return graph
     return get_default_graph()
-
-
-def _tensor_in(values: Iterable[Any]) -> Any:
-    for value in values:
-        found = _tensor_in(value) if isinstance(value, list | tuple) else value
-        if found is not None and is_tensor_like(found):
-            return found
-    return None
 
 
 def create_operation(

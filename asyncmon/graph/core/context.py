@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import NodeGraph, Operation
 
 
-@dataclass(frozen=True, slots=True)
-class BuildContext:
+class BuildContext(NamedTuple):
     """What applies to the next node. Changed by entering another one, never in place."""
 
     graph: NodeGraph
@@ -25,7 +23,7 @@ class BuildContext:
 
     def but(self, **changes: Any) -> BuildContext:
         """Return this context with some fields changed."""
-        return replace(self, **changes)
+        return self._replace(**changes)
 
 
 building: ContextVar[BuildContext | None] = ContextVar("asyncmon_building", default=None)

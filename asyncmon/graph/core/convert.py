@@ -13,6 +13,8 @@ from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.dtypes import DType
@@ -23,6 +25,15 @@ _INT32 = np.iinfo(np.int32)
 def is_tensor_like(value: Any) -> bool:
     """Return true for a tensor and what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
     return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+
+
+def tensors_in(value: Any) -> Iterator[Any]:
+    """Yield the tensors, and what stands for one, in a value or in nested lists."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+    elif is_tensor_like(value):
+        yield value
 
 
 def to_tensor(
@@ -38,7 +49,7 @@ def to_tensor(
         tensor = value
     elif hasattr(value, "_as_tensor"):
         tensor = value._as_tensor()
-    elif isinstance(value, list | tuple) and _holds_tensor(value):
+    elif isinstance(value, list | tuple) and any(True for _ in tensors_in(value)):
         tensor = _pack(graph, value, dtype, name)
     else:
         return const(graph, to_array(value, dtype), dtype, name or "Const")
@@ -100,13 +111,10 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         array = np.array(value)
     except ValueError as error:
         raise ValueError(f"Cannot convert {value!r} to a tensor: {error}") from None
-    if array.dtype.kind in "SU" and dtype is not None and dtype is not dtypes.string:
-        raise TypeError(
-            f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead."
-        )
-    if array.dtype.kind in "SU" or (array.dtype == object and dtype in (None, dtypes.string)):
+    kind = array.dtype.kind
+    if kind in "SUO" and dtype in (None, dtypes.string):
         return _strings(value)
-    if array.dtype == object and dtype is not dtypes.variant:
+    if kind == "O" and dtype is not dtypes.variant:
         raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
     given = isinstance(value, np.ndarray | np.generic)
     if dtype is None:
@@ -114,18 +122,18 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
     return _cast(array, value, dtype, given=given)
 
 
+_KEEPS_VALUE = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
+"""By kind of a Python value, the kinds that it may become. An array is cast to any of them."""
+
+
 def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDArray[Any]:
     target = dtype.as_numpy_dtype
     if array.dtype == target:
         return array
-    kinds = "biufc"
-    wrong = array.dtype.kind not in kinds or target.kind not in kinds
-    if not given and array.size:  # a Python value must be meant for the dtype; an array is cast
-        wrong = wrong or kinds.index(array.dtype.kind.replace("u", "i")) > kinds.index(
-            target.kind.replace("u", "i")
-        )
-        wrong = wrong or (array.dtype.kind == "b") != (target.kind == "b")
-    if wrong:
+    kinds = _KEEPS_VALUE.get(array.dtype.kind, "")
+    if kinds and (given or not array.size):
+        kinds = "biufc"
+    if target.kind not in kinds:
         raise TypeError(
             f"Expected {dtype.name}, got {value!r} of type {type(value).__name__!r} instead."
         )
@@ -137,7 +145,7 @@ def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDAr
 
 
 def _narrow(array: NDArray[Any]) -> NDArray[Any]:
-    """Give what came from Python numbers the original's default types."""
+    """Return an array of Python numbers in the original's default types."""
     if array.dtype == np.float64:
         return array.astype(np.float32)
     if array.dtype == np.int64 and (
@@ -155,30 +163,11 @@ def _strings(value: Any) -> NDArray[Any]:
     return array
 
 
-def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(_holds_tensor(item) for item in value)
-    return is_tensor_like(value)
-
-
 def _pack(graph: NodeGraph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
     if dtype is None:
-        dtype = _first_dtype(values)
-    parts = tuple(to_tensor(graph, value, dtype) for value in values)
+        dtype = next(tensors_in(values)).dtype
+    parts = [to_tensor(graph, value, dtype) for value in values]
     return graph.add_op("Pack", parts, {"axis": 0}, name or "packed").outputs[0]
-
-
-def _first_dtype(values: Any) -> DType | None:
-    for value in values:
-        if isinstance(value, list | tuple):
-            found = _first_dtype(value)
-            if found is not None:
-                return found
-        elif isinstance(value, Tensor):
-            return value.spec.dtype
-        elif is_tensor_like(value):
-            return value.dtype  # type: ignore[no-any-return]  # what stands for a tensor has its dtype
-    return None
 
 
 def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:
@@ -203,7 +192,7 @@ def static_ints(value: Any, what: str) -> tuple[int, ...]:
         ValueError: a tensor whose value is known only in a run.
     """
     if is_tensor_like(value):
-        tensor = value if not hasattr(value, "_as_tensor") else value._as_tensor()
+        tensor = value._as_tensor() if hasattr(value, "_as_tensor") else value
         dims = tensor.spec.known_dims()
         if dims is None or None in dims:
             raise ValueError(f"{what} must be known when the graph is built, got {value!r}.")

@@ -7,29 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "DType",
-    "as_dtype",
-    "bool",
-    "complex64",
-    "complex128",
-    "double",
-    "float16",
-    "float32",
-    "float64",
-    "half",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "string",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "variant",
-]
-
 
 class DType:
     """The type of a tensor's elements. TF1: ``tf.DType``.

@@ -12,6 +12,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
+from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.core.walk import ancestors
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import NodeGraph, Operation
 
     Gradient = Tensor | IndexedSlices
-
-__all__ = ["gradients", "hessians"]
 
 
 def gradients(
@@ -71,44 +70,37 @@ def gradients(
         raise ValueError(f"Passed {len(seeds)} grad_ys for {len(results)} ys")
     _check_inside(results, inputs)
     with name_scope(name, "gradients", results):
-        found: dict[Tensor, list[Gradient]] = {}
+        flowing: dict[Tensor, list[Gradient]] = {}
         for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
-            found.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
-        _walk(results, inputs, stops, found)
-        grads: list[Any] = [add_up(found[x]) if found.get(x) else None for x in inputs]
-        if unconnected == "zero":
-            grads = [
-                create_op("ZerosLike", (x,)) if grad is None else grad
-                for x, grad in zip(inputs, grads, strict=True)
-            ]
-    return grads
-
-
-def _walk(
-    results: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    stops: set[Tensor],
-    found: dict[Tensor, list[Gradient]],
-) -> None:
-    """Apply the ops' rules from the last to the first, collecting gradients by tensor in ``found``."""
-    for op, sources in reversed(_between(results, inputs, stops)):
-        grads = [
-            add_up(found[out]) if out in found and out not in stops else None for out in op.outputs
+            flowing.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
+        for op, sources in reversed(_between(results, inputs, stops)):
+            grads = [None if out in stops else _sum(flowing.get(out)) for out in op.outputs]
+            if all(grad is None for grad in grads):
+                continue
+            back = _apply_rule(op, grads) if sources is op.inputs else grads
+            for x, grad in zip(sources, back, strict=True):
+                if grad is not None and x.dtype.is_floating:
+                    flowing.setdefault(x, []).append(grad)
+        found = [_sum(flowing.get(x)) for x in inputs]
+        if unconnected == "none":
+            return found
+        return [
+            create_op("ZerosLike", (x,)) if grad is None else grad
+            for x, grad in zip(inputs, found, strict=True)
         ]
-        if all(grad is None for grad in grads):
-            continue
-        flowing = _apply_rule(op, grads) if sources is op.inputs else grads
-        for x, grad in zip(sources, flowing, strict=True):
-            if grad is not None and x.dtype.is_floating:
-                found.setdefault(x, []).append(grad)
+
+
+def _sum(grads: list[Gradient] | None) -> Any:
+    return add_up(grads) if grads else None
 
 
 def _between(
     results: Sequence[Tensor], inputs: Sequence[Tensor], stops: set[Tensor]
 ) -> list[tuple[Operation, tuple[Tensor, ...]]]:
-    """Return the ops that ``results`` need and that need ``inputs``, each after those it needs.
+    """Return the ops between ``inputs`` and ``results``, each after those it needs.
 
-    With each come the tensors that its gradients go to: its inputs, or what it stands for in a branch.
+    With each come the tensors that its gradients go to: its inputs or, of what stands in a branch for a
+    tensor outside, that tensor.
     """
     across = len({tensor.graph for tensor in (*results, *inputs)}) > 1
     sources_of = _outer_or_inputs if across else attrgetter("inputs")
@@ -127,7 +119,7 @@ def _between(
 
 
 def _outer_or_inputs(op: Operation) -> tuple[Tensor, ...]:
-    """Return the inputs of a node; of one that stands for a tensor outside of its graph, that one."""
+    """Return the inputs of a node or, of what stands for a tensor outside of its graph, that tensor."""
     outer = op.graph.stand_ins.get(op.outputs[0]) if op.outputs and not op.inputs else None
     return op.inputs if outer is None else (outer,)
 
@@ -166,11 +158,11 @@ def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors are not defined (y.dtype = {y.dtype.name})")
     if given is None:
-        if y.spec.shape is not None and None not in y.spec.shape:
-            one = y.dtype.as_numpy_dtype.type(1)
-            if not y.spec.shape:
-                return convert_to_tensor(one, name=name)
-            return create_op("Fill", (list(y.spec.shape), one), None, name)
+        one, shape = y.dtype.as_numpy_dtype.type(1), y.spec.shape
+        if shape == ():
+            return convert_to_tensor(one, name=name)
+        if is_known(shape):
+            return create_op("Fill", (shape, one), None, name)
         return create_op("OnesLike", (y,), None, name)
     if isinstance(given, IndexedSlices):
         return given
@@ -192,9 +184,7 @@ def _source(x: Any) -> Tensor:
 
 
 def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
 
 
 def hessians(

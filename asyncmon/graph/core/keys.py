@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["GraphKeys"]
-
 
 class GraphKeys:
     """Standard names of a graph's collections. TF1: ``tf.GraphKeys``."""

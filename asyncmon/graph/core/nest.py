@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["flatten", "pack_like", "same_structure"]
-
 
 def flatten(structure: Any) -> list[Any]:
     """Return the leaves in order; those of a dict by sorted key, as the original does."""

@@ -10,41 +10,37 @@ transactions, memory, threads. There are five kinds of record, and the plan has 
 * :class:`AwaitedOpDef`: a coroutine.
 * :class:`ControlOpDef`: runs subgraphs.
 
-A pure op, whole::
+A pure op::
 
-    def _matmul(a, b, *, transpose_a, transpose_b, out=None):
-        a = a.swapaxes(-1, -2) if transpose_a else a
-        b = b.swapaxes(-1, -2) if transpose_b else b
-        return np.matmul(a, b, out=out)
+    def _hypot_rule(x, y):
+        if x.dtype is not y.dtype or x.shape != y.shape:
+            raise ValueError(f"Hypot needs two tensors of one dtype and shape, got {x} and {y}")
+        return Spec(x.dtype, x.shape)
 
-    def _matmul_shape(a, b, *, transpose_a, transpose_b):
-        ...                                    # ValueError with a full sentence where they do not fit
-        return Spec(a.dtype, (rows, columns))
+    def _hypot_gradient(op, grad):
+        x, y = op.inputs                       # tensors: a gradient is made of ops
+        share = grad / op.outputs[0]
+        return [share * x, share * y]          # one for each input, None where none flows
 
-    def _matmul_gradient(op, grad):
-        a, b = op.inputs                       # Tensors; build the gradient out of ops
-        ...
-        return [grad_a, grad_b]                # one per input, None where none flows
+    register(OpDef("Hypot", np.hypot, _hypot_rule, _hypot_gradient, elementwise=True))
 
-    register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True))
+    def hypot(x, y, name=None):
+        return create_op("Hypot", (x, y), None, name)
 
-    def matmul(a, b, transpose_a=False, transpose_b=False, name=None):
-        attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-        return create_op("MatMul", (a, b), attrs, name)
+The update of an optimizer::
 
-The in-place update of an optimizer::
-
-    def _momentum(var, accum, lr, grad, momentum, *, use_nesterov):
+    def _descend(var, accum, rate, grad, *, momentum):
         accum *= momentum
         accum += grad
-        var -= lr * (grad + momentum * accum if use_nesterov else accum)
+        var -= rate * accum
 
-    register(VariableOpDef("ApplyMomentum", None, _shape, refs=2, update=_momentum, blockwise=True))
+    def _descend_rule(var, accum, rate, grad, *, momentum):
+        return Spec(var.dtype, var.shape)
 
-    create_op("ApplyMomentum", (var, slot, lr, grad, momentum), {"use_nesterov": False})
+    register(VariableOpDef("Descend", None, _descend_rule, refs=2, update=_descend, blockwise=True))
 
-Elementwise ops, reductions and the updates of optimizers are rows of a table each
-(:mod:`asyncmon.graph.ops.families`).
+    def descend(var, accum, rate, grad, momentum, name=None):
+        return create_op("Descend", (var, accum, rate, grad), {"momentum": momentum}, name)
 
 Building nodes (:mod:`asyncmon.graph.core.build`): ``create_op(type, inputs, attrs, name) -> Tensor``
 for an op with one output, ``create_ops(...) -> tuple[Tensor, ...]`` for one with several,
