@@ -157,7 +157,7 @@ def _concat_rule(*values: Spec, axis: int) -> Spec:
     at = rules.normalize_axis(axis, len(known[0]))
     shape: Shape = (None,) * len(known[0])
     for other in known:
-        shape = rules.merge(shape, (*other[:at], None, *other[at + 1 :]))
+        shape = rules.merge(shape, tuple(None if i == at else n for i, n in enumerate(other)))
     sizes = [None if value.shape is None else value.shape[at] for value in values]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     dims, parts = None, [value.known_dims() for value in values]

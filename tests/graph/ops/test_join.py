@@ -40,6 +40,8 @@ def test_concat_refuses_what_does_not_fit() -> None:
         tf.concat([x, x[:, 1:]], 0)
     with pytest.raises(ValueError, match="Shapes must be equal rank, but are 2 and 1"):
         tf.concat([x, x[0]], 0)
+    with pytest.raises(ValueError, match="Shapes must be equal rank, but are 2 and 1"):
+        tf.concat([x, x[0]], 1)
     with pytest.raises(TypeError, match="don't all match"):
         tf.concat([x, tf.constant([[1]])], 0)
     with pytest.raises(ValueError, match="rank 1 or higher"):
