@@ -20,7 +20,9 @@ Ts = TypeVarTuple("Ts")
 
 
 async def outlast(
-    task: asyncio.Future[Any], cancel_after: float | None = None
+    task: asyncio.Future[Any],
+    cancel_after: float | None = None,
+    on_cancel: Callable[[asyncio.CancelledError], None] | None = None,
 ) -> asyncio.CancelledError | None:
     """Wait until a task is done, also while the caller is cancelled.
 
@@ -28,6 +30,7 @@ async def outlast(
         task: to wait for.
         cancel_after: seconds after the first cancellation of the caller at which the task is cancelled
             too, and again after every further ``cancel_after``. None: never.
+        on_cancel: called with the first cancellation of the caller.
 
     Returns:
         The first cancellation of the caller, which the caller raises when it has cleaned up, or None.
@@ -35,21 +38,42 @@ async def outlast(
     loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
     deadline: float | None = None
-    # The scope holds back anyio's cancellations, which recur in each iteration of the loop.
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0 and cancel_after is not None:
-                task.cancel()
-                deadline = loop.time() + max(cancel_after, 1.0)
-                continue
+    try:
+        if on_cancel is not None and not task.done():
             try:
-                await asyncio.wait([task], timeout=left)
+                await _until_done(task)
             except asyncio.CancelledError as error:
-                cancelled = cancelled or error
-                if cancel_after is not None and deadline is None:
-                    deadline = loop.time() + cancel_after
-    return cancelled
+                cancelled = error
+                on_cancel(error)
+        if task.done():
+            return cancelled
+        # The scope holds back anyio's cancellations, which recur in each iteration of the loop.
+        with anyio.CancelScope(shield=True):
+            while not task.done():
+                left = None if deadline is None else deadline - loop.time()
+                if left is not None and left <= 0 and cancel_after is not None:
+                    task.cancel()
+                    deadline = loop.time() + max(cancel_after, 1.0)
+                    continue
+                try:
+                    await asyncio.wait([task], timeout=left)
+                except asyncio.CancelledError as error:
+                    cancelled = cancelled or error
+                    if cancel_after is not None and deadline is None:
+                        deadline = loop.time() + cancel_after
+        return cancelled
+    finally:
+        del cancelled, task  # the error's traceback refers to this frame
+
+
+def _until_done(task: asyncio.Future[Any]) -> asyncio.Future[None]:
+    """Return a future that is done when a task is, and is cancelled without it.
+
+    The error of ``asyncio.wait`` would refer to the task, which may end with that very error.
+    """
+    waiter: asyncio.Future[None] = task.get_loop().create_future()
+    task.add_done_callback(lambda _task: waiter.done() or waiter.set_result(None))
+    return waiter
 
 
 async def shielded(

@@ -21,6 +21,13 @@ class FairLock:
         self.held = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    def try_lock(self) -> bool:
+        """Take the lock if it is free, and return whether it was."""
+        if self.held:
+            return False
+        self.held = True
+        return True
+
     def ask(self) -> asyncio.Future[None]:
         """Queue up. The lock is held by the caller when the future is done; see :meth:`withdraw`."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

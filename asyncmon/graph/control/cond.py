@@ -11,7 +11,6 @@ from asyncmon.graph.control.subgraph import (
     holds,
     replay,
     run_subplan,
-    run_subplan_awaiting,
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.build import (
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run_state import Run
-
-__all__ = ["cond"]
+    from asyncmon.graph.execution.run import Run
 
 
 def cond(
@@ -139,23 +136,12 @@ def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> 
     return tuple(Spec(a.dtype, common(a.spec.shape, b.spec.shape)) for a, b in pairs)
 
 
-def _chosen(op: Operation, plans: Sequence[Plan], arrays: list[Any]) -> tuple[Plan, Sequence[Any]]:
-    (pred,), first, second = split_inputs(op, arrays)
-    return (plans[0], first) if holds(pred) else (plans[1], second)
-
-
-def _if(
+async def _if(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
 ) -> Any:
-    plan, fed = _chosen(op, plans, arrays)
-    return run_subplan(plan, run, fed, state, iteration)
-
-
-async def _async_if(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
-) -> Any:
-    plan, fed = _chosen(op, plans, arrays)
-    return await run_subplan_awaiting(plan, run, fed, state, iteration)
+    (pred,), *taken = split_inputs(op, arrays)
+    chosen = 0 if holds(pred) else 1
+    return await run_subplan(op, plans[chosen], run, taken[chosen], state, iteration)
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
@@ -201,4 +187,4 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
 
 
 register(ControlOpDef("If", _if, _spec, _gradient))
-register(ControlOpDef("AsyncIf", _async_if, _spec, _gradient, awaits=True))
+register(ControlOpDef("AsyncIf", _if, _spec, _gradient, awaits=True))

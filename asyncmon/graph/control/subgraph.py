@@ -15,8 +15,8 @@ from asyncmon.graph.core.build import control_dependencies
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ControlOpDef
-from asyncmon.graph.execution.plan import execute, execute_checked
-from asyncmon.graph.execution.pruning import needed_ops
+from asyncmon.graph.execution.analysis import needed_ops
+from asyncmon.graph.execution.program import execute, watched
 from asyncmon.graph.ops.basic import identity
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run_state import Run
-
-__all__ = ["SubGraph", "around", "awaits", "holds", "replay", "run_subplan", "run_subplan_awaiting"]
+    from asyncmon.graph.execution.run import Run
 
 
 class SubGraph(Graph):
@@ -181,42 +179,35 @@ def holds(condition: Any) -> bool:
     return bool(condition)
 
 
-def run_subplan(
-    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
+async def run_subplan(
+    op: Operation, plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
 ) -> tuple[list[Any], Any]:
-    """Execute the plan of a subgraph on a state; return its targets and the state after it."""
+    """Execute the plan of a subgraph on a state.
+
+    Args:
+        op: the op whose subgraph it is. If it is no awaited one, this never waits.
+        plan: the plan.
+        run: that it is part of.
+        fed: values of its parameters.
+        state: values of the variables that the op accesses, by slot.
+        iteration: of the loop around.
+
+    Returns:
+        The targets of the subgraph, and the state after it.
+    """
     code = plan.for_shapes(fed).code
-    registers = _started(plan, fed, state, iteration)
-    if run.interrupt is None:
-        execute(code, registers, run)
-    else:
-        execute_checked(code, registers, run)
-    return _outcome(plan, registers, state)
-
-
-async def run_subplan_awaiting(
-    plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
-) -> tuple[list[Any], Any]:
-    """The same for a plan with awaited nodes."""
-    code = plan.for_shapes(fed).code
-    registers = _started(plan, fed, state, iteration)
-    if plan.prelude is not None:
-        await plan.prelude.run(run, registers, run.compute)
-    if plan.stage is not None:
-        await plan.stage.run(run, registers, run.compute)
-    execute_checked(code, registers, run)
-    return _outcome(plan, registers, state)
-
-
-def _started(plan: Plan, fed: Sequence[Any], state: dict[int, Any], iteration: int) -> list[Any]:
     registers = plan.start(fed)
     plan.load(registers, state)
     if plan.iteration is not None:
         registers[plan.iteration] = iteration
-    return registers
-
-
-def _outcome(plan: Plan, registers: list[Any], state: dict[int, Any]) -> tuple[list[Any], Any]:
+    if not op.op_def.awaits:
+        execute(watched(code, registers, run), registers, run)
+    else:
+        for stage in (plan.inputs, plan.stage):
+            if stage is not None:
+                await stage.run(run, registers)
+        if code:
+            await run.compute(plan.cost, code, registers, run)
     results = [registers[fetch.register] for fetch in plan.fetches if fetch is not None]
     if not plan.versions:
         return results, state

@@ -14,7 +14,6 @@ from asyncmon.graph.control.subgraph import (
     holds,
     replay,
     run_subplan,
-    run_subplan_awaiting,
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.build import (
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run_state import Run
-
-__all__ = ["while_loop"]
+    from asyncmon.graph.execution.run import Run
 
 
 def while_loop(
@@ -230,28 +227,16 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 # Running.
 
 
-def _while(
+async def _while(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
     values, for_test, for_step = split_inputs(op, arrays)
     for i in itertools.count(1):
         now = run.iteration(base, i)
-        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        (go_on,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
         if not holds(go_on):
             return values, state
-        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
-
-
-async def _async_while(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
-) -> Any:
-    values, for_test, for_step = split_inputs(op, arrays)
-    for i in itertools.count(1):
-        now = run.iteration(base, i)
-        (go_on,), state = await run_subplan_awaiting(plans[0], run, [*values, *for_test], state, now)
-        if not holds(go_on):
-            return values, state
-        values, state = await run_subplan_awaiting(plans[1], run, [*values, *for_step], state, now)
+        values, state = await run_subplan(op, plans[1], run, [*values, *for_step], state, now)
 
 
 # The gradient: the loop once more, keeping what each iteration began with, then its body backwards.
@@ -317,7 +302,7 @@ def _while_grad_spec(
     return tuple(Spec(x.spec.dtype, x.spec.shape) for x in likes)
 
 
-def _while_grad(
+async def _while_grad(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
     own, for_test, for_step, for_back = split_inputs(op, arrays)
@@ -326,21 +311,21 @@ def _while_grad(
     begun: list[tuple[int, Sequence[Any]]] = []
     for i in itertools.count(1):
         now = run.iteration(base, i)
-        (go_on,), state = run_subplan(plans[0], run, [*values, *for_test], state, now)
+        (go_on,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
         if not holds(go_on):
             break
         begun.append((now, values))
-        values, state = run_subplan(plans[1], run, [*values, *for_step], state, now)
+        values, state = await run_subplan(op, plans[1], run, [*values, *for_step], state, now)
     grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
     sums = [np.zeros_like(for_step[i]) for i in wanted]
     for now, values in reversed(begun):
-        run.go_on()
-        found, state = run_subplan(plans[2], run, [*values, *grads, *for_back], state, now)
+        run.check()
+        found, state = await run_subplan(op, plans[2], run, [*values, *grads, *for_back], state, now)
         grads = found[: len(floating)]
         sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
     return [*grads, *sums], state
 
 
 register(ControlOpDef("While", _while, _spec, _gradient, loops=True))
-register(ControlOpDef("AsyncWhile", _async_while, _spec, _gradient, awaits=True))
+register(ControlOpDef("AsyncWhile", _while, _spec, _gradient, awaits=True))
 register(ControlOpDef("WhileGrad", _while_grad, _while_grad_spec, loops=True))

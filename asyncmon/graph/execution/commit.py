@@ -11,7 +11,7 @@ from asyncmon.graph.execution.update import write
 
 if TYPE_CHECKING:
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.state import StateStore
 
 

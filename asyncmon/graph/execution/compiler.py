@@ -2,49 +2,56 @@
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
-from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.execution.buffers import plan_buffers
+from asyncmon.graph.core.shape import is_known, num_elements
+from asyncmon.graph.execution.analysis import Versions, needed_ops, with_frees, without_dead_code
+from asyncmon.graph.execution.awaits import Groups, Node, Stage
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.folding import fold, note_value
-from asyncmon.graph.execution.liveness import with_frees, without_dead_code
-from asyncmon.graph.execution.ordering import Versions
+from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
 from asyncmon.graph.execution.outer_facts import OuterFacts, split_inputs
-from asyncmon.graph.execution.plan import Fetch, Kind, Plan, Read, Swap, Update
-from asyncmon.graph.execution.pruning import needed_ops
-from asyncmon.graph.execution.registers import Registers, elements
-from asyncmon.graph.execution.scalars import for_scalars
-from asyncmon.graph.execution.specialise import (
-    Facts,
-    Programs,
-    ShapeChecks,
-    ShapeRules,
-    weaken,
-)
-from asyncmon.graph.execution.stages import Groups, Node, Stage
+from asyncmon.graph.execution.plan import Plan
+from asyncmon.graph.execution.program import Kind
+from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
+from asyncmon.graph.execution.specialise import Facts, ShapeChecks, ShapeRules, weaken
 from asyncmon.graph.execution.steps import (
-    awaiting_step,
-    awaiting_subgraph_step,
-    checked_step,
+    awaited_step,
     copy_step,
+    located_step,
+    not_waiting,
     random_step,
     subgraph_step,
 )
 from asyncmon.graph.execution.update import group_updates
+from asyncmon.graph.execution.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from asyncmon.graph.execution.state import StateStore
+    from asyncmon.graph.execution.steps import AwaitedStep
 
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
-_UNKNOWN = 1 << 30  # elements: nobody knows how often a loop repeats, so its first run is in a worker
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
+_OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the time
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.negative: operator.neg,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+}
 
 
 def compile_plan(
@@ -52,7 +59,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
-    around: OuterFacts | None = None,
+    outer: OuterFacts | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
 
@@ -60,12 +67,12 @@ def compile_plan(
         store: where variables have their slots.
         targets: what is fetched; operations give None.
         fed: tensors whose values are given, in this order.
-        around: of a subgraph's plan, what the plan around it knows of its inputs.
+        outer: of a subgraph's plan, what the plan around it knows of its inputs.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
     """
-    return _Compiler(store, targets, frozenset(fed), around).compile(targets, fed)
+    return _Compiler(store, targets, frozenset(fed), outer).compile(targets, fed)
 
 
 class _Compiler:
@@ -73,94 +80,91 @@ class _Compiler:
         self,
         store: StateStore,
         targets: Sequence[Tensor | Operation],
-        given: frozenset[Tensor],
-        around: OuterFacts | None,
+        fed: frozenset[Tensor],
+        outer: OuterFacts | None,
     ) -> None:
         self.store = store
-        self.given = given
-        self.embedded = around is not None
+        self.fed = fed
+        self.embedded = outer is not None
+        self.outer = outer or OuterFacts.none(fed)
         self.plan = Plan()
-        self.registers = Registers(store)
+        self.values = Values()
         self.written: dict[tuple[Operation, str], int] = {}
-        self.variables = {} if around is None else around.variables
-        self.constants = {} if around is None else around.constants
-        self.ops = needed_ops(targets, given)
-        self.facts = Facts(
-            {x: Spec(x.dtype, x.spec.shape) for x in given if x.spec.value is not None or x.spec.dims}
-            if around is None
-            else around.weaker
-        )
-        weaken(self.ops, given, self.facts)
+        self.ops = needed_ops(targets, fed)
+        self.facts = Facts(self.outer.weaker)
+        weaken(self.ops, fed, self.facts)
         self.weak = frozenset(self.facts)
         self.folded: set[Tensor] = set()
         self.refs: dict[Operation, tuple[int, ...]] = {}
-        """The registers of what nodes that write go on from."""
-        self.looked_at = {target for target in targets if isinstance(target, Tensor)}
-        """What nodes other than subgraphs use; those look at a variable only when they run."""
-        taken: set[Tensor] = set()
+        """The registers of the variables that nodes write, as they are before."""
+        self.used = {target for target in targets if isinstance(target, Tensor)}
+        """What nodes other than subgraphs use. Those read a variable only when they run."""
+        captured: set[Tensor] = set()
         for op in self.ops:
-            used = taken if isinstance(op.op_def, ControlOpDef) else self.looked_at
+            used = captured if isinstance(op.op_def, ControlOpDef) else self.used
             used.update(op.inputs[op.op_def.refs :])
-        self.versions = Versions(self.ops, self.looked_at | taken, all_early=self.embedded)
+        self.versions = Versions(self.ops, self.used | captured, embedded=self.embedded)
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
-        plan = self.plan
+        plan, values = self.plan, self.values
         for i, tensor in enumerate(fed):
-            plan.feeds.append((Feed(tensor), self.registers.given(tensor)))
+            plan.feeds.append((Feed(tensor), values.feed(tensor)))
             if not is_known(self.facts[tensor].shape):
                 plan.open_feeds.append(i)
-        for tensor, value in self.constants.items():
+        for tensor, value in self.outer.constants.items():
             self._fold(tensor.op, (value,))
-        for tensor, name in self.variables.items():
-            required = tensor in self.looked_at
-            self.registers.of[tensor] = self._version(None, name, required=required)
-        groups = Groups(self.ops, self.given, self.versions.access)
-        nodes: dict[Operation, Node] = {}
+        for tensor, name in self.outer.variables.items():
+            values.of[tensor] = self._version(None, name, required=tensor in self.used)
+        groups = Groups(self.ops, self.fed, self.versions.access)
+        stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
             start = len(plan.code)
             awaited = self._emit(op)
-            if groups.of(op) != groups.LAST:
-                nodes[op] = Node(plan.code[start:], awaited)
+            if groups.of(op) != groups.COMPUTE:
+                stages[groups.of(op)][op] = Node(op, plan.code[start:], awaited)
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]
-        rules = ShapeRules(self.ops, self.given | self.folded, opened, self.facts, self.weak)
-        checks = ShapeChecks(rules.ops, self.facts, self.registers, self.refs)
-        for op, node in nodes.items():
-            self._complete(op, node, checks)
-        plan.prelude = Stage.of([op for op in nodes if groups.of(op) == groups.PRELUDE], nodes)
-        plan.stage = Stage.of([op for op in nodes if groups.of(op) == groups.MIDDLE], nodes)
-        for slot, register in self.registers.base.items():
-            required = slot in self.registers.required
-            plan.reads.append(Read(slot, register, self.store.names[slot], required))
+        plan.rules = ShapeRules(self.ops, self.fed | self.folded, opened, self.facts, self.weak)
+        plan.checks = ShapeChecks(plan.rules.ops, self.facts, values, self.refs)
+        for nodes in stages:
+            for node in nodes.values():
+                self._complete(node, plan.checks)
+        plan.inputs, plan.stage = (Stage.of(nodes, values.weight) for nodes in stages)
+        plan.products = [
+            (op, op.op_def.flops)
+            for op in self.ops
+            if isinstance(op.op_def, OpDef) and op.op_def.flops is not None
+        ]
+        for slot, register in values.initial.items():
+            plan.reads.append(Read(slot, register, self.store.names[slot], slot in values.required))
         self._finish(targets)
-        plan.programs = Programs(plan, rules, checks)
-        plan.template = self.registers.template()
-        plan.iteration = self.registers.iteration
-        for computing in (plan, plan.prelude, plan.stage):
-            if computing is not None:
-                computing.pace.weight = self.registers.weight
+        plan.template = values.template()
+        plan.iteration = values.iteration
+        plan.cost.weight = values.weight
         return plan
 
-    def _complete(self, op: Operation, node: Node, checks: ShapeChecks) -> None:
-        """Give the node of a stage its outputs, and the checks that it needs whatever is fed."""
-        unknown = [op] if not all(is_known(self.facts[x].shape) for x in op.inputs) else []
-        computed = [x for x in op.outputs if x not in self.given]
+    def _complete(self, node: Node, checks: ShapeChecks) -> None:
+        """Give the node of a stage the checks that it needs whatever is fed."""
+        op = node.op
+        computed = [x for x in op.outputs if x not in self.fed]
+        unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
         asserted = [x for x in computed if x in op.graph.asserted]
         if node.awaited is None:
             node.code = checks.insert(node.code, unknown, asserted, ())
         else:
-            node.outputs = self.registers.all_of(computed)
-            node.awaited = checked_step(node.awaited, *checks.around(unknown, asserted))
+            outputs = self.values.all_of(computed)
+            around = checks.around(unknown, asserted)
+            node.awaited = located_step(node.awaited, op, outputs, *around)
 
-    # Emitting, one method a family of ops. The result is a coroutine function for awaiting nodes.
+    # Emitting, one method a kind of op. The result is the step of a node that is awaited.
 
-    def _emit(self, op: Operation) -> Callable[..., Any] | None:
+    def _emit(self, op: Operation) -> AwaitedStep | None:
         if op.op_def.changes:
             self.plan.changes.append(op.name)
         match op.op_def:
             case OpDef(kernel=None):
                 for output in op.outputs:
-                    if output not in self.given:
+                    if output not in self.fed:
                         raise missing_feed(output)
             case OpDef() as pure:
                 self._emit_kernel(op, pure)
@@ -173,147 +177,141 @@ class _Compiler:
             case ControlOpDef() as control:
                 return self._emit_subgraphs(op, control)
             case AwaitedOpDef():
-                return self._emit_awaiting(op)
+                return self._emit_awaited(op)
         return None
 
     def _emit_kernel(self, op: Operation, op_def: OpDef) -> None:
-        registers = self.registers
-        inputs = registers.all_of(op.inputs)
+        values = self.values
+        inputs = values.all_of(op.inputs)
         self.plan.foreign |= op_def.foreign
-        if not op_def.stateful and self.given.isdisjoint(op.outputs):
-            values = fold(op, inputs, registers.constants, self.facts)
-            if values is not None:
-                self._fold(op, values)
+        if not op_def.stateful and self.fed.isdisjoint(op.outputs):
+            folded = fold(op, inputs, values.constants, self.facts)
+            if folded is not None:
+                self._fold(op, folded)
                 return
         function = _with_attrs(op_def.kernel, op)
-        outputs = registers.outputs(op, self.given)
+        outputs = values.outputs(op, self.fed)
         if op_def.aliases:
-            registers.lend(outputs, inputs)
+            values.alias(outputs, inputs)
         self._call(op, function, inputs, outputs)
-
-    def _emit_random(self, op: Operation) -> None:
-        registers = self.registers
-        self.plan.random = self.plan.uses_run = True
-        inputs, outputs = registers.all_of(op.inputs), registers.outputs(op, self.given)
-        kernel = _with_attrs(op.op_def.kernel, op)
-        step = random_step(kernel, op, inputs, outputs, registers.of_iteration())
-        self._code(Kind.GENERAL, step, inputs, op=op)
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:
         """Let the outputs of a node be values that never change."""
-        self.registers.constant(op, values)
+        self.values.constant(op, values)
         for tensor, value in zip(op.outputs, values, strict=True):
             self.folded.add(tensor)
             note_value(tensor, value, self.facts)
 
+    def _emit_random(self, op: Operation) -> None:
+        values = self.values
+        self.plan.random = self.plan.uses_run = True
+        inputs, outputs = values.all_of(op.inputs), values.outputs(op, self.fed)
+        kernel = _with_attrs(op.op_def.kernel, op)
+        self._general(op, random_step(kernel, op, inputs, outputs, values.of_iteration()), inputs)
+
     def _emit_read(self, op: Operation, op_def: VariableOpDef) -> None:
-        output, registers = op.outputs[0], self.registers
-        if output in self.given:
+        output, values = op.outputs[0], self.values
+        if output in self.fed:
             return
         (name,) = self.versions.access[op].reads
-        write = self.versions.seen[op, name]
+        write = self.versions.read_version[op, name]
         if op_def.kernel is None:
-            registers.of[output] = self._version(write, name, required=output in self.looked_at)
+            values.of[output] = self._version(write, name, required=output in self.used)
             return
         value = self._version(write, name, required=False)
-        inputs = (value, *registers.all_of(op.inputs[op_def.refs :]))
-        outputs = registers.outputs(op, self.given)
+        inputs = (value, *values.all_of(op.inputs[op_def.refs :]))
+        outputs = values.outputs(op, self.fed)
         if op_def.aliases:
-            registers.lend(outputs, inputs)
+            values.alias(outputs, inputs)
         self._call(op, _with_attrs(op_def.kernel, op), inputs, outputs)
 
     def _version(self, write: Operation | None, name: str, *, required: bool = True) -> int:
         """Return the register of a variable as it is after a write; None: before all of them."""
         if write is None:
-            return self.registers.variable(self.store.slot(name), required=required)
+            return self.values.variable(self.store.slot(name), required=required)
         return self.written[write, name]
 
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
-        registers = self.registers
+        values = self.values
         names = self.versions.access[op].writes
-        values = tuple(
-            self._version(self.versions.before[op, name], name, required=not op_def.initializes)
+        refs = tuple(
+            self._version(self.versions.previous[op, name], name, required=not op_def.initializes)
             for name in names
         )
         if not op_def.initializes:
-            self.refs[op] = values
-        inputs = registers.all_of(op.inputs[op_def.refs :])
-        size = elements(op.inputs[0])
+            self.refs[op] = refs
+        inputs = values.all_of(op.inputs[op_def.refs :])
+        size = num_elements(op.inputs[0].spec.shape)
         in_place = op_def.kernel is None or (
             op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
         )
         function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
         as_built = not any(x in self.weak and self.facts[x].shape != x.spec.shape for x in op.inputs)
-        if in_place and as_built and op not in self.versions.early:
+        if in_place and as_built and op not in self.versions.materialised:
             slots = tuple(self.store.slot(name) for name in names)
             self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise))
             return
-        outputs = tuple(registers.new() for _ in names)
+        outputs = tuple(values.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))
         if op.outputs:
-            registers.of[op.outputs[0]] = outputs[0]
+            values.of[op.outputs[0]] = outputs[0]
         if in_place:
-            step = copy_step(op, function, values, inputs, outputs)
-            self._code(Kind.GENERAL, step, (*values, *inputs), op=op)
+            self._general(op, copy_step(op, function, refs, inputs, outputs), (*refs, *inputs))
             return
         if op_def.aliases:
-            registers.lend(outputs, inputs)
-        self._call(op, function, (*values, *inputs), outputs)
+            values.alias(outputs, inputs)
+        self._call(op, function, (*refs, *inputs), outputs)
 
-    def _emit_awaiting(self, op: Operation) -> Callable[..., Any]:
+    def _emit_awaited(self, op: Operation) -> AwaitedStep:
         self.plan.uses_run = True
-        outputs = self.registers.outputs(op, self.given)
-        for register in outputs:
-            self.registers.borrowed[register] = frozenset()
-        step: Callable[..., Any] = awaiting_step(op, self.registers.all_of(op.inputs), outputs)
-        return step
+        outputs = self.values.outputs(op, self.fed)
+        self.values.external.update(dict.fromkeys(outputs, frozenset[int]()))
+        return awaited_step(op, self.values.all_of(op.inputs), outputs)
 
-    def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> Callable[..., Any] | None:
-        """Emit a node that runs plans: it gets the variables they touch and gives new values."""
-        registers, versions = self.registers, self.versions
-        self.plan.uses_run = True
+    def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> AwaitedStep | None:
+        """Emit a node that runs plans: it gets the variables they access and gives new values."""
+        values, versions, plan = self.values, self.versions, self.plan
+        plan.uses_run = True
         access = versions.access.get(op)
-        touched = [] if access is None else [(name, versions.seen[op, name]) for name in access.reads]
-        writes = () if access is None else access.writes
-        touched += [(name, versions.before[op, name]) for name in writes]
-        seen = [
+        reads, writes = ((), ()) if access is None else (access.reads, access.writes)
+        accessed = [(name, versions.read_version[op, name]) for name in reads]
+        accessed += [(name, versions.previous[op, name]) for name in writes]
+        state = [
             (self.store.slot(name), self._version(write, name, required=False))
-            for name, write in touched
+            for name, write in accessed
         ]
-        plans, fed = [], self.given - self.variables.keys()
+        plans, fed = [], self.fed - self.outer.variables.keys()
         for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
-            known = OuterFacts.of(op, branch, taken, registers, self.facts, self.weak, fed)
-            plans.append(compile_plan(self.store, branch.targets, branch.parameters, around=known))
-        for plan in plans:
-            self.plan.random |= plan.random
-            self.plan.foreign |= plan.foreign
-            self.plan.loops |= plan.loops
-            self.plan.changes += plan.changes
-            registers.weight += plan.pace.weight
-        if op_def.loops:
-            self.plan.loops = True
-            registers.weight += _UNKNOWN
-        inputs = registers.all_of(op.inputs)
-        outputs = registers.outputs(op, self.given)
-        new = []
+            outer = OuterFacts.of(op, branch, taken, values, self.facts, self.weak, fed)
+            plans.append(compile_plan(self.store, branch.targets, branch.parameters, outer=outer))
+        plan.cost.unbounded |= op_def.loops
+        for inner in plans:
+            plan.random |= inner.random
+            plan.foreign |= inner.foreign
+            plan.cost.unbounded |= inner.cost.unbounded
+            plan.changes += inner.changes
+            values.weight += inner.cost.weight
+        inputs = values.all_of(op.inputs)
+        outputs = values.outputs(op, self.fed)
+        written = []
         for name in writes:
-            register = self.written[op, name] = registers.new()
-            new.append((self.store.slot(name), register))
-        used = (*inputs, *(register for _, register in seen))
-        for register in (*outputs, *(register for _, register in new)):
-            registers.borrowed[register] = frozenset()
-            registers.lend((register,), used)
-        make = awaiting_subgraph_step if op_def.awaits else subgraph_step
-        step: Callable[..., Any] = make(op, plans, seen, inputs, outputs, new, registers.of_iteration())
+            register = self.written[op, name] = values.new()
+            written.append((self.store.slot(name), register))
+        used = (*inputs, *(register for _, register in state))
+        produced = (*outputs, *(register for _, register in written))
+        values.external.update(dict.fromkeys(produced, frozenset[int]()))
+        values.alias(produced, used)
+        step = subgraph_step(op, plans, state, inputs, outputs, written, values.of_iteration())
         if op_def.awaits:
             return step
-        self._code(Kind.GENERAL, step, used, op=op)
+        self._general(op, not_waiting(step), used)
         return None
 
     def _call(
         self, op: Operation, function: Any, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> None:
-        function = for_scalars(function, (*op.inputs, *op.outputs))
+        if function.__class__ is np.ufunc and all(map(_is_scalar, (*op.inputs, *op.outputs))):
+            function = _OF_SCALARS.get(function, function)
         if len(outputs) != 1:
             self._code(Kind.MULTI, function, inputs, None, outputs, op)
         elif len(inputs) == 2:
@@ -323,21 +321,16 @@ class _Compiler:
         else:
             self._code(Kind.NARY, function, inputs, None, outputs[0], op)
 
-    def _code(
-        self,
-        kind: Kind,
-        function: Any,
-        a: Any,
-        b: Any = None,
-        out: Any = None,
-        op: Operation | None = None,
-    ) -> None:
+    def _general(self, op: Operation, step: Any, inputs: tuple[int, ...]) -> None:
+        self._code(Kind.GENERAL, step, inputs, None, None, op)
+
+    def _code(self, kind: Kind, function: Any, a: Any, b: Any, out: Any, op: Operation) -> None:
         self.plan.code.append((int(kind), function, a, b, out, op))
 
     # What happens at the end of a run.
 
     def _finish(self, targets: Sequence[Tensor | Operation]) -> None:
-        plan, registers = self.plan, self.registers
+        plan, values = self.plan, self.values
         stored: set[int] = set()
         for name, op in self.versions.last.items():
             register = self.written.get((op, name))
@@ -346,46 +339,55 @@ class _Compiler:
             slot = self.store.slot(name)
             plan.versions[slot] = register
             if not self.embedded:
-                owned = register not in registers.borrowed and register not in stored
-                plan.swaps.append(_swap(op, name, slot, register, owned=owned))
+                owned = register not in values.external and register not in stored
+                dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
+                plan.swaps.append(Swap(slot, register, owned, dtype.as_numpy_dtype))
                 stored.add(register)
         in_place = {slot for update in plan.updates for slot in update.slots}
         plan.updates = [
-            update.but_copying([i for i in update.inputs if registers.slots_in(i) & in_place])
+            update.but_copying([i for i in update.inputs if values.slots_in(i) & in_place])
             for update in plan.updates
         ]
         for target in targets:
             if isinstance(target, Operation):
                 plan.fetches.append(None)
                 continue
-            register = registers.of[target]
-            fresh = register not in registers.borrowed and register not in stored
+            register = values.of[target]
+            fresh = register not in values.external and register not in stored
             plan.fetches.append(Fetch(register, fresh))
-        self._tidy(stored)
+        fetched = {fetch.register for fetch in plan.fetches if fetch is not None}
+        self._tidy(stored | fetched | set(plan.versions.values()))
 
-    def _tidy(self, stored: set[int]) -> None:
-        """Drop what nobody uses; forget large values right after their last use."""
-        plan, registers = self.plan, self.registers
-        kept = stored | set(plan.versions.values())
-        kept.update(fetch.register for fetch in plan.fetches if fetch is not None)
-        kept.update(*(update.inputs for update in plan.updates))
-        plan.code = without_dead_code(plan.code, kept)
+    def _tidy(self, kept: set[int]) -> None:
+        """Drop dead code, plan memory, and forget other large values right after their last use."""
+        plan, values = self.plan, self.values
+        last = {i for update in plan.updates for i in update.inputs}
+        plan.code = without_dead_code(plan.code, kept | last)
         large = {
             register
-            for tensor, register in registers.of.items()
-            if (size := elements(tensor)) is None or size >= _FREE_LIMIT
+            for tensor, register in values.of.items()
+            if (size := num_elements(tensor.spec.shape)) is None or size >= _FREE_LIMIT
         }
-        large -= registers.constants.keys() | kept | set(registers.base.values())
+        large -= values.constants.keys() | kept | last | set(values.initial.values())
         large.difference_update(register for _, register in plan.feeds)  # the caller has them anyway
-        plan.code = with_frees(plan.code, large)
         if not self.embedded:
-            plan.groups = group_updates(plan.updates, registers.new)
-            plan_buffers(plan, registers, stored, self.ops)
+            plan.groups = group_updates(plan.updates, values.new)
+            plan.code, lifetimes = plan_memory(plan.code, values, kept, last)
+            large -= lifetimes.keys()
+            if lifetimes:
+                plan.memory = MemoryPlan(lifetimes, self._flats())
+        plan.code = with_frees(plan.code, large)
+
+    def _flats(self) -> Iterable[Flat]:
+        """Yield the flat arrays of inputs of update groups."""
+        for group in self.plan.groups:
+            for position, register in zip(group.per_variable, group.flat_inputs, strict=True):
+                members = [update.inputs[position] for update in group.updates]
+                yield Flat(register, group.dtype, group.nbytes, group.flat, members)
 
 
-def _swap(op: Operation, name: str, slot: int, register: int, *, owned: bool) -> Swap:
-    attrs = op.graph.root.get_operation_by_name(name).attrs
-    return Swap(slot, register, owned, name, attrs["dtype"].as_numpy_dtype, attrs["shape"])
+def _is_scalar(tensor: Tensor) -> bool:
+    return tensor.spec.shape == () and tensor.dtype.as_numpy_dtype.kind in "biuf"
 
 
 def _with_attrs(function: Any, op: Operation) -> Any:

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.registers import Registers
     from asyncmon.graph.execution.specialise import Facts
-
-__all__ = ["OuterFacts", "split_inputs"]
+    from asyncmon.graph.execution.values import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +30,18 @@ class OuterFacts:
     weaker: Mapping[Tensor, Spec]
 
     @classmethod
+    def none(cls, fed: Collection[Tensor]) -> OuterFacts:
+        """Return what is known of fed tensors where there is no plan around."""
+        valued = [x for x in fed if x.spec.value is not None or x.spec.dims]
+        return cls({}, {}, {x: Spec(x.dtype, x.spec.shape) for x in valued})
+
+    @classmethod
     def of(
         cls,
         op: Operation,
         branch: Any,
         taken: Sequence[Tensor],
-        registers: Registers,
+        values: Values,
         facts: Facts,
         weak: Collection[Tensor],
         fed: Collection[Tensor],
@@ -48,7 +52,7 @@ class OuterFacts:
             op: the node.
             branch: one of its subgraphs.
             taken: the outer tensors that the branch takes in.
-            registers: of the outer plan.
+            values: of the outer plan.
             facts: of the outer plan.
             weak: the outer tensors of which less is known than the graph says.
             fed: to the outer plan.
@@ -68,8 +72,8 @@ class OuterFacts:
             if parameter in branch.variables:
                 if tensor not in fed:
                     variables[parameter] = branch.variables[parameter]
-            elif registers.of[tensor] in registers.constants:
-                constants[parameter] = registers.constants[registers.of[tensor]]
+            elif values.of[tensor] in values.constants:
+                constants[parameter] = values.constants[values.of[tensor]]
         return cls(variables, constants, weaker)
 
 

@@ -6,7 +6,6 @@ before the node, once for each combination of shapes.
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,16 @@ from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.execution.plan import Kind, Program
+from asyncmon.graph.execution.program import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.execution.plan import Instruction, Plan
-    from asyncmon.graph.execution.registers import Registers
+    from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.values import Values
 
-_PROGRAMS = 256  # that a plan remembers
 _COMBINATIONS = 64  # of shapes that a check remembers
 
 
@@ -182,60 +180,13 @@ def _refused(op: Operation, text: str) -> InvalidArgumentError:
     return error
 
 
-class Programs:
-    """The programs of a plan, one for each combination of shapes that is fed."""
-
-    def __init__(self, plan: Plan, rules: ShapeRules, checks: ShapeChecks) -> None:
-        self._plan = plan
-        self._rules = rules
-        self._checks = checks
-        self._programs: dict[tuple[Any, ...], Program] = {}
-        self._codes: dict[Any, list[Instruction]] = {}
-        self._mutex = threading.Lock()  # runs of a plan may begin in several threads
-
-    def of(self, fed: Sequence[Any]) -> Program:
-        """Return the program for the shapes of these values.
-
-        Raises:
-            InvalidArgumentError: the rule of a node refuses them.
-        """
-        opened = self._plan.open_feeds
-        key = tuple([getattr(fed[i], "shape", ()) for i in opened]) if opened else ()
-        return self._programs.get(key) or self._make(key)
-
-    def _make(self, key: tuple[Any, ...]) -> Program:
-        facts, unknown, asserted = self._rules.run(key)
-        buffers = self._plan.buffers
-        layout = None if buffers is None else buffers.lay_out(facts)
-        with self._mutex:
-            code = self._code(unknown, asserted)
-            while len(self._programs) >= _PROGRAMS:
-                del self._programs[next(iter(self._programs))]
-            program = self._programs[key] = Program(code, layout)
-        return program
-
-    def _code(self, unknown: Sequence[Operation], asserted: Sequence[Tensor]) -> list[Instruction]:
-        """Return the plan's code, with the checks that are left for the run."""
-        buffers = self._plan.buffers
-        code = self._plan.code if buffers is None else buffers.code
-        if not unknown and not asserted:
-            return code
-        key = tuple(unknown), tuple(asserted)
-        if key not in self._codes:
-            if len(self._codes) >= _PROGRAMS:
-                self._codes.clear()
-            updates = [update.op for update in self._plan.updates]
-            self._codes[key] = self._checks.insert(code, unknown, asserted, updates)
-        return self._codes[key]
-
-
 class ShapeChecks:
     """Instructions that check shapes in the run.
 
     Args:
         ops: nodes that may have to be checked.
         facts: what is known before shapes are fed.
-        registers: of the plan.
+        values: of the plan.
         refs: the registers of what nodes that write go on from; of none that only initialises.
     """
 
@@ -243,16 +194,16 @@ class ShapeChecks:
         self,
         ops: Sequence[Operation],
         facts: Facts,
-        registers: Registers,
+        values: Values,
         refs: Mapping[Operation, Sequence[int]],
     ) -> None:
         self._facts = facts
         self._inputs = {
-            op: (*refs.get(op, ()), *registers.all_of(op.inputs[op.op_def.refs :]))
+            op: (*refs.get(op, ()), *values.all_of(op.inputs[op.op_def.refs :]))
             for op in ops
             if op.op_def.changes or not isinstance(op.op_def, VariableOpDef)
         }
-        self._outputs = {x: registers.of[x] for op in ops for x in op.outputs if x in registers.of}
+        self._outputs = {x: values.of[x] for op in ops for x in op.outputs if x in values.of}
         self._rules: dict[Operation, Instruction] = {}
 
     def insert(
@@ -292,34 +243,34 @@ class ShapeChecks:
     def _before(self, op: Operation) -> Instruction:
         """Return an instruction that runs the rule of a node for the shapes that its inputs have."""
         if op not in self._rules:
-            registers = tuple(self._inputs[op])
-            check = _rule_check(op, registers, [self._facts[x] for x in op.inputs])
-            self._rules[op] = int(Kind.GENERAL), check, registers, None, None, None
+            inputs = tuple(self._inputs[op])
+            check = _rule_check(op, inputs, [self._facts[x] for x in op.inputs])
+            self._rules[op] = int(Kind.GENERAL), check, inputs, None, None, None
         return self._rules[op]
 
     def _after(self, tensors: Sequence[Tensor]) -> Instruction:
         """Return an instruction that compares the shapes of values with what ``set_shape`` says."""
-        registers = tuple([self._outputs[x] for x in tensors])
+        outputs = tuple([self._outputs[x] for x in tensors])
 
-        def check(_run: Any, values: list[Any]) -> None:
-            for tensor, i in zip(tensors, registers, strict=True):
-                _agreed(tensor, getattr(values[i], "shape", ()))
+        def check(_run: Any, registers: Registers) -> None:
+            for tensor, i in zip(tensors, outputs, strict=True):
+                _agreed(tensor, getattr(registers[i], "shape", ()))
 
-        return int(Kind.GENERAL), check, registers, None, None, None
+        return int(Kind.GENERAL), check, outputs, None, None, None
 
 
-def _rule_check(op: Operation, registers: Sequence[int], specs: Sequence[Spec]) -> Any:
+def _rule_check(op: Operation, inputs: Sequence[int], specs: Sequence[Spec]) -> Any:
     accepted: set[tuple[Any, ...]] = set()
-    first = len(specs) - len(registers)
+    first = len(specs) - len(inputs)
     fixed, read = specs[:first], specs[first:]
 
-    def check(_run: Any, values: list[Any]) -> None:
-        shapes = tuple([getattr(values[i], "shape", ()) for i in registers])
+    def check(_run: Any, registers: Registers) -> None:
+        shapes = tuple([getattr(registers[i], "shape", ()) for i in inputs])
         if shapes in accepted:
             return
         found = [
-            spec if values[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
-            for i, spec, shape in zip(registers, read, shapes, strict=True)
+            spec if registers[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
+            for i, spec, shape in zip(inputs, read, shapes, strict=True)
         ]
         infer(op, [*fixed, *found])
         if len(accepted) >= _COMBINATIONS:

@@ -12,14 +12,14 @@ import asyncio
 import threading
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.execution.arena import Arena
+from asyncmon.graph.execution.memory import Arena, FlatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -46,13 +46,6 @@ def uninitialized(name: str) -> FailedPreconditionError:
         f"Attempting to use uninitialized value {name}. Run its initializer, or "
         "global_variables_initializer(), first."
     )
-
-
-class FlatArray(NamedTuple):
-    """What an update writes: one array, and the part of it that each variable of the group is."""
-
-    array: Any
-    parts: list[Any]
 
 
 class Pin:

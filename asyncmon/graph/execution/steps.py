@@ -1,40 +1,34 @@
-"""Instructions that are more than a call of a kernel: what goes on behind ``Kind.GENERAL``."""
+"""Instructions that are more than a call of a kernel, and nodes that are awaited."""
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.graph.core.op import VariableOpDef
+from asyncmon.graph.execution.program import raise_located
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.program import Registers
+    from asyncmon.graph.execution.run import Run
 
-__all__ = [
-    "awaiting_step",
-    "awaiting_subgraph_step",
-    "checked_step",
-    "copy_step",
-    "random_step",
-    "subgraph_step",
-]
-
-Registers = list[Any]
-Step = "Callable[[Run, Registers], None]"
-Slots = "Sequence[tuple[int, int]]"
+    Step = Callable[[Any, Registers], None]
+    AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, None]]
+    Slots = Sequence[tuple[int, int]]
 
 
 def random_step(
     kernel: Any, op: Operation, inputs: Sequence[int], outputs: Sequence[int], iteration: int
-) -> Any:
+) -> Step:
     """Call a kernel with the generator of its op, for the iteration in that register."""
     key = op.rng_key
-    assert key is not None
+    assert key is not None, "create_op derives it"
 
     def step(run: Run, registers: Registers) -> None:
         value = kernel(*[registers[i] for i in inputs], rng=run.rng(key, registers[iteration]))
@@ -44,14 +38,14 @@ def random_step(
 
 
 def copy_step(
-    op: Operation, update: Any, values: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
-) -> Any:
-    """Do an in-place update on copies, for its result is needed before the run commits."""
+    op: Operation, update: Any, refs: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+) -> Step:
+    """Do an update on copies: its result is needed before the run commits."""
     assert isinstance(op.op_def, VariableOpDef)
     blockwise = op.op_def.blockwise
 
     def step(_run: Run, registers: Registers) -> None:
-        arrays = [np.array(registers[i]) for i in values]
+        arrays = [np.array(registers[i]) for i in refs]
         given = [registers[i] for i in inputs]
         if blockwise and not arrays[0].ndim:
             # Of 0-d arrays ufuncs make scalars, which cannot be written into.
@@ -64,56 +58,9 @@ def copy_step(
     return step
 
 
-def subgraph_step(
-    op: Operation,
-    plans: Sequence[Plan],
-    seen: Any,
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-    new: Any,
-    iteration: int,
-) -> Any:
-    """Run an op made of subgraphs.
-
-    ``kernel(run, op, plans, arrays, state, iteration)`` returns outputs and the new state, a dict from
-    slots to values of the variables that the subgraphs touch. The iteration is that of the loop around.
-    """
-    kernel: Any = op.op_def.kernel
-
-    def step(run: Run, registers: Registers) -> None:
-        state = {slot: registers[i] for slot, i in seen}
-        arrays = [registers[i] for i in inputs]
-        values, after = kernel(run, op, plans, arrays, state, registers[iteration])
-        _take(registers, outputs, values, new, after)
-
-    return step
-
-
-def awaiting_subgraph_step(
-    op: Operation,
-    plans: Sequence[Plan],
-    seen: Any,
-    inputs: Sequence[int],
-    outputs: Sequence[int],
-    new: Any,
-    iteration: int,
-) -> Any:
-    """The same for a kernel that is ``async def``."""
-    kernel: Any = op.op_def.kernel
-
-    async def step(run: Run, registers: Registers) -> None:
-        state = {slot: registers[i] for slot, i in seen}
-        arrays = [registers[i] for i in inputs]
-        values, after = await kernel(run, op, plans, arrays, state, registers[iteration])
-        _take(registers, outputs, values, new, after)
-
-    return step
-
-
-def awaiting_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+def awaited_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> AwaitedStep:
     """Await ``kernel(run, op, *arrays)``."""
-    kernel: Callable[..., Coroutine[Any, Any, Any]] | None = op.op_def.kernel
-    assert kernel is not None
+    kernel: Any = op.op_def.kernel
 
     async def step(run: Run, registers: Registers) -> None:
         _store(registers, outputs, await kernel(run, op, *[registers[i] for i in inputs]))
@@ -121,17 +68,80 @@ def awaiting_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) 
     return step
 
 
-def checked_step(awaited: Any, before: Any, after: Any) -> Any:
-    """Await a step, and call these, if they are not None, before and after it."""
-    if before is None and after is None:
-        return awaited
+def subgraph_step(
+    op: Operation,
+    plans: Sequence[Plan],
+    state: Slots,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    written: Slots,
+    iteration: int,
+) -> AwaitedStep:
+    """Run an op made of subgraphs.
+
+    Args:
+        op: whose kernel, ``async def``, gets the run, the op, the plans, arrays, a dict from slots to
+            values of the variables that the subgraphs access, and the iteration of the loop around. It
+            returns outputs, and the dict after it.
+        plans: of the subgraphs.
+        state: slots and registers of the variables.
+        inputs: registers of the arrays.
+        outputs: registers of the outputs.
+        written: slots and registers of the variables that the subgraphs write.
+        iteration: the register with the iteration.
+    """
+    kernel: Any = op.op_def.kernel
 
     async def step(run: Run, registers: Registers) -> None:
-        if before is not None:
-            before(run, registers)
-        await awaited(run, registers)
-        if after is not None:
-            after(run, registers)
+        before = {slot: registers[i] for slot, i in state}
+        arrays = [registers[i] for i in inputs]
+        values, after = await kernel(run, op, plans, arrays, before, registers[iteration])
+        for register, value in zip(outputs, values, strict=True):
+            registers[register] = value
+        for slot, register in written:
+            registers[register] = after[slot]
+
+    return step
+
+
+def not_waiting(awaited: AwaitedStep) -> Step:
+    """Return an awaited step that never waits as one that is called."""
+
+    def step(run: Run, registers: Registers) -> None:
+        try:
+            awaited(run, registers).send(None)
+        except StopIteration:
+            return
+        raise AssertionError("a node waits that is not awaited")
+
+    return step
+
+
+def located_step(
+    awaited: AwaitedStep, op: Operation, outputs: Sequence[int], before: Any, after: Any
+) -> AwaitedStep:
+    """Complete the step of a node that is awaited.
+
+    Args:
+        awaited: the step.
+        op: the node, which errors name and a trace shows.
+        outputs: its registers.
+        before: checks what goes in; None: there is nothing to check.
+        after: checks what comes out.
+    """
+
+    async def step(run: Run, registers: Registers) -> None:
+        start = 0.0 if run.trace is None else perf_counter()
+        try:
+            if before is not None:
+                before(run, registers)
+            await awaited(run, registers)
+            if after is not None:
+                after(run, registers)
+        except Exception as error:
+            raise_located(error, op)
+        if run.trace is not None:
+            run.note(op, start, [registers[i] for i in outputs])
 
     return step
 
@@ -142,10 +152,3 @@ def _store(registers: Registers, outputs: Sequence[int], value: Any) -> None:
     elif outputs:
         for register, item in zip(outputs, value, strict=True):
             registers[register] = item
-
-
-def _take(registers: Registers, outputs: Sequence[int], values: Any, new: Any, after: Any) -> None:
-    for register, value in zip(outputs, values, strict=True):
-        registers[register] = value
-    for slot, register in new:
-        registers[register] = after[slot]

@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.execution.registers import elements
-from asyncmon.graph.execution.state import FlatArray, uninitialized
+from asyncmon.graph.core.shape import num_elements
+from asyncmon.graph.execution.memory import FlatArray
+from asyncmon.graph.execution.state import uninitialized
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from asyncmon.graph.execution.plan import Update
-    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.records import Update
+    from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.state import Changes, Slots, StateStore
 
 _SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
@@ -216,7 +217,7 @@ def _scalar_inputs(update: Update) -> tuple[int | None, ...]:
 
 def _size(update: Update) -> int:
     """Return the number of elements; where it is not known, a large one."""
-    return elements(update.op.inputs[0]) or (_SMALL + 1)
+    return num_elements(update.op.inputs[0].spec.shape) or (_SMALL + 1)
 
 
 def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:

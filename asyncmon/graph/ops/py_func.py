@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.run import Run
 
 
 def py_func(

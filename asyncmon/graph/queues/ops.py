@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.run_state import Run
+    from asyncmon.graph.execution.run import Run
     from asyncmon.graph.queues.order import Element, Order
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)

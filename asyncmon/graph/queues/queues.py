@@ -33,7 +33,7 @@ from asyncmon.graph.core.op import RandomOpDef
 from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.walk import ancestors
-from asyncmon.graph.execution.ordering import Access
+from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.queues.ops import QueueSpec
 from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
 

@@ -16,15 +16,13 @@ from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.core.build import get_default_graph
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.execution.compiler import compile_plan
+from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.execution.prompt import run_inline
-from asyncmon.graph.execution.runner import Runner
 from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.graph.variables.variable import Variable
-from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.snapshot import Snapshot
-
-__all__ = ["Session"]
 
 _NO_FEEDS: Mapping[Any, Any] = {}
 _CACHE_LIMIT = 4096  # structures of fetches; beyond, those that are built anew each time are forgotten
@@ -93,10 +89,9 @@ class Session:
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._graph = get_default_graph() if graph is None else graph
         self._store = StateStore(secrets.randbits(63))
-        self._runner = Runner(self._store, config or SessionConfig())
+        self._executor = Executor(self._store, config or SessionConfig())
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Plan] = {}
-        self._closed = False
         self._default: AbstractContextManager[Graph] | None = None
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
 
@@ -108,7 +103,7 @@ class Session:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._closed
+        return self._executor.closed
 
     @property
     def global_step(self) -> int | None:
@@ -147,36 +142,11 @@ class Session:
             FailedPreconditionError: a variable that is read is not initialised.
             DeadlineExceededError: ``options.timeout_in_ms`` passed.
         """
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+        self._executor.check_open()
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
-        call = self._calls.get((fetch_key(fetches), *feeds))
-        if call is None:
-            call = self._prepare(fetches, feeds)
-        plan = call.plan
+        call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
-        runner = self._runner
-        budget = LoopBudget.of_running_loop()
-        if budget is not runner.budget:
-            runner.serve(budget)
-        size = plan.size(fed) if feeds else 0
-        if options is None and run_metadata is None and runner.is_inline(plan, size):
-            if budget.spent():
-                await budget.pause()
-            if runner.is_free(plan) and not self._closed:
-                results = run_inline(plan, self._store, fed, runner.limit, size)
-                if results is not None:
-                    return call.rebuild(results)
-        elif options is None and run_metadata is None and runner.is_prompt(plan, size):
-            if budget.spent():
-                await budget.pause()
-            if runner.is_free(plan) and not self._closed:
-                results = runner.run_promptly(plan, fed, size)
-                if results is not None:
-                    return call.rebuild(results)
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
-        return call.rebuild(await runner.run(plan, fed, options, run_metadata))
+        return call.rebuild(await self._executor.run(call.plan, fed, options, run_metadata))
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
@@ -188,8 +158,7 @@ class Session:
         Raises:
             InvalidArgumentError: a fetch would change the state; the error names the operation.
         """
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+        self._executor.check_open()
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         plan = call.plan
@@ -198,7 +167,7 @@ class Session:
                 f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
                 "Use run()."
             )
-        return call.rebuild(await self._runner.run(plan, call.accept(feeds), None, None, peek=True))
+        return call.rebuild(await self._executor.run(plan, call.accept(feeds), peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.
@@ -209,8 +178,7 @@ class Session:
         Raises:
             RuntimeError: the session is closed.
         """
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
+        self._executor.check_open()
         return order_snapshot(self._store, self._graph)
 
     def state_spec(self) -> dict[str, Spec]:
@@ -232,9 +200,8 @@ class Session:
             RuntimeError: the session is closed.
             CancelledError: it was closed meanwhile; nothing has changed.
         """
-        if self._closed:
-            raise RuntimeError("Attempted to use a closed Session.")
-        await self._runner.load(lambda: checked_values(self._graph, values))
+        self._executor.check_open()
+        await self._executor.load(lambda: checked_values(self._graph, values))
 
     def check_fetches(self, fetches: Any) -> None:
         """Raise what :meth:`run` would for fetches that do not fit the graph."""
@@ -242,7 +209,7 @@ class Session:
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for: dequeues, async functions."""
-        return self._runner.pending_operations()
+        return self._executor.pending_operations()
 
     async def close(self) -> None:
         """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
@@ -254,9 +221,7 @@ class Session:
             RuntimeError: a function of one of its runs called this; that run is not over before it. Or
                 another running event loop uses it.
         """
-        self._runner.check_outside()
-        self._closed = True
-        await self._runner.close(CancelledError("Session has been closed."))
+        await self._executor.close(CancelledError("Session has been closed."))
         self._calls.clear()
         self._plans.clear()
 

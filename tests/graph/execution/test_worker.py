@@ -1,4 +1,4 @@
-"""A thread for steps: in order, in the caller's context, and never left while it works."""
+"""A thread for steps: calls in order, in the caller's context."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 
-from asyncmon.graph.execution.worker import Worker, suits
-from asyncmon.testing import VirtualTimeLoop
+from asyncmon.graph.execution.worker import Worker
 
 pytestmark = pytest.mark.asyncio
-
-
-def ignore(_error: asyncio.CancelledError) -> None:
-    pass
 
 
 @pytest.fixture
@@ -27,65 +22,52 @@ def worker() -> Any:
     worker.close()
 
 
-async def test_jobs_are_done_in_order_by_one_thread(worker: Worker) -> None:
+async def test_calls_are_made_in_order_by_one_thread(worker: Worker) -> None:
     done: list[Any] = []
-    jobs = [
-        worker.start(lambda i=i: done.append((i, threading.current_thread().name)) or i)
+    calls = [
+        worker.submit(lambda i=i: done.append((i, threading.current_thread().name)) or i)
         for i in range(20)
     ]
-    assert [await job.outcome(ignore) for job in jobs] == list(range(20))
+    assert await asyncio.gather(*calls) == list(range(20))
     assert done == [(i, "a worker") for i in range(20)]
 
 
 async def test_an_error_is_the_callers(worker: Worker) -> None:
     with pytest.raises(ZeroDivisionError):
-        await worker.start(lambda: 1 // 0).outcome(ignore)
-    assert await worker.start(lambda: 1).outcome(ignore) == 1
+        await worker.submit(lambda: 1 // 0)
+    assert await worker.submit(lambda: 1) == 1
 
 
 async def test_a_function_sees_the_callers_context(worker: Worker) -> None:
     variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable")
     variable.set(7)
-    assert await worker.start(variable.get).outcome(ignore) == 7
+    assert await worker.submit(variable.get) == 7
 
 
-async def test_a_cancelled_caller_sees_the_end_first(worker: Worker) -> None:
-    inside, go_on, told = threading.Event(), threading.Event(), []
+async def test_a_call_that_raises_stop_iteration_ends_with_an_error(worker: Worker) -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await worker.submit(lambda: next(iter(())))
+
+
+async def test_a_cancelled_future_is_left_alone(worker: Worker) -> None:
+    inside, go_on = threading.Event(), threading.Event()
 
     def work() -> None:
         inside.set()
         assert go_on.wait(10)
 
-    task = asyncio.create_task(worker.start(work).outcome(told.append))
+    future = worker.submit(work)
     assert await asyncio.to_thread(inside.wait, 10)
-    task.cancel("first")
-    await asyncio.sleep(0)
-    assert len(told) == 1
-    task.cancel("second")  # and again: it still waits
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert not task.done()
+    future.cancel()
     go_on.set()
-    with pytest.raises(asyncio.CancelledError, match="first"):
-        await task
-    assert len(told) == 1
-
-
-async def test_a_job_that_ended_when_its_caller_is_cancelled(worker: Worker) -> None:
-    over = threading.Event()
-    job = worker.start(over.set)
-    task = asyncio.create_task(job.outcome(ignore))
-    await asyncio.sleep(0)
-    assert over.wait(10)  # its end is on the way to the loop
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    assert await worker.submit(lambda: 1) == 1
+    assert future.cancelled()
 
 
 async def test_the_thread_ends_when_it_is_closed_or_forgotten() -> None:
     for close in (True, False):
         worker = Worker("one that goes")
-        thread = await worker.start(threading.current_thread).outcome(ignore)
+        thread = await worker.submit(threading.current_thread)
         assert thread.name == "one that goes"
         if close:
             worker.close()
@@ -96,13 +78,6 @@ async def test_the_thread_ends_when_it_is_closed_or_forgotten() -> None:
         assert not thread.is_alive()
 
 
-async def test_a_loop_that_counts_its_calls_makes_them_itself() -> None:
-    assert suits(asyncio.get_running_loop())
-    loop = VirtualTimeLoop()
-    assert not suits(loop)
-    loop.close()
-
-
 async def test_a_loop_that_is_closed_meanwhile(worker: Worker) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
@@ -111,7 +86,7 @@ async def test_a_loop_that_is_closed_meanwhile(worker: Worker) -> None:
         assert go_on.wait(10)
 
     async def begin() -> None:
-        worker.start(work)
+        worker.submit(work)
 
     def other() -> None:
         asyncio.run(begin())
@@ -119,4 +94,4 @@ async def test_a_loop_that_is_closed_meanwhile(worker: Worker) -> None:
         go_on.set()
 
     await asyncio.to_thread(other)
-    assert await worker.start(lambda: 1).outcome(ignore) == 1  # the thread lives on
+    assert await worker.submit(lambda: 1) == 1  # the thread lives on

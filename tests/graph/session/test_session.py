@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.testing import assert_nothing_left_behind
+from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 
 pytestmark = pytest.mark.asyncio
 
@@ -228,6 +228,7 @@ async def test_a_trace_has_what_is_awaited_with_the_time_it_waited(inline_ms: fl
                 run_metadata=metadata,
             )
         )
+        await wait_all_tasks_blocked()
         asyncio.get_running_loop().call_later(0.01, gate.set)
         await run
     nodes = {node.name.rpartition("/")[2]: node for node in metadata.nodes}

@@ -1,15 +1,13 @@
-"""One execution of a plan: what it reads, how it is interrupted, what happens when it ends."""
+"""One execution of a program: what its nodes may use, how it is interrupted, how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asyncmon.graph.execution.pace import TooLong
 from asyncmon.graph.execution.randomness import generator
 from asyncmon.run_options import NodeStats
 
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation
 
-__all__ = ["Run"]
-
 T = TypeVar("T")
 
 
@@ -31,14 +27,17 @@ class Run:
 
     Attributes:
         resources: what the session holds beside variables (queues), by name.
-        error: set from the loop's thread when the run is to end; a worker looks at it between nodes.
-        compute: awaited as ``compute(stage, code, registers, run)`` by plans inside plans.
-        fed: elements fed to it, see :class:`asyncmon.graph.execution.pace.Pace`.
-        until: when its loops have taken so long that it is to go on in a worker, by ``perf_counter``.
+        random_state: of the version of the state that the run reads.
+        compute: awaited as ``compute(cost, code, registers, run)`` with code that leads to awaited
+            nodes, or follows them.
+        fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
         waiting: the tasks that are awaited at present, with their nodes.
+        error: set on the loop's thread when the run is to end. A worker checks it between nodes.
+        watched: how many workers compute for it.
     """
 
     __slots__ = (
+        "_interrupt",
         "_on_abort",
         "_on_commit",
         "committed",
@@ -46,28 +45,33 @@ class Run:
         "deadline",
         "error",
         "fed",
-        "interrupt",
         "random_state",
         "resources",
         "started",
         "trace",
-        "until",
         "waiting",
+        "watched",
     )
 
-    def __init__(self, resources: dict[Any, Any], random_state: NDArray[Any]) -> None:
+    def __init__(
+        self,
+        resources: dict[Any, Any],
+        random_state: NDArray[Any],
+        compute: Any = None,
+        fed: int = 0,
+    ) -> None:
         self.resources = resources
         self.random_state = random_state
-        self.fed = 0
-        self.until = inf
-        self.compute: Any = None
+        self.compute = compute
+        self.fed = fed
         self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None
-        self.interrupt: asyncio.Future[None] | None = None
+        self.watched = 0
         self.trace: list[NodeStats] | None = None
         self.started = 0.0
         self.deadline: asyncio.TimerHandle | None = None
         self.committed = False
+        self._interrupt: asyncio.Future[None] | None = None  # made when something waits
         self._on_commit: list[Callable[[], None]] = []
         self._on_abort: list[Callable[[], None]] = []
 
@@ -95,22 +99,15 @@ class Run:
     def iteration(self, base: int, i: int) -> int:
         """Return the number of a loop's i-th iteration, in iteration ``base`` of the loops around it.
 
-        Raises what :meth:`go_on` does.
+        Raises what :meth:`check` does.
         """
-        self.go_on()
+        self.check()
         return (base * 1_000_003 + i) % (1 << 63)
 
-    def go_on(self) -> None:
-        """Let a loop go on.
-
-        Raises:
-            BaseException: that of :meth:`abort`.
-            TooLong: it takes too long.
-        """
+    def check(self) -> None:
+        """Raise the error of :meth:`abort`, if it was called."""
         if self.error is not None:
             raise self.error
-        if perf_counter() > self.until:
-            raise TooLong
 
     # For the session.
 
@@ -128,30 +125,39 @@ class Run:
         """End the run with this error, unless it commits first. Call it on the loop's thread."""
         if self.error is None:
             self.error = error
-            if self.interrupt is not None and not self.interrupt.done():
-                self.interrupt.set_exception(error)
+            if self._interrupt is not None and not self._interrupt.done():
+                self._interrupt.set_exception(error)
+
+    async def wait_first(self, futures: Iterable[asyncio.Future[Any]]) -> None:
+        """Wait until one of some futures is done, or the run is aborted."""
+        if self.error is not None:
+            return
+        if self._interrupt is None:
+            self._interrupt = asyncio.get_running_loop().create_future()
+        await asyncio.wait((*futures, self._interrupt), return_when=asyncio.FIRST_COMPLETED)
 
     async def wait(self, future: asyncio.Future[T]) -> T:
         """Wait for a future, or raise the error of :meth:`abort` if that comes first."""
         if not future.done():
-            assert self.interrupt is not None
-            await asyncio.wait((future, self.interrupt), return_when=asyncio.FIRST_COMPLETED)
+            await self.wait_first((future,))
         if not future.done():
-            assert self.error is not None
+            assert self.error is not None, "else the future is done"
             raise self.error
         return future.result()
 
-    def settle(self) -> None:
-        """Tell those who asked how the run ended.
+    def finish(self) -> None:
+        """Call what ops asked for at the end of the run.
 
-        It forgets them, and its error: they refer to the run, too, and whatever is in such a cycle
-        would stay until the garbage collector comes.
+        The run forgets these calls, and its error. They refer to the run, too, and what is in such a
+        cycle would stay until the garbage collector runs.
         """
         calls = self._on_commit if self.committed else reversed(self._on_abort)
         for call in calls:
             call()
         self._on_commit, self._on_abort = [], []
-        if self.interrupt is not None and not self.interrupt.cancel():
+        if self._interrupt is not None and not self._interrupt.cancel():
             with contextlib.suppress(BaseException):  # seen: it was raised, or came too late
-                self.interrupt.exception()
-        self.error = self.interrupt = self.deadline = None
+                self._interrupt.exception()
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self.error = self._interrupt = self.deadline = None

@@ -1,50 +1,48 @@
-"""Where a plan's values live while it runs: numbered registers, and what is known of each."""
+"""The values of a plan while it is compiled: the register of each, and what is known of it."""
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from asyncmon.graph.core.shape import num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.state import StateStore
-
-__all__ = ["Registers", "elements"]
 
 
-class Registers:
-    """The registers of one plan.
+class Values:
+    """The values of one plan.
 
     Attributes:
         of: the register of each tensor.
-        constants: those with a value that never changes.
-        views: of those that may hold an array, or a view of it, of others: these others.
-        borrowed: those whose array may be somebody else's, with the slots it may be the array of.
-        base: the register of each variable as it is before the run's writes, by slot.
+        constants: the registers with a value that never changes, and these values.
+        aliases: of registers that may hold an array, or a view of it, of other registers: these.
+        external: registers whose array other code may refer to, with the slots it may be the array of.
+        initial: the register of each variable as it is before the run's writes, by slot.
         required: slots that must be initialised.
-        iteration: the one with the iteration of the loop that the plan is in; None where nobody asks.
+        iteration: the register with the iteration of the loop around; None where it is not read.
+        size: how many registers there are.
         weight: how many elements are computed, as far as that is known.
     """
 
-    def __init__(self, store: StateStore) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self.of: dict[Tensor, int] = {}
         self.constants: dict[int, Any] = {}
-        self.borrowed: dict[int, frozenset[int]] = {}
-        self.views: dict[int, set[int]] = {}
-        self.base: dict[int, int] = {}
+        self.aliases: dict[int, set[int]] = {}
+        self.external: dict[int, frozenset[int]] = {}
+        self.initial: dict[int, int] = {}
         self.required: set[int] = set()
         self.iteration: int | None = None
-        self._scalars: dict[Any, int] = {}  # equal constants share a register
         self.size = 0
         self.weight = 0
+        self._scalars: dict[Any, int] = {}  # equal constants share a register
 
     def new(self) -> int:
-        """Return a register nobody uses."""
+        """Return a new register."""
         self.size += 1
         return self.size - 1
 
@@ -52,18 +50,18 @@ class Registers:
         """Return the registers of tensors."""
         return tuple([self.of[tensor] for tensor in tensors])
 
-    def given(self, tensor: Tensor) -> int:
+    def feed(self, tensor: Tensor) -> int:
         """Return a register for a fed tensor, whose array is the user's."""
         register = self.of[tensor] = self.new()
-        self.borrowed[register] = frozenset()
+        self.external[register] = frozenset()
         return register
 
     def variable(self, slot: int, *, required: bool) -> int:
         """Return the register that holds a variable as it is before the run's writes."""
-        register = self.base.get(slot)
+        register = self.initial.get(slot)
         if register is None:
-            register = self.base[slot] = self.new()
-            self.borrowed[register] = frozenset((slot,))
+            register = self.initial[slot] = self.new()
+            self.external[register] = frozenset((slot,))
         if required:
             self.required.add(slot)
         return register
@@ -74,21 +72,21 @@ class Registers:
             key = (value.dtype, value.tobytes()) if isinstance(value, np.generic) else None
             register = self._scalars.get(key)
             if register is None:
-                register = self.given(tensor)
+                register = self.feed(tensor)
                 self.constants[register] = value
                 if key is not None:
                     self._scalars[key] = register
             self.of[tensor] = register
 
-    def outputs(self, op: Operation, given: Collection[Tensor]) -> tuple[int, ...]:
-        """Return registers for what a node computes; of a fed one, that nobody reads."""
+    def outputs(self, op: Operation, fed: Collection[Tensor]) -> tuple[int, ...]:
+        """Return registers for what a node computes. The one of a fed tensor is not read."""
         found = []
         for tensor in op.outputs:
             register = self.new()
             found.append(register)
-            if tensor not in given:
+            if tensor not in fed:
                 self.of[tensor] = register
-            self.weight += elements(tensor) or 0
+            self.weight += num_elements(tensor.spec.shape) or 0
         return tuple(found)
 
     def of_iteration(self) -> int:
@@ -98,31 +96,21 @@ class Registers:
             self.constants[self.iteration] = 0
         return self.iteration
 
-    def lend(self, to: Iterable[int], lenders: Iterable[int]) -> None:
-        """Note that some registers may hold the arrays, or views, of others."""
-        for register in to:
-            self.views.setdefault(register, set()).update(lenders)
-            slots = [self.borrowed[i] for i in lenders if i in self.borrowed]
+    def alias(self, registers: Iterable[int], others: Iterable[int]) -> None:
+        """Note that registers may hold the arrays, or views, of others."""
+        for register in registers:
+            self.aliases.setdefault(register, set()).update(others)
+            slots = [self.external[i] for i in others if i in self.external]
             if slots:
-                self.borrowed[register] = frozenset().union(*slots)
+                self.external[register] = frozenset().union(*slots)
 
     def slots_in(self, register: int) -> frozenset[int]:
         """Return the variables whose array a register may hold."""
-        return self.borrowed.get(register, frozenset())
+        return self.external.get(register, frozenset())
 
     def template(self) -> list[Any]:
         """Return the registers as a run finds them."""
-        values: list[Any] = [None] * self.size
+        registers: list[Any] = [None] * self.size
         for register, value in self.constants.items():
-            values[register] = value
-        return values
-
-
-def elements(tensor: Tensor) -> int | None:
-    """Return how many elements a tensor has, or None where that is not known."""
-    shape = tensor.spec.shape
-    if not shape:
-        return None if shape is None else 1
-    if None in shape:
-        return None
-    return prod(d for d in shape if d is not None)
+            registers[register] = value
+        return registers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from asyncmon import graph as tf
-from asyncmon.graph.execution.arena import Arena
 from asyncmon.graph.execution.compiler import compile_plan
+from asyncmon.graph.execution.memory import Arena, FreeList
 from asyncmon.graph.execution.state import StateStore
 
 RNG = np.random.default_rng(0)
@@ -27,13 +28,19 @@ def plan_of(fetches: Any, fed: Any = ()) -> Any:
     return compile_plan(StateStore(0), fetches, fed)
 
 
-def placed(plan: Any, *fed: Any) -> tuple[list[Any], Any]:
-    """Return registers with arrays put into them, and the memory they are in."""
+def placed(plan: Any, *fed: Any) -> tuple[dict[str, Any], Arena]:
+    """Return the arrays of nodes that lie in an arena, by op type, and the arena."""
     arena = Arena()
     values = [np.asarray(x) for x in fed]
-    registers = plan.start(values)
-    plan.for_shapes(values).place(arena, registers)
-    return registers, arena._memory
+    program, registers = plan.for_shapes(values), plan.start(values)
+    before = registers.copy()
+    arena.place(program.layout, registers)
+    found = {
+        op.type: registers[out]
+        for *_, out, op in program.code
+        if op is not None and isinstance(out, int) and registers[out] is not before[out]
+    }
+    return found, arena
 
 
 def network(inputs: Any) -> tuple[Any, Any, Any]:
@@ -173,11 +180,10 @@ async def test_runs_at_the_same_time_do_not_share_memory() -> None:
 def test_a_chain_of_elementwise_ops_lies_in_one_place() -> None:
     x = tf.placeholder(tf.float32, [1000])
     y = tf.exp(tf.tanh(tf.nn.relu(-x) + 1) * 2)
-    plan = plan_of([tf.reduce_sum(y)], [x])
-    registers, memory = placed(plan, floats(1000))
-    assert memory.nbytes == 4032  # 4000 in lines of 64
-    arrays = [r for r in registers if isinstance(r, np.ndarray) and np.shares_memory(r, memory)]
+    arrays, arena = placed(plan_of([tf.reduce_sum(y)], [x]), floats(1000))
+    assert arena.nbytes == 4032  # 4000 in lines of 64
     assert len(arrays) == 6
+    assert len({array.ctypes.data for array in arrays.values()}) == 1
 
 
 def test_values_that_live_together_lie_apart() -> None:
@@ -185,9 +191,8 @@ def test_values_that_live_together_lie_apart() -> None:
     a = tf.exp(x)
     b = tf.tanh(a)
     c = a @ b  # not over its inputs
-    plan = plan_of([tf.reduce_sum(a * b + c)], [x])
-    registers, _ = placed(plan, floats(50, 50))
-    first, second, third = (registers[instruction[4]] for instruction in plan.buffers.code[:3])
+    arrays, _ = placed(plan_of([tf.reduce_sum(a * b + c)], [x]), floats(50, 50))
+    first, second, third = (arrays[name] for name in ("Exp", "Tanh", "MatMul"))
     assert not np.shares_memory(first, second)
     assert not np.shares_memory(third, first)
     assert not np.shares_memory(third, second)
@@ -196,10 +201,8 @@ def test_values_that_live_together_lie_apart() -> None:
 def test_an_input_that_something_else_is_a_view_of_is_not_written_over() -> None:
     x = tf.placeholder(tf.float32, [3, 3])
     a = tf.exp(x)
-    plan = plan_of([tf.reduce_sum(a + tf.transpose(a))], [x])
-    registers, _ = placed(plan, floats(3, 3))
-    exp, add = (i[4] for i in plan.buffers.code if i[5] is not None and i[5].type in ("Exp", "AddV2"))
-    assert not np.shares_memory(registers[exp], registers[add])
+    arrays, _ = placed(plan_of([tf.reduce_sum(a + tf.transpose(a))], [x]), floats(3, 3))
+    assert not np.shares_memory(arrays["Exp"], arrays["AddV2"])
 
 
 def test_what_is_fetched_or_stored_lies_nowhere() -> None:
@@ -207,28 +210,70 @@ def test_what_is_fetched_or_stored_lies_nowhere() -> None:
     v = tf.Variable(np.zeros((3, 3), np.float32))
     a, b = tf.exp(x), tf.tanh(x)
     plan = plan_of([tf.transpose(a), v.assign(tf.reshape(b, [3, 3]))], [x])
-    assert plan.buffers is None
+    assert plan.for_shapes([floats(3, 3)]).layout is None
 
 
 def test_a_plan_remembers_a_number_of_shapes() -> None:
     x = tf.placeholder(tf.float32, [None])
     plan = plan_of([tf.reduce_sum(tf.exp(x))], [x])
-    for n in range(1, 300):
-        placed(plan, floats(n))
-    assert len(plan.programs._programs) == 256
+    programs = [plan.for_shapes([floats(n)]) for n in range(1, 300)]
+    assert all(plan.for_shapes([floats(n)]) is programs[n - 1] for n in range(44, 300))
+    assert plan.for_shapes([floats(1)]) is not programs[0]
 
 
 def test_memory_that_grows_lets_go_of_the_old() -> None:
     x = tf.placeholder(tf.float32, [None])
     plan = plan_of([tf.reduce_sum(tf.exp(x))], [x])
     arena = Arena()
+    kept = []
     for n in (10, 1000):
-        plan.for_shapes([floats(n)]).place(arena, [None] * 99)
-    assert len(arena._views) == 1
-    assert arena._memory.nbytes == 4032
-    for n in range(1, 600):
-        plan.for_shapes([floats(n)]).place(arena, [None] * 99)
-    assert len(arena._views) <= 256
+        registers = plan.start([floats(n)])
+        arena.place(plan.for_shapes([floats(n)]).layout, registers)
+        kept += [
+            weakref.ref(r.base) for r in registers if isinstance(r, np.ndarray) and r.base is not None
+        ]
+        del registers
+    assert arena.nbytes == 4032
+    assert [ref() is None for ref in kept] == [True, False]
+
+
+# Free stretches of memory.
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), max_size=60))
+def test_stretches_in_use_never_overlap(actions: list[tuple[bool, int]]) -> None:
+    free = FreeList()
+    used: list[tuple[int, int]] = []
+    for take, number in actions:
+        if take or not used:
+            start = free.alloc(number)
+            assert start % 64 == 0
+            assert start + number <= free.size
+            assert all(start + number <= a or a + size <= start for a, size in used if number and size)
+            used.append((start, number))
+        else:
+            free.free(*used.pop(number % len(used)))
+
+
+def test_what_is_given_back_is_used_again() -> None:
+    free = FreeList()
+    first, second, third = free.alloc(100), free.alloc(100), free.alloc(100)
+    size = free.size
+    free.free(first, 100)
+    free.free(second, 100)  # one stretch now
+    assert free.alloc(256) == first
+    free.free(third, 100)
+    free.alloc(300)  # the free end is extended
+    assert free.size == size - 128 + 320
+
+
+def test_the_smallest_stretch_that_fits_is_taken() -> None:
+    free = FreeList()
+    large, _, small, _ = (free.alloc(n) for n in (640, 64, 128, 64))
+    free.free(large, 640)
+    free.free(small, 128)
+    assert free.alloc(100) == small
+    assert free.alloc(100) == large
 
 
 # Any graph.

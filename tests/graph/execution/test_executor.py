@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.execution import runner
+from asyncmon.graph.execution import executor
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = pytest.mark.asyncio
@@ -46,7 +46,7 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
     async with tf.Session() as sess:
         assert await sess.run(x) == here
         (plan,) = sess._plans.values()
-        plan.pace.average = 1.0  # as if it took a second
+        plan.cost.average = 1.0  # as if it took a second
         assert "asyncmon-session" in await sess.run(x)
         for _ in range(60):
             await sess.run(x)
@@ -56,29 +56,29 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
 async def test_what_a_worker_waits_for_the_interpreter_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "thread_time", lambda: 5.0)
+    monkeypatch.setattr(executor, "thread_time", lambda: 5.0)
     x = tf.reduce_sum(tf.random_uniform([3]))
     async with tf.Session() as sess:
         await sess.run(x)
         (plan,) = sess._plans.values()
-        plan.pace.average = 1.0
+        plan.cost.average = 1.0
         await sess.run(x)
-        assert plan.pace.average == pytest.approx(0.8)
+        assert plan.cost.average == pytest.approx(0.8)
 
 
 async def test_what_code_of_the_users_waits_for_in_a_worker_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "thread_time", lambda: 5.0)
+    monkeypatch.setattr(executor, "thread_time", lambda: 5.0)
     x = tf.py_func(lambda: np.float32(1), [], tf.float32)
     both = tf.cond(tf.random_uniform([]) < 2.0, lambda: x + 1.0, lambda: x)
     async with tf.Session() as sess:
         for fetch in (x, both):
             await sess.run(fetch)
             plan = list(sess._plans.values())[-1]
-            plan.pace.average = 1.0
+            plan.cost.average = 1.0
             await sess.run(fetch)
-            assert plan.pace.average > 0.8
+            assert plan.cost.average > 0.8
 
 
 async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
@@ -256,7 +256,7 @@ async def test_in_a_forked_process_a_worker_is_refused(monkeypatch: pytest.Monke
     x = tf.constant(1)
     async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
         assert await sess.run(x) == 1
-        monkeypatch.setattr(sess._runner, "_process", -1)  # as if it were the parent's
+        monkeypatch.setattr(sess._executor, "_process", -1)  # as if it were the parent's
         with pytest.raises(RuntimeError, match="a fork takes no threads along"):
             await sess.run(x)
 

@@ -1,35 +1,32 @@
-"""How long something computes, learnt from its runs: what would hold the loop goes to a worker."""
+"""The cost of computations, learnt from their runs: which of them would hold the event loop."""
 
 from __future__ import annotations
 
-__all__ = ["Pace", "TooLong"]
-
 _LARGE = 1 << 18  # elements: a first run that computes so many goes to a worker
-_SMALL = 1 << 12  # fed elements: of fewer, what a run takes does not depend on how many there are
-_MOST = 64  # limits that a single run counts for: after 13 more an accident is forgotten
+_SMALL = 1 << 12  # fed elements: of fewer, the time of a run does not depend on how many there are
+_MOST = 64  # limits that a single run counts for: after 13 more an outlier is forgotten
 
 
-class TooLong(BaseException):
-    """A run on the loop's thread takes long. Nothing of it has happened; a worker begins anew."""
-
-
-class Pace:
+class CostModel:
     """The average seconds of runs, and how many elements were fed to them.
 
     Attributes:
         average: seconds, 0 before the first run.
         weight: elements computed, as far as they are known.
+        unbounded: whether it repeats something as often as its inputs say. It never runs inline then:
+            no run before tells how long the next one takes.
     """
 
-    __slots__ = ("_fed", "average", "weight")
+    __slots__ = ("_fed", "average", "unbounded", "weight")
 
-    def __init__(self, weight: int = 0) -> None:
+    def __init__(self, weight: int = 0, *, unbounded: bool = False) -> None:
         self.average = 0.0
         self.weight = weight
+        self.unbounded = unbounded
         self._fed = 0.0
 
     def is_short(self, limit: float, fed: int = 0) -> bool:
-        """Whether the next run may hold the loop.
+        """Return whether the next run may hold the loop.
 
         Args:
             limit: seconds that it may take.
@@ -38,13 +35,13 @@ class Pace:
         """
         average = self.average
         if not average:
-            return self.weight + fed < _LARGE and limit > 0
+            return self.weight + fed < _LARGE and limit > 0 and not self.unbounded
         if fed > _SMALL and fed > 4 * self._fed:
             average *= fed / max(self._fed, 1.0)
-        return average < limit
+        return average < limit and not self.unbounded
 
-    def took(self, seconds: float, limit: float, fed: int = 0) -> None:
-        """Remember how long a run took."""
+    def observe(self, seconds: float, limit: float, fed: int = 0) -> None:
+        """Take the time of a run into account."""
         if seconds > _MOST * limit:
             seconds = _MOST * limit
         average = self.average
@@ -54,7 +51,3 @@ class Pace:
                 self._fed += (fed - self._fed) * 0.2
         else:
             self.average, self._fed = seconds, fed
-
-    def overran(self, limit: float) -> None:
-        """Remember that a run took longer than the limit, nobody knows how much."""
-        self.average = max(self.average, limit)

@@ -1,0 +1,166 @@
+"""What the nodes of a plan need: which are in it, which version of a variable each reads, what is dead.
+
+A read sees the state before the run's writes, unless a data or control dependency orders it after a
+write. Writes to one variable follow each other in the order in which they were built.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+from asyncmon.graph.core.walk import ancestors, predecessors
+from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.program import Instruction
+
+_GENERAL = Kind.GENERAL  # looked up once: a plan may have 100,000 instructions
+
+
+def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> list[Operation]:
+    """Return the operations that targets need, in the order in which they were built."""
+    ops = [target.op for target in targets if target not in fed]
+    return ancestors(ops, partial(predecessors, fed=fed))
+
+
+# --- versions of variables --------------------------------------------------------------------------
+
+
+class Access:
+    """The variables, by name, that a node reads and those that it writes."""
+
+    __slots__ = ("reads", "writes")
+
+    def __init__(self, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> None:
+        self.reads = tuple(reads)
+        self.writes = tuple(writes)
+
+    @classmethod
+    def of(cls, op: Operation) -> Access | None:
+        """Return what an op accesses, or None if it is no variable."""
+        op_def = op.op_def
+        if isinstance(op_def, VariableOpDef):
+            refs = [tensor.op for tensor in op.inputs[: op_def.refs]] or [op]
+            names = [ref.attrs["variable"] for ref in refs]
+            return cls((), names) if op_def.changes else cls(names)
+        if isinstance(op_def, ControlOpDef):
+            reads: dict[str, None] = {}
+            writes: dict[str, None] = {}
+            for branch in op.attrs["branches"]:
+                reads.update(dict.fromkeys(branch.variables.values()))
+                for inner in branch.get_operations():
+                    access = cls.of(inner)
+                    if access is not None:
+                        reads.update(dict.fromkeys(access.reads))
+                        writes.update(dict.fromkeys(access.writes))
+            if reads or writes:
+                return cls([name for name in reads if name not in writes], writes)
+        return None
+
+
+class Versions:
+    """Which version of a variable each node of a plan reads.
+
+    Attributes:
+        access: of the nodes that access variables.
+        previous: for each write and name: the write whose result it goes on from; None: the state.
+        read_version: for each read and name: the write it is ordered after; None: the state.
+        last: the last write of each name.
+        materialised: writes whose result is needed before the run commits.
+
+    Args:
+        ops: of the plan, in order.
+        consumed: tensors that nodes use, or that are fetched.
+        embedded: whether the plan is that of a subgraph, which commits nothing.
+    """
+
+    def __init__(
+        self, ops: Sequence[Operation], consumed: Collection[Tensor], *, embedded: bool
+    ) -> None:
+        self.access = {op: access for op in ops if (access := Access.of(op)) is not None}
+        writers = [op for op, access in self.access.items() if access.writes]
+        self.previous: dict[tuple[Operation, str], Operation | None] = {}
+        self.last: dict[str, Operation] = {}
+        for op in writers:
+            for name in self.access[op].writes:
+                self.previous[op, name] = self.last.get(name)
+                self.last[name] = op
+        self.read_version = dict(self._read_versions(ops, writers))
+        self.materialised = set(writers) if embedded else self._materialised(writers, consumed)
+
+    def _read_versions(
+        self, ops: Sequence[Operation], writers: list[Operation]
+    ) -> Iterable[tuple[tuple[Operation, str], Operation | None]]:
+        readers = [op for op, access in self.access.items() if access.reads]
+        ordered = writers and any(map(predecessors, readers))
+        before = _ancestor_bits(ops, {op: 1 << i for i, op in enumerate(writers)}) if ordered else {}
+        by_name: dict[str, list[int]] = {}
+        for i, op in enumerate(writers):
+            for name in self.access[op].writes:
+                by_name.setdefault(name, []).append(i)
+        for op in readers:
+            bits = before.get(op, 0)
+            for name in self.access[op].reads:
+                found = [i for i in by_name.get(name, ()) if bits >> i & 1] if bits else []
+                yield (op, name), writers[found[-1]] if found else None
+
+    def _materialised(self, writers: list[Operation], consumed: Collection[Tensor]) -> set[Operation]:
+        """Leave for the commit only a variable's one write, whose result nothing in the run needs."""
+        needed = {write for write in self.read_version.values() if write is not None}
+        needed.update(op for op in writers if any(output in consumed for output in op.outputs))
+        for (op, _name), previous in self.previous.items():
+            if previous is not None:
+                needed.update((op, previous))
+        return needed
+
+
+def _ancestor_bits(ops: Sequence[Operation], own: dict[Operation, int]) -> dict[Operation, int]:
+    """Return, for each op, the set of writers among its ancestors and itself, as bits."""
+    bits: dict[Operation, int] = {}
+    for op in ops:
+        found = own.get(op, 0)
+        for before in predecessors(op):
+            found |= bits.get(before, 0)
+        if found:
+            bits[op] = found
+    return bits
+
+
+# --- liveness ---------------------------------------------------------------------------------------
+
+
+def without_dead_code(code: Sequence[Instruction], needed: Collection[int]) -> list[Instruction]:
+    """Leave out pure instructions whose results are not used. Constant folding leaves some behind."""
+    used = set(needed)
+    kept = []
+    for instruction in reversed(code):
+        if _is_pure(instruction) and used.isdisjoint(outputs_of(instruction)):
+            continue
+        used.update(inputs_of(instruction))
+        kept.append(instruction)
+    kept.reverse()
+    return kept
+
+
+def with_frees(code: Sequence[Instruction], large: set[int]) -> list[Instruction]:
+    """Forget each of these registers right after its last use."""
+    result: list[Instruction] = []
+    for instruction in reversed(code):
+        inputs = inputs_of(instruction)
+        if not large.isdisjoint(inputs):
+            last = tuple(dict.fromkeys(i for i in inputs if i in large))
+            result.append((int(Kind.FREE), None, last, None, None, None))
+            large.difference_update(last)
+        result.append(instruction)
+    result.reverse()
+    return result
+
+
+def _is_pure(instruction: Instruction) -> bool:
+    kind, op = instruction[0], instruction[5]
+    return kind != _GENERAL and op is not None and not op.op_def.stateful

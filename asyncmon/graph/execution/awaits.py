@@ -1,0 +1,199 @@
+"""The parts of a plan that wait: awaited nodes and what leads to them, each as soon as it can."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from asyncmon.cancellation import outlast
+from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
+from asyncmon.graph.core.walk import ancestors, descendants, predecessors
+from asyncmon.graph.execution.cost import CostModel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.analysis import Access
+    from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.run import Run
+    from asyncmon.graph.execution.steps import AwaitedStep
+
+
+class Groups:
+    """When a node runs: before the session's lock is taken, under it, or when nothing waits any more.
+
+    What is awaited and does not depend on the state is awaited before the lock is taken, so that other
+    runs go on meanwhile.
+    """
+
+    BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
+
+    def __init__(
+        self, ops: Sequence[Operation], fed: Collection[Tensor], access: Mapping[Operation, Access]
+    ) -> None:
+        self._group: dict[Operation, int] = {}
+        if not any(op.op_def.awaits for op in ops):
+            return
+        before = partial(predecessors, fed=fed)
+        stateful = {op for op in ops if op in access or isinstance(op.op_def, RandomOpDef)}
+        after_state = descendants(ops, stateful, before)
+        for group, wanted in ((self.UNDER_LOCK, True), (self.BEFORE_LOCK, False)):
+            awaited = [op for op in ops if op.op_def.awaits and (op in after_state) is wanted]
+            self._group.update(dict.fromkeys(ancestors(awaited, before), group))
+
+    def of(self, op: Operation) -> int:
+        """Return the group of a node."""
+        return self._group.get(op, self.COMPUTE)
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node of a stage: instructions, or a coroutine function to await."""
+
+    op: Operation
+    code: list[Instruction]
+    awaited: AwaitedStep | None
+    nowait: bool = False  # it may be started without a task
+    needs: int = 0
+    successors: list[Node] = field(default_factory=list)
+
+
+class Stage:
+    """Nodes with what each waits for."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._needs = {node: node.needs for node in nodes}
+        self._first = [node for node in nodes if not node.needs]
+        self._cost = CostModel()
+
+    @classmethod
+    def of(cls, nodes: Mapping[Operation, Node], weight: int) -> Self | None:
+        """Return the stage of these nodes, in their order; None where there are none."""
+        inside: dict[Operation, Node] = {}
+        for op, node in nodes.items():
+            before = [inside[x] for x in dict.fromkeys(predecessors(op)) if x in inside]
+            if not node.code and node.awaited is None and not before:
+                continue  # a constant, say
+            node.needs = len(before)
+            node.nowait = isinstance(op.op_def, AwaitedOpDef) and op.op_def.nowait
+            for other in before:
+                other.successors.append(node)
+            inside[op] = node
+        if not inside:
+            return None
+        stage = cls(list(inside.values()))
+        stage._cost.weight = weight
+        return stage
+
+    async def run(self, run: Run, registers: Registers) -> None:
+        """Run all nodes. Those that wait do so together.
+
+        When one fails, or this is cancelled, the others are cancelled and waited for.
+        """
+        needs = self._needs.copy()
+        ready = deque(self._first)
+        tasks: dict[asyncio.Future[None], Node] = {}
+        try:
+            while ready or tasks:
+                code: list[Instruction] = []
+                later: list[Node] = []  # may wait for what the code computes
+                while ready:
+                    node = ready.popleft()
+                    if node.awaited is None:
+                        code += node.code
+                    elif code:
+                        later.append(node)
+                        continue
+                    elif not _start(node, run, registers, tasks):
+                        continue
+                    _release(node, needs, ready)
+                if code:
+                    await run.compute(self._cost, code, registers, run)
+                    ready.extend(later)
+                elif tasks:
+                    for node in await _first(run, tasks):
+                        _release(node, needs, ready)
+        finally:
+            if tasks:
+                await _cancel_all(run, tasks)
+
+
+def _release(node: Node, needs: dict[Node, int], ready: deque[Node]) -> None:
+    for successor in node.successors:
+        needs[successor] -= 1
+        if not needs[successor]:
+            ready.append(successor)
+
+
+# A task refers to its error, and that to the frames that it came through. So none of them may refer to
+# the task by then: all arrays of the run would wait for the garbage collector.
+
+
+def _start(node: Node, run: Run, registers: Registers, tasks: dict[asyncio.Future[None], Node]) -> bool:
+    """Start to await a node. Return whether it is done, which saves a task and a turn of the loop."""
+    assert node.awaited is not None, "others are computed"
+    call = node.awaited(run, registers)
+    if node.nowait:
+        try:
+            call = _resume(call, [call.send(None)])
+        except StopIteration:
+            return True
+    task = asyncio.ensure_future(call)
+    tasks[task] = run.waiting[task] = node
+    return False
+
+
+async def _first(run: Run, tasks: dict[asyncio.Future[None], Node]) -> list[Node]:
+    """Wait until some tasks are done, and return their nodes. Raise what failed, or ended the run."""
+    await run.wait_first(tasks)
+    for task in tasks:
+        try:
+            if task.done():
+                task.result()  # what failed by itself says more than the end of the run
+        finally:
+            del task
+    run.check()
+    done = [task for task in tasks if task.done()]
+    for task in done:
+        del run.waiting[task]
+    return [tasks.pop(task) for task in done]
+
+
+async def _resume(call: Coroutine[Any, Any, None], waits_for: list[Any]) -> None:
+    await _resumed(call, waits_for.pop())
+
+
+@types.coroutine
+def _resumed(call: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """Resume a coroutine that waits for something: pass that on, and back what comes of it."""
+    try:
+        while True:
+            try:
+                value = yield waits_for
+            except BaseException as error:
+                waits_for = None  # a future, perhaps, that refers to the error
+                waits_for = call.throw(error)
+            else:
+                waits_for = call.send(value)
+    except StopIteration:
+        return
+
+
+async def _cancel_all(run: Run, tasks: dict[asyncio.Future[None], Node]) -> None:
+    """Cancel tasks and wait for their end, also while this is cancelled. Then forget them."""
+    for task in tasks:
+        task.cancel()
+    cancelled = await outlast(asyncio.gather(*tasks, return_exceptions=True))
+    for task in tasks:
+        run.waiting.pop(task, None)
+    tasks.clear()
+    try:
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        del cancelled

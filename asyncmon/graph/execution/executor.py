@@ -1,0 +1,391 @@
+"""How plans are executed: inline or in a worker, under which lock, interrupted by what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from asyncmon.cancellation import outlast
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.fair_lock import FairLock
+from asyncmon.graph.execution.commit import commit
+from asyncmon.graph.execution.program import execute, watched
+from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.state import Changes
+from asyncmon.graph.execution.worker import Worker
+from asyncmon.graph.kernels.parallel import CORES, split_products, team_seconds, using_team
+from asyncmon.graph.kernels.team import Team
+from asyncmon.loop_budget import LoopBudget
+from asyncmon.run_options import check_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.execution.cost import CostModel
+    from asyncmon.graph.execution.plan import Plan, Program
+    from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.state import Pin, StateStore
+    from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
+
+T = TypeVar("T")
+
+
+class Executor:
+    """Executes plans for one session.
+
+    Attributes:
+        limit: seconds; a plan that takes less on average runs inline.
+        closed: whether :meth:`close` was called.
+    """
+
+    def __init__(self, store: StateStore, config: SessionConfig) -> None:
+        self.limit = config.inline_ms / 1000
+        self.closed = False
+        self._store = store
+        self._config = config
+        self._budget: LoopBudget | None = None
+        self._process = os.getpid()
+        self._lock = FairLock()
+        self._holder: Run | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._worker: Worker | None = None
+        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self._runs: set[Run] = set()
+        self._busy = 0  # workers that may be applying a commit
+        self._resources: dict[Any, Any] = {}
+        self._idle: asyncio.Future[None] | None = None
+
+    async def run(
+        self,
+        plan: Plan,
+        fed: Sequence[Any],
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        """Execute a plan, and return its results.
+
+        Args:
+            plan: what is computed.
+            fed: a value for each of its feeds.
+            options: see :meth:`asyncmon.graph.Session.run`.
+            metadata: likewise.
+            peek: compute on the present version of the state, and change nothing.
+        """
+        if self._store.broken is not None:
+            raise self._store.broken
+        program = plan.for_shapes(fed)
+        budget = self.bind_loop()
+        changes = plan.locks and not peek
+        if options is None and metadata is None and self._is_inline(plan.cost, program.size):
+            if budget.spent():
+                await budget.pause()
+                self.check_open()
+            if not (plan.waits or self._busy or (changes and self._lock.held)):
+                registers = plan.start(fed)
+                plan.load(registers, self._store.values)
+                run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
+                return self._compute(program, registers, run, changes=changes)
+        check_options(options, metadata)
+        run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
+        self._runs.add(run)
+        try:
+            if options is not None:
+                _apply_options(run, options, metadata)
+            registers = plan.start(fed)
+            if plan.inputs is not None:
+                await plan.inputs.run(run, registers)
+            if changes:
+                await self._take_lock(run)
+            try:
+                results = await self._finish(program, registers, run, changes=changes)
+            finally:
+                if changes:
+                    self._release_lock()
+            if run.trace is not None and metadata is not None:
+                metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
+                metadata.duration = perf_counter() - run.started
+            return results
+        finally:
+            self._end(run)
+
+    async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
+        """Replace values by name, under the lock. They are computed in a worker."""
+        self.bind_loop()
+        run = Run(self._resources, self._store.values[0])
+        self._runs.add(run)
+        try:
+            await self._take_lock(run)
+            try:
+                new = await self._in_worker(values, run)
+                run.check()
+                changes = [(self._store.slot(name), value) for name, value in new]
+                self._store.publish(Changes(changes))
+            finally:
+                self._release_lock()
+        finally:
+            self._end(run)
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once the session is closed."""
+        if self.closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    def bind_loop(self) -> LoopBudget:
+        """Belong to the running event loop, and return its budget.
+
+        Raises:
+            RuntimeError: another event loop, which is still running, uses the session.
+        """
+        budget = LoopBudget.of_running_loop()
+        if budget is not self._budget:
+            if self._budget is not None and self._budget.is_of_running_loop():
+                raise RuntimeError(
+                    "This session is being used by another event loop, which is still running. Make a "
+                    "session in each loop, or send the work to the loop of this one: "
+                    "asyncio.run_coroutine_threadsafe(session.run(...), loop)."
+                )
+            self._budget = budget
+        return budget
+
+    async def close(self, error: Exception) -> None:
+        """End all runs and threads.
+
+        Raises:
+            RuntimeError: this is called in a task that a run waits for, or by another event loop than
+                that of the runs.
+        """
+        if self._runs:
+            self.bind_loop()
+        task = asyncio.current_task()
+        if any(task in run.waiting for run in self._runs):
+            raise RuntimeError(
+                "A function of a run called close() of its own session, which waits for that run. "
+                "Close the session after the run."
+            )
+        self.closed = True
+        for resource in self._resources.values():
+            resource.session_closed()  # first: a node that waits there raises what was cancelled
+        for run in tuple(self._runs):
+            run.abort(error)
+        cancelled = None
+        if self._runs:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            cancelled = await outlast(self._idle)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+        self._team.close()
+        self._resources.clear()
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            del cancelled
+
+    def pending_operations(self) -> list[str]:
+        """Return the names of the operations that runs wait for."""
+        return sorted({node.op.name for run in self._runs for node in run.waiting.values()})
+
+    # One run.
+
+    def _is_inline(self, cost: CostModel, size: int) -> bool:
+        """Decide where to compute: on the loop's thread, or in a worker."""
+        return cost.is_short(self.limit, size)
+
+    def _end(self, run: Run) -> None:
+        self._runs.discard(run)
+        run.finish()
+        if not self._runs and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    async def _take_lock(self, run: Run) -> None:
+        """Wait for the lock of runs that change the state."""
+        if self._lock.try_lock():
+            self._holder = run
+            return
+        if self._holder is not None and asyncio.current_task() in self._holder.waiting:
+            raise RuntimeError(
+                "A function of a run that is changing the state asked its session for another such "
+                "run, which would wait for the first one to end. Let the function depend on no "
+                "variable and no random number: it is awaited before the turn then. Or have it "
+                "change nothing."
+            )
+        turn = self._lock.ask()
+        try:
+            await run.wait(turn)
+        except BaseException:
+            self._lock.withdraw(turn)
+            raise
+        self._holder = run
+
+    def _release_lock(self) -> None:
+        self._holder = None
+        self._lock.release()
+
+    async def _finish(
+        self, program: Program, registers: Registers, run: Run, *, changes: bool
+    ) -> list[Any]:
+        """Do what depends on the state."""
+        plan, store = program.plan, self._store
+        inline = run.deadline is None and self._is_inline(plan.cost, program.size)
+        if inline:
+            await self._pause(run)
+        is_held = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
+        pin = None if is_held else await self._pin(plan, run)
+        try:
+            values: Any = store.values if pin is None else pin.values
+            run.random_state = values[0]
+            plan.load(registers, values)
+            if plan.stage is not None:
+                await plan.stage.run(run, registers)
+            if inline:
+                return self._compute(program, registers, run, changes=changes)
+            # Of this thread alone: the loop's would not wait for others to release the interpreter.
+            clock = perf_counter if plan.foreign else thread_time
+            work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
+            self._busy += changes
+            try:
+                return await self._in_worker(work, run, step=changes)
+            finally:
+                self._busy -= changes
+        finally:
+            if pin is not None:
+                store.unpin(pin)
+
+    async def _pin(self, plan: Plan, run: Run) -> Pin:
+        slots = (0, *[read.slot for read in plan.reads])
+        if self._busy:
+            self._store.note_read(slots)
+        pinned = self._store.pinned(lambda pin: pin, slots)
+        try:
+            return await run.wait(pinned)
+        except BaseException:
+            if not pinned.cancel():
+                self._store.unpin(pinned.result())
+            raise
+
+    async def _pause(self, run: Run) -> None:
+        """Let the loop iterate where it has been held for long."""
+        assert self._budget is not None, "set by bind_loop()"
+        if self._budget.spent():
+            pause = asyncio.ensure_future(self._budget.pause())
+            try:
+                await run.wait(pause)
+            finally:
+                pause.cancel()
+
+    @np.errstate(all="ignore")
+    def _compute(
+        self,
+        program: Program,
+        registers: Registers,
+        run: Run | None,
+        *,
+        changes: bool,
+        clock: Callable[[], float] = perf_counter,
+    ) -> list[Any]:
+        """Compute and commit: inline, in a worker, traced, for a peek."""
+        start = clock()
+        plan, store, layout = program.plan, self._store, program.layout
+        arena = None if layout is None else store.take_arena()
+        try:
+            if arena is not None and layout is not None:
+                arena.place(layout, registers)
+            if program.splits:
+                with split_products():
+                    results = self._computed(program, registers, run, changes=changes)
+            else:
+                results = self._computed(program, registers, run, changes=changes)
+        finally:
+            if arena is not None:
+                store.give_arena(arena)
+        plan.cost.observe(clock() - start + team_seconds(), self.limit, program.size)
+        return results
+
+    def _computed(
+        self, program: Program, registers: Registers, run: Run | None, *, changes: bool
+    ) -> list[Any]:
+        code = program.code
+        execute(code if run is None else watched(code, registers, run), registers, run)
+        results = program.plan.results(registers)  # before an update changes what was read
+        if run is not None:
+            run.check()
+        if changes:
+            commit(program.plan, self._store, registers, run)
+        if run is not None:
+            run.committed = True
+        return results
+
+    async def _compute_stage(
+        self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
+    ) -> None:
+        """Compute what leads to awaited nodes, or follows them in a subgraph."""
+        work = partial(self._compute_code, cost, code, registers, run)
+        if run.deadline is None and self._is_inline(cost, run.fed):
+            await self._pause(run)
+            work()
+        else:
+            await self._in_worker(work, run)
+
+    @np.errstate(all="ignore")
+    def _compute_code(
+        self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
+    ) -> None:
+        start = perf_counter()
+        execute(watched(code, registers, run), registers, run)
+        cost.observe(perf_counter() - start, self.limit, run.fed)
+
+    async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
+        """Call a function in a worker. A cancelled caller waits for its end, then is cancelled.
+
+        Steps, one of which runs at a time, always have the same worker: the caches of its core hold
+        what they need. A loop that has its own ``run_in_executor`` keeps track of calls in threads.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "This session was made in another process, and a fork takes no threads along. Make a "
+                "session in the process that runs it."
+            )
+        run.watched += 1
+        loop = asyncio.get_running_loop()
+        if step and type(loop).run_in_executor is asyncio.BaseEventLoop.run_in_executor:
+            self._worker = self._worker or Worker("asyncmon-session-steps")
+            future = self._worker.submit(partial(self._with_team, work))
+        else:
+            self._pool = self._pool or ThreadPoolExecutor(self._config.workers, "asyncmon-session")
+            context = contextvars.copy_context()
+            future = loop.run_in_executor(self._pool, context.run, self._with_team, work)
+        cancelled = await outlast(future, on_cancel=run.abort)
+        run.watched -= 1
+        try:
+            if cancelled is not None:
+                future.exception()  # seen: the cancellation is what the caller gets
+                raise cancelled
+            return future.result()
+        finally:
+            del cancelled, future  # they refer to this frame by now, which would keep all arrays
+
+    def _with_team(self, work: Callable[[], T]) -> T:
+        with using_team(self._team):
+            return work()
+
+
+def _apply_options(run: Run, options: RunOptions, metadata: RunMetadata | None) -> None:
+    if metadata is not None and options.trace_level:
+        run.trace, run.started = [], perf_counter()
+    if options.timeout_in_ms > 0:
+        error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
+        loop = asyncio.get_running_loop()
+        run.deadline = loop.call_later(options.timeout_in_ms / 1000, run.abort, error)

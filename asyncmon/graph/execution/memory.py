@@ -1,0 +1,313 @@
+"""Memory for the values of a run: planned once for given shapes, used again in every run.
+
+An op that can write into a given array (``out=``) gets one at a fixed place of an arena, where that is
+safe: nothing may refer to the value after the run. Places are assigned by lifetime, so that values that
+do not live at the same time share memory, and an elementwise op overwrites an input that is not needed
+any more. What is returned to the user, stored in a variable or passed to foreign code is never here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect, insort
+from collections import defaultdict
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from asyncmon.graph.core.op import OpDef
+from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.spec import Spec
+    from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.specialise import Facts
+    from asyncmon.graph.execution.values import Values
+
+_ALIGN = 64  # bytes: a cache line
+_LAYOUTS = 256  # whose views an arena keeps
+_INTO = {
+    Kind.UNARY: Kind.UNARY_INTO,
+    Kind.BINARY: Kind.BINARY_INTO,
+    Kind.NARY: Kind.NARY_INTO,
+}
+
+
+# --- when values live -------------------------------------------------------------------------------
+
+
+class Lifetime:
+    """A value that can lie in the arena, from one instruction to another."""
+
+    __slots__ = ("end", "may_reuse", "start", "tensor")
+
+    def __init__(self, tensor: Tensor, start: int) -> None:
+        self.tensor = tensor
+        self.start = self.end = start
+        self.may_reuse: tuple[int, ...] = ()  # registers of inputs that it may overwrite
+
+
+def plan_memory(
+    code: Sequence[Instruction], values: Values, escaping: Iterable[int], last: Iterable[int]
+) -> tuple[list[Instruction], dict[int, Lifetime]]:
+    """Find the values that can lie in the arena.
+
+    Args:
+        code: of a plan.
+        values: of the plan.
+        escaping: registers whose arrays are returned or stored.
+        last: registers that are read after the code.
+
+    Returns:
+        Code in which these values are written into the arrays that their registers hold, and their
+        lifetimes by register.
+    """
+    roots: dict[int, frozenset[int]] = {}
+    lifetimes, into = _candidates(code, values, roots)
+    if not lifetimes:
+        return list(code), {}
+    escaped = set(escaping)
+    for i, instruction in enumerate(code):
+        inputs = inputs_of(instruction)
+        for root in _roots(inputs, roots):
+            lifetimes[root].end = i
+        if _passes_on(instruction):
+            escaped.update(inputs)
+    for root in _roots(last, roots):
+        lifetimes[root].end = len(code)
+    for root in _roots(escaped, roots):
+        del lifetimes[root]
+    pairs = zip(code, into, strict=True)
+    return [new if new[4] in lifetimes else old for old, new in pairs], lifetimes
+
+
+def _candidates(
+    code: Iterable[Instruction], values: Values, roots: dict[int, frozenset[int]]
+) -> tuple[dict[int, Lifetime], list[Instruction]]:
+    """Return the values that could lie in the arena, and the code that writes them there.
+
+    ``roots`` is filled with the candidates that each register may be, or be a view of.
+    """
+    lifetimes: dict[int, Lifetime] = {}
+    into = []
+    for i, instruction in enumerate(code):
+        kind, function, a, b, out, op = instruction
+        for register in outputs_of(instruction):
+            if register in values.aliases:
+                roots[register] = _roots(values.aliases[register], roots)
+        if kind in _INTO and op is not None and _takes_out(op, out, values.of):
+            lifetimes[out] = lifetime = Lifetime(op.outputs[0], i)
+            roots[out] = frozenset((out,))
+            if isinstance(op.op_def, OpDef) and op.op_def.elementwise:
+                lifetime.may_reuse = _without_views(inputs_of(instruction), roots)
+            instruction = (int(_INTO[Kind(kind)]), function, a, b, out, op)
+        into.append(instruction)
+    return lifetimes, into
+
+
+def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*[roots.get(i, frozenset()) for i in registers])
+
+
+def _passes_on(instruction: Instruction) -> bool:
+    """Return whether an instruction may hand its inputs to code that keeps them."""
+    kind, op = instruction[0], instruction[5]
+    return kind == Kind.GENERAL or (op is not None and op.op_def.stateful)
+
+
+def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
+    op_def, tensor = op.op_def, op.outputs[0]
+    return (
+        isinstance(op_def, OpDef)
+        and tensor.spec.shape != ()  # a 0-d result is a numpy scalar
+        and (op_def.elementwise or op_def.out)
+        and not op_def.stateful
+        and of.get(tensor) == register
+        and tensor.dtype.as_numpy_dtype.kind in "biufc"
+    )
+
+
+def _without_views(registers: Sequence[int], roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
+    """Return the registers that are candidates and that no other one of them is a view of."""
+    return tuple(
+        i
+        for i in dict.fromkeys(registers)
+        if i in roots.get(i, ()) and not any(i in roots.get(j, ()) for j in registers if j != i)
+    )
+
+
+# --- where they lie ---------------------------------------------------------------------------------
+
+
+class FlatArray(NamedTuple):
+    """An array, and the parts of it that other values are."""
+
+    array: Any
+    parts: list[Any]
+
+
+class Flat(NamedTuple):
+    """A flat array that lies in an arena.
+
+    Attributes:
+        register: gets the :class:`FlatArray`.
+        dtype: of its elements.
+        nbytes: how long it is.
+        make: finds its parts.
+        members: the register of each part; None for a part that values are copied to.
+    """
+
+    register: int
+    dtype: np.dtype[Any]
+    nbytes: int
+    make: Callable[[Any], FlatArray]
+    members: Sequence[int | None]
+
+
+class Layout:
+    """Where the values of a program lie.
+
+    Attributes:
+        nbytes: of memory that it takes.
+    """
+
+    def __init__(
+        self, places: Sequence[tuple[int, int, Spec]], flats: Sequence[tuple[Flat, int]], nbytes: int
+    ) -> None:
+        self._places = places
+        self._flats = flats
+        self.nbytes = nbytes
+
+    def views(self, memory: Any) -> list[tuple[int, Any]]:
+        """Return registers with the arrays to put there."""
+        views: list[tuple[int, Any]] = []
+        for register, at, spec in self._places:
+            array = memory[at : at + _nbytes(spec)].view(spec.dtype.as_numpy_dtype)
+            views.append((register, array.reshape(spec.shape)))
+        for flat, at in self._flats:
+            found = flat.make(memory[at : at + flat.nbytes].view(flat.dtype))
+            views.append((flat.register, found))
+            views += [
+                (i, part) for i, part in zip(flat.members, found.parts, strict=True) if i is not None
+            ]
+        return views
+
+
+class MemoryPlan:
+    """Which values of a plan lie in an arena.
+
+    Args:
+        lifetimes: of the values, by register, in the order of their starts.
+        flats: arrays that values may be parts of. These live for the whole run.
+    """
+
+    def __init__(self, lifetimes: Mapping[int, Lifetime], flats: Iterable[Flat]) -> None:
+        self._lifetimes = dict(lifetimes)
+        self._flats = [flat._replace(members=list(map(self._join, flat.members))) for flat in flats]
+
+    def _join(self, register: int | None) -> int | None:
+        """Let a value be a part of a flat array, unless it is one of another."""
+        found = None if register is None else self._lifetimes.pop(register, None)
+        return None if found is None else register
+
+    def lay_out(self, facts: Facts) -> Layout:
+        """Give each value of known shape a place that no value has that lives at the same time."""
+        free = FreeList()
+        flats = [(flat, free.alloc(flat.nbytes)) for flat in self._flats]
+        places: dict[int, tuple[int, Spec]] = {}
+        ending: defaultdict[int, list[int]] = defaultdict(list)
+        now = 0
+        for register, lifetime in self._lifetimes.items():
+            spec = facts[lifetime.tensor]
+            if not spec.shape or not is_known(spec.shape):
+                continue
+            for i in range(now, lifetime.start):
+                for ended in ending.pop(i, ()):
+                    free.free(places[ended][0], _nbytes(places[ended][1]))
+            now = lifetime.start
+            fitting = (i for i in lifetime.may_reuse if i in ending[now] and places[i][1] == spec)
+            reused = next(fitting, None)
+            if reused is None:
+                at = free.alloc(_nbytes(spec))
+            else:
+                ending[now].remove(reused)
+                at = places[reused][0]
+            places[register] = at, spec
+            ending[lifetime.end].append(register)
+        return Layout([(i, at, spec) for i, (at, spec) in places.items()], flats, free.size)
+
+
+class FreeList:
+    """Free stretches of memory, in order, and the size of it all."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []  # from, to
+
+    def alloc(self, size: int) -> int:
+        """Return where the smallest stretch begins that is large enough."""
+        size = _rounded(size)
+        fits = [(to - start, i) for i, (start, to) in enumerate(self._free) if to - start >= size]
+        if fits:
+            _, i = min(fits)
+            start, to = self._free.pop(i)
+        elif self._free and self._free[-1][1] == self.size:
+            start, _ = self._free.pop()
+            to = self.size = start + size
+        else:
+            start = self.size
+            to = self.size = start + size
+        if to - start > size:
+            insort(self._free, (start + size, to))
+        return start
+
+    def free(self, start: int, size: int) -> None:
+        """Take a stretch back."""
+        to = start + _rounded(size)
+        i = bisect(self._free, (start, to))
+        if i < len(self._free) and self._free[i][0] == to:
+            to = self._free.pop(i)[1]
+        if i and self._free[i - 1][1] == start:
+            i -= 1
+            start = self._free.pop(i)[0]
+        self._free.insert(i, (start, to))
+
+
+class Arena:
+    """Memory for the values of one run at a time."""
+
+    __slots__ = ("_memory", "_views")
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+        self._views: dict[Layout, list[tuple[int, Any]]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it has."""
+        return self._memory.nbytes
+
+    def place(self, layout: Layout, registers: Registers) -> None:
+        """Put the arrays of a layout into registers."""
+        views = self._views.get(layout)
+        if views is None:
+            if layout.nbytes > self._memory.nbytes or len(self._views) >= _LAYOUTS:
+                self._views.clear()  # they keep the old memory alive
+            if layout.nbytes > self._memory.nbytes:
+                memory = np.empty(layout.nbytes + _ALIGN, np.uint8)
+                self._memory = memory[-memory.ctypes.data % _ALIGN :][: layout.nbytes]
+            views = self._views[layout] = layout.views(self._memory)
+        for register, array in views:
+            registers[register] = array
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
+
+
+def _nbytes(spec: Spec) -> int:
+    return prod(d for d in spec.shape or () if d is not None) * spec.dtype.as_numpy_dtype.itemsize

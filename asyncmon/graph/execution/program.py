@@ -1,0 +1,144 @@
+"""Instructions, and the loop that executes them.
+
+Values lie in numbered registers. An instruction is ``(kind, function, a, b, out, op)``; code is a list
+in which every register is set before it is read.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from asyncmon.error_text import add_note, text_of
+from asyncmon.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.execution.run import Run
+
+Registers = list[Any]
+Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]
+"""Kind, function (None in a ``FREE``), two inputs, output, node: the kind says what each is."""
+
+
+class Kind(IntEnum):
+    """What an instruction does with its function ``f`` and its registers."""
+
+    FREE = 0  # forget the registers in a
+    UNARY = 1  # out = f(a)
+    BINARY = 2  # out = f(a, b)
+    NARY = 3  # out = f(*a)
+    MULTI = 4  # *out = f(*a)
+    GENERAL = 5  # f(run, registers), which reads the registers in a
+    UNARY_INTO = 6  # out = f(a, out=out): the array in out is written, unless it is None
+    BINARY_INTO = 7  # out = f(a, b, out=out)
+    NARY_INTO = 8  # out = f(*a, out=out)
+
+
+# Looked up once: an enum's members take a while, and a plan may have 100,000 instructions.
+_OF_ONE = (Kind.UNARY, Kind.UNARY_INTO)
+_OF_TWO = (Kind.BINARY, Kind.BINARY_INTO)
+_MULTI = Kind.MULTI
+
+
+def inputs_of(instruction: Instruction) -> tuple[int, ...]:
+    """Return the registers that an instruction reads, or forgets."""
+    kind, _function, a, b, _out, _op = instruction
+    if kind in _OF_TWO:
+        return (a, b)
+    if kind in _OF_ONE:
+        return (a,)
+    return tuple(a)
+
+
+def outputs_of(instruction: Instruction) -> tuple[int, ...]:
+    """Return the registers that an instruction sets; of a ``GENERAL`` one none."""
+    kind, out = instruction[0], instruction[4]
+    return tuple(out) if kind == _MULTI else () if out is None else (out,)
+
+
+def execute(code: Iterable[Instruction], registers: Registers, run: Run | None) -> None:
+    """Execute instructions. The caller has turned floating point warnings off."""
+    op = None
+    try:
+        for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
+            if kind == 7:
+                registers[out] = function(registers[a], registers[b], out=registers[out])
+            elif kind == 6:
+                registers[out] = function(registers[a], out=registers[out])
+            elif kind == 2:
+                registers[out] = function(registers[a], registers[b])
+            elif kind == 1:
+                registers[out] = function(registers[a])
+            elif kind == 3:
+                registers[out] = function(*[registers[i] for i in a])
+            elif kind == 8:
+                registers[out] = function(*[registers[i] for i in a], out=registers[out])
+            elif kind == 0:
+                for i in a:
+                    registers[i] = None
+            elif kind == 5:
+                function(run, registers)
+            else:
+                values = function(*[registers[i] for i in a])
+                for i, value in zip(out, values, strict=True):
+                    registers[i] = value
+    except Exception as error:
+        raise_located(error, op)
+
+
+def watched(code: Iterable[Instruction], registers: Registers, run: Run) -> Iterable[Instruction]:
+    """Return code for :func:`execute` that is traced if asked, and ends where the run is aborted.
+
+    A run cannot be aborted while the loop's thread computes for it.
+    """
+    if run.trace is not None:
+        return _traced(code, registers, run)
+    return _until_aborted(code, run) if run.watched else code
+
+
+def _until_aborted(code: Iterable[Instruction], run: Run) -> Iterator[Instruction]:
+    for instruction in code:
+        if run.error is not None:
+            run.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
+            raise run.error
+        yield instruction
+
+
+def _traced(code: Iterable[Instruction], registers: Registers, run: Run) -> Iterator[Instruction]:
+    for instruction in _until_aborted(code, run):
+        before = perf_counter()
+        yield instruction
+        op = instruction[5]
+        if op is not None:
+            run.note(op, before, [registers[i] for i in outputs_of(instruction)])
+
+
+def raise_located(error: Exception, op: Operation | None) -> NoReturn:
+    """Raise an error that is being handled, with the node at which it arose."""
+    found = located(error, op)
+    try:
+        if found is error:
+            raise error
+        raise found from error
+    finally:
+        del error, found  # they refer to this frame, and so to those around it, with all arrays
+
+
+def located(error: Exception, op: Operation | None) -> Exception:
+    """Say at which node an error arose. Numpy's errors about values become InvalidArgumentError."""
+    if op is None or getattr(error, "_asyncmon_located", False):
+        return error
+    where = f"at node {op.name!r} ({op.type})"
+    if (
+        isinstance(error, ValueError | TypeError | IndexError | ZeroDivisionError)
+        and not op.op_def.foreign
+    ):
+        error = InvalidArgumentError(f"{text_of(error)} [{where}]")
+    else:
+        add_note(error, f"asyncmon: {where}")
+    error.__dict__["_asyncmon_located"] = True  # nested programs say it once
+    return error

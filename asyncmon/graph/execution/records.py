@@ -1,0 +1,80 @@
+"""What a plan does with variables and results besides its code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from asyncmon.graph.core.node import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Load a variable. ``required``: it must be initialised."""
+
+    slot: int
+    register: int
+    name: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Store a register as the new value of a variable.
+
+    ``owned``: nothing else refers to the array, so it need not be copied.
+    """
+
+    slot: int
+    register: int
+    owned: bool
+    dtype: np.dtype[Any]
+
+    def value(self, value: Any) -> Any:
+        """Return what to store: an array of its own, or a numpy scalar, which never changes."""
+        if value.__class__ is self.dtype.type:
+            return value
+        if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
+            return np.array(value, self.dtype, order="C")
+        if self.owned and value.flags.c_contiguous and value.base is None:
+            return value
+        return value.copy()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A write in place, done when the run commits."""
+
+    op: Operation
+    function: Callable[..., None]
+    slots: tuple[int, ...]
+    names: tuple[str, ...]
+    inputs: tuple[int, ...]
+    blockwise: bool
+    copied: tuple[int, ...] = ()
+    """Those of ``inputs`` that may share memory with a variable that is updated in place."""
+
+    def but_copying(self, inputs: Sequence[int]) -> Update:
+        """Return this update with some of its inputs to be copied first."""
+        return replace(self, copied=tuple(inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A register that is returned. ``fresh``: as it is, for nothing else refers to the array."""
+
+    register: int
+    fresh: bool
+
+    def of(self, value: Any) -> Any:
+        """Return what the caller gets for the value in the register."""
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.ndim == 0:
+            return value[()]
+        return value if self.fresh else value.copy()
