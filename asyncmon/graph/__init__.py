@@ -16,47 +16,20 @@ what is asked of it into a plan once and runs each step as a transaction
 (:mod:`asyncmon.graph.session.session`).
 """
 
+# fmt: off
+# isort: off
 from asyncmon.graph import layers, nn, train
 from asyncmon.graph.control.cond import cond
 from asyncmon.graph.control.while_loop import while_loop
 from asyncmon.graph.core.build import (
-    add_to_collection,
-    add_to_collections,
-    control_dependencies,
-    convert_to_tensor,
-    create_op,
-    create_operation,
-    create_ops,
-    device,
-    get_collection,
-    get_collection_ref,
-    get_default_graph,
-    name_scope,
-    reset_default_graph,
-    set_random_seed,
+    add_to_collection, add_to_collections, control_dependencies, convert_to_tensor, create_op,
+    create_operation, create_ops, device, get_collection, get_collection_ref, get_default_graph,
+    name_scope, reset_default_graph, set_random_seed,
 )
-from asyncmon.graph.core.convert import is_tensor_like
-from asyncmon.graph.core.convert import is_tensor_like as is_tensor
+from asyncmon.graph.core.convert import is_tensor_like, is_tensor_like as is_tensor
 from asyncmon.graph.core.dtypes import (
-    DType,
-    as_dtype,
-    bool,
-    complex64,
-    complex128,
-    double,
-    float16,
-    float32,
-    float64,
-    half,
-    int8,
-    int16,
-    int32,
-    int64,
-    string,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
+    DType, as_dtype, bool, complex64, complex128, double, float16, float32, float64, half, int8,
+    int16, int32, int64, string, uint8, uint16, uint32, uint64,
 )
 from asyncmon.graph.core.gradients import gradients, hessians
 from asyncmon.graph.core.graph import Graph
@@ -67,212 +40,75 @@ from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpD
 from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_value
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.clip import (
-    clip_by_average_norm,
-    clip_by_global_norm,
-    clip_by_norm,
-    clip_by_value,
-    global_norm,
+    clip_by_average_norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm,
 )
 from asyncmon.graph.ops.arithmetic import (
-    add,
-    add_n,
-    atan2,
-    div,
-    div_no_nan,
-    divide,
-    floordiv,
-    floormod,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    pow,
-    realdiv,
-    squared_difference,
-    subtract,
-    truediv,
+    add, add_n, atan2, div, div_no_nan, divide, floordiv, floormod, maximum, minimum, mod, multiply,
+    pow, realdiv, squared_difference, subtract, truediv,
 )
 from asyncmon.graph.ops.basic import (
-    constant,
-    group,
-    identity,
-    no_op,
-    placeholder,
-    placeholder_with_default,
-    stop_gradient,
-    tuple,
+    constant, group, identity, no_op, placeholder, placeholder_with_default, stop_gradient, tuple,
 )
 from asyncmon.graph.ops.checks import Assert, Print, check_numerics
 from asyncmon.graph.ops.compare import (
-    equal,
-    greater,
-    greater_equal,
-    is_finite,
-    is_inf,
-    is_nan,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    where,
+    equal, greater, greater_equal, is_finite, is_inf, is_nan, less, less_equal, logical_and,
+    logical_not, logical_or, logical_xor, not_equal, where,
 )
 from asyncmon.graph.ops.create import (
-    eye,
-    fill,
-    linspace,
-    one_hot,
-    ones,
-    ones_like,
-    range,
-    zeros,
-    zeros_like,
+    eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like,
 )
 from asyncmon.graph.ops.einsum import einsum, tensordot
 from asyncmon.graph.ops.functions import (
-    abs,
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atanh,
-    ceil,
-    conj,
-    cos,
-    cosh,
-    erf,
-    erfc,
-    exp,
-    expm1,
-    floor,
-    log,
-    log1p,
-    negative,
-    reciprocal,
-    rint,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    tan,
-    tanh,
+    abs, acos, acosh, asin, asinh, atan, atanh, ceil, conj, cos, cosh, erf, erfc, exp, expm1, floor,
+    log, log1p, negative, reciprocal, rint, round, rsqrt, sigmoid, sign, sin, sinh, sqrt, square,
+    tan, tanh,
 )
-from asyncmon.graph.ops.gather import (
-    TopK,
-    gather,
-    gather_nd,
-    in_top_k,
-    scatter_nd,
-    top_k,
-)
+from asyncmon.graph.ops.gather import TopK, gather, gather_nd, in_top_k, scatter_nd, top_k
 from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.pad import pad
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.random_ops import (
-    multinomial,
-    random_normal,
-    random_shuffle,
-    random_uniform,
-    truncated_normal,
+    multinomial, random_normal, random_shuffle, random_uniform, truncated_normal,
 )
 from asyncmon.graph.ops.reduce import (
-    argmax,
-    argmin,
-    cumprod,
-    cumsum,
-    reduce_all,
-    reduce_any,
-    reduce_logsumexp,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
+    argmax, argmin, cumprod, cumsum, reduce_all, reduce_any, reduce_logsumexp, reduce_max,
+    reduce_mean, reduce_min, reduce_prod, reduce_sum,
 )
 from asyncmon.graph.ops.segments import unsorted_segment_sum
 from asyncmon.graph.ops.shape_ops import (
-    broadcast_to,
-    cast,
-    expand_dims,
-    rank,
-    reshape,
-    shape,
-    shape_n,
-    size,
-    squeeze,
-    tile,
-    transpose,
+    broadcast_to, cast, expand_dims, rank, reshape, shape, shape_n, size, squeeze, tile, transpose,
 )
 from asyncmon.graph.ops.variable_ops import (
-    assign,
-    assign_add,
-    assign_sub,
-    is_variable_initialized,
-    scatter_add,
-    scatter_sub,
+    assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
     scatter_update,
 )
 from asyncmon.graph.queues.queues import (
-    FIFOQueue,
-    PaddingFIFOQueue,
-    PriorityQueue,
-    QueueBase,
-    RandomShuffleQueue,
+    FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
 from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables import initializers
 from asyncmon.graph.variables.global_step import (
-    assert_global_step,
-    create_global_step,
-    get_global_step,
-    get_or_create_global_step,
-    global_step,
+    assert_global_step, create_global_step, get_global_step, get_or_create_global_step, global_step,
 )
 from asyncmon.graph.variables.initializers import (
-    constant_initializer,
-    glorot_normal_initializer,
-    glorot_uniform_initializer,
-    identity_initializer,
-    ones_initializer,
-    orthogonal_initializer,
-    random_normal_initializer,
-    random_uniform_initializer,
-    truncated_normal_initializer,
-    variance_scaling_initializer,
+    constant_initializer, glorot_normal_initializer, glorot_uniform_initializer,
+    identity_initializer, ones_initializer, orthogonal_initializer, random_normal_initializer,
+    random_uniform_initializer, truncated_normal_initializer, variance_scaling_initializer,
     zeros_initializer,
 )
 from asyncmon.graph.variables.scope import (
-    AUTO_REUSE,
-    VariableScope,
-    get_local_variable,
-    get_variable,
-    get_variable_scope,
-    variable_scope,
+    AUTO_REUSE, VariableScope, get_local_variable, get_variable, get_variable_scope, variable_scope,
 )
 from asyncmon.graph.variables.variable import (
-    Variable,
-    global_variables,
-    global_variables_initializer,
-    local_variables,
-    local_variables_initializer,
-    model_variables,
-    moving_average_variables,
-    report_uninitialized_variables,
-    trainable_variables,
-    variables_initializer,
+    Variable, global_variables, global_variables_initializer, local_variables,
+    local_variables_initializer, model_variables, moving_average_variables,
+    report_uninitialized_variables, trainable_variables, variables_initializer,
 )
 from asyncmon.run_options import NodeStats, RunMetadata, RunOptions, SessionConfig
+# isort: on
 
-# fmt: off
 __all__ = [
     "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
     "IndexedSlices", "IndexedSlicesValue", "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue",
