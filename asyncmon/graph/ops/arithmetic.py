@@ -18,9 +18,10 @@ from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import BinaryFunction, binary, binary_function
+from asyncmon.graph.ops.join import check_one_dtype
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
 
     Pair = tuple[Tensor, Tensor]
 
@@ -30,11 +31,8 @@ def _squared_difference(x: Array, y: Array, out: Array | None = None) -> Any:
     return np.multiply(difference, difference, out=out)
 
 
-_SMALL_INTS = frozenset(np.dtype(t) for t in (np.int8, np.uint8, np.int16, np.uint16))
-
-
 def _true_divide(x: Array, y: Array, out: Array | None = None) -> Any:
-    if out is None and np.result_type(x) in _SMALL_INTS:
+    if out is None and x.dtype.kind in "iu" and x.dtype.itemsize <= 2:
         return np.true_divide(x, y, dtype=np.float32)
     return np.true_divide(x, y, out=out)
 
@@ -47,13 +45,13 @@ def _quotient_rule(x: Spec, y: Spec) -> Spec:
 
 
 def _check_nonzero(divisor: Array) -> None:
-    if np.result_type(divisor).kind in "iu" and not np.all(divisor):
+    if divisor.dtype.kind in "iu" and not np.all(divisor):
         raise InvalidArgumentError("Integer division by zero")
 
 
 def _floor_divide(x: Array, y: Array, out: Array | None = None) -> Any:
+    _check_nonzero(y)
     if y.dtype.kind in "iu":
-        _check_nonzero(y)
         return np.floor_divide(x, y, out=out)
     quotient = np.divide(x, y, out=out)  # numpy's floor_divide gives 9 for 1.0 // 0.1
     return np.floor(quotient, out=as_out(quotient))
@@ -78,24 +76,9 @@ def _pow_gradient(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Pair:
     return g * y * x ** (y - 1), g * z * create_op("Log", (base,))
 
 
-def _squared_difference_gradient(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Pair:
-    of_x = g * 2 * (x - y)
-    return of_x, -of_x
-
-
-def _div_no_nan_gradient(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> Pair:
-    of_x = div_no_nan(g, y)
-    return of_x, -(of_x * z)
-
-
 def _either(x_wins: Tensor, g: Tensor) -> Pair:
     zero = create_op("ZerosLike", (g,))
     return create_op("SelectV2", (x_wins, g, zero)), create_op("SelectV2", (x_wins, zero, g))
-
-
-def _atan2_gradient(g: Tensor, y: Tensor, x: Tensor, z: Tensor) -> Pair:
-    scaled = g / (x * x + y * y)
-    return scaled * x, -(scaled * y)
 
 
 # fmt: off
@@ -107,7 +90,7 @@ multiply = binary("multiply", "Mul", np.multiply, NUMBERS, lambda g, x, y, z: (g
     "Return ``x * y``, element by element.")
 pow = binary("pow", "Pow", np.power, NUMBERS, _pow_gradient, "Return ``x`` to the power ``y``.")
 squared_difference = binary("squared_difference", "SquaredDifference", _squared_difference, NUMBERS,
-    _squared_difference_gradient, "Return ``(x - y) ** 2``.")
+    lambda g, x, y, z: (of_x := g * 2 * (x - y), -of_x), "Return ``(x - y) ** 2``.")
 realdiv = binary("realdiv", "RealDiv", _true_divide, NUMBERS, lambda g, x, y, z: (g / y, g * (-z / y)),
     "Return ``x / y``.", rule=_quotient_rule)
 truediv = binary_function("truediv", "RealDiv", NUMBERS,
@@ -118,16 +101,18 @@ floordiv = binary("floordiv", "FloorDiv", _floor_divide, REALS, None, node="floo
     doc="Return ``x / y`` rounded down. Integers by zero: InvalidArgumentError in the run.")
 floormod = binary("floormod", "FloorMod", _floor_mod, REALS, lambda g, x, y, z: (g, g * -(x // y)),
     "Return the remainder of :func:`floordiv`, with the sign of ``y``; also ``tf.mod``.")
-div_no_nan: BinaryFunction = binary("div_no_nan", "DivNoNan", _div_no_nan, SMOOTH, _div_no_nan_gradient,
+div_no_nan: BinaryFunction = binary("div_no_nan", "DivNoNan", _div_no_nan, SMOOTH,
+    lambda g, x, y, z: (of_x := div_no_nan(g, y), -(of_x * z)),
     "Return ``x / y``, and 0 where ``y`` is 0.", node="div_no_nan")
 maximum = binary("maximum", "Maximum", np.maximum, REALS, lambda g, x, y, z: _either(x >= y, g),
     "Return the greater of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
 minimum = binary("minimum", "Minimum", np.minimum, REALS, lambda g, x, y, z: _either(x <= y, g),
     "Return the smaller of ``x`` and ``y``; where they are equal the gradient goes to ``x``.")
-_atan2 = binary("atan2", "Atan2", np.arctan2, FLOATS, _atan2_gradient, "Return the angle of a point.",
-    rule=rules.binary("Atan2", FLOATS, ("y", "x")))
-# fmt: on
+_atan2 = binary("atan2", "Atan2", np.arctan2, FLOATS,
+    lambda g, y, x, z: ((scaled := g / (x * x + y * y)) * x, -(scaled * y)),
+    "Return the angle of a point.", rule=rules.binary("Atan2", FLOATS, ("y", "x")))
 mod = floormod
+# fmt: on
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
@@ -143,8 +128,6 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 # --- add_n ----------------------------------------------------------------------------------------
-
-
 def _add_n(*inputs: Array) -> Any:
     if len(inputs) == 1:
         return inputs[0]
@@ -154,22 +137,13 @@ def _add_n(*inputs: Array) -> Any:
     return total
 
 
-def _add_n_shape(*inputs: Spec) -> Spec:
+def _add_n_rule(*inputs: Spec) -> Spec:
     rules.check_dtype(inputs[0].dtype, NUMBERS, "inputs")
-    for i, other in enumerate(inputs):
-        if other.dtype is not inputs[0].dtype:
-            raise TypeError(
-                f"Tensors in list passed to 'inputs' of 'AddN' Op have types "
-                f"[{', '.join(s.dtype.name for s in inputs)}] that don't all match (input {i})."
-            )
+    check_one_dtype("AddN", inputs, "inputs")
     return rules.like_first(*inputs)
 
 
-def _add_n_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [grad] * len(op.inputs)
-
-
-register(OpDef("AddN", _add_n, _add_n_shape, _add_n_gradient, aliases=True))
+register(OpDef("AddN", _add_n, _add_n_rule, lambda op, g: [g] * len(op.inputs), aliases=True))
 
 
 def add_n(inputs: Any, name: str | None = None) -> Tensor:

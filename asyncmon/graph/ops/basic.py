@@ -36,7 +36,6 @@ def constant(
         value: a number, string, array or nested list.
         dtype: by default float32 or int32 for Python numbers, an array's own dtype.
         shape: reshape to this; a single element fills it, the last one fills what is missing.
-        name: the node's name.
         verify_shape: refuse a value that does not have ``shape`` already.
 
     Raises:
@@ -57,45 +56,33 @@ def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
     """Return a fully known shape. ValueError where a dimension is not known."""
     dims = as_shape(shape)
     if dims is None or None in dims:
-        raise ValueError(f"A fully defined shape is needed, got {shape!r}.")
+        raise ValueError(f"This op needs a fully known shape, got {shape!r}.")
     return builtins.tuple(d for d in dims if d is not None)
 
 
 def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return an array in another shape; its last element, or else zero, is repeated at the end.
-
-    Raises:
-        ValueError: it has more elements than the shape, which has some.
-    """
+    """Return an array in another shape; its last element, or else zero, is repeated at the end."""
     needed = prod(dims)
     if not needed or not array.size:
         return np.full(dims, "" if array.dtype == object else 0, array.dtype)
-    missing = needed - array.size
-    if missing < 0:
+    if needed < array.size:
         raise ValueError(f"Too many elements provided. Needed at most {needed}, got {array.size}.")
-    flat = array.reshape(-1)
-    if missing:
-        flat = np.concatenate([flat, np.repeat(flat[-1:], missing)])
-    return flat.reshape(dims)
+    return np.pad(array.reshape(-1), (0, needed - array.size), "edge").reshape(dims)
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
     """Return a tensor whose value is given by ``feed_dict``. TF1: ``tf.placeholder``.
 
-    Args:
-        dtype: of the values to feed.
-        shape: what is known of theirs: None, or a sequence with None for any size.
-        name: the node's name, "Placeholder" by default.
+    ``shape`` is what is known of the values: None, or a sequence with None for any size.
     """
     attrs = {"dtype": as_dtype(dtype), "shape": as_shape(shape)}
     return create_op("Placeholder", (), attrs, name)
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return a tensor whose value is fed, or else that of ``input``. TF1: same name.
+    """Return a tensor whose value is fed, or else that of ``input``, which ``shape`` must fit.
 
-    Raises:
-        ValueError: ``input`` does not fit ``shape``.
+    TF1: same name.
     """
     return create_op("PlaceholderWithDefault", (input,), {"shape": as_shape(shape)}, name)
 
@@ -121,22 +108,14 @@ def no_op(name: str | None = None) -> Operation:
 def group(*inputs: Any, name: str | None = None) -> Operation:
     """Return an operation that runs after all inputs. TF1: ``tf.group``.
 
-    Args:
-        inputs: tensors, operations, variables, or nested lists of these. None is skipped.
-        name: the node's name, "group_deps" by default.
+    They are tensors, operations, variables, or nested lists of these. None is skipped.
     """
     with control_dependencies([item for item in flatten(inputs) if item is not None]):
         return no_op(name or "group_deps")
 
 
-def tuple(  # TF1's name
-    tensors: Any, name: str | None = None, control_inputs: Any = None
-) -> list[Any]:
-    """Return the tensors, each available only when all of them are. TF1: ``tf.tuple``.
-
-    Raises:
-        ValueError: there is no tensor among them.
-    """
+def tuple(tensors: Any, name: str | None = None, control_inputs: Any = None) -> list[Any]:
+    """Return the tensors, each available only when all of them are. TF1: ``tf.tuple``."""
     present = [item for item in tensors if item is not None]
     if not any(is_tensor_like(item) for item in present):
         raise ValueError(f"Must have at least one Tensor. Received: {tensors!r}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
 
 
-def Print(  # TF1's name
+def Print(
     input_: Any,
     data: Sequence[Any],
     message: str | None = None,
@@ -32,11 +32,10 @@ def Print(  # TF1's name
 
     Args:
         input_: the tensor to pass on.
-        data: tensors to write.
-        message: put before them.
-        first_n: only the first so many times; a negative number is no limit.
+        data: tensors to write, after ``message``.
+        message: a text.
+        first_n: write only the first so many times; a negative number is no limit.
         summarize: how many elements of each, 3 by default; all where it is negative.
-        name: the node's name.
     """
     attrs = {
         "message": message or "",
@@ -46,19 +45,13 @@ def Print(  # TF1's name
     return create_op("Print", (input_, *map(convert_to_tensor, data)), attrs, name)
 
 
-def Assert(  # TF1's name
+def Assert(
     condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
 ) -> Operation:
     """Return an operation that fails where ``condition`` is not true. TF1: ``tf.Assert``.
 
-    Args:
-        condition: a bool scalar tensor.
-        data: tensors whose values the error shows.
-        summarize: how many elements of each, 3 by default.
-        name: the node's name.
-
-    Raises:
-        InvalidArgumentError: in the run; "assertion failed" and the data.
+    The run then raises InvalidArgumentError: "assertion failed", and the first elements of ``data``,
+    ``summarize`` of each (3 by default).
     """
     attrs = {"summarize": 3 if summarize is None else summarize}
     return create_operation("Assert", (condition, *map(convert_to_tensor, data)), attrs, name)
@@ -67,13 +60,7 @@ def Assert(  # TF1's name
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor:
     """Return ``tensor``, and fail where it holds a NaN or an infinity. TF1: ``tf.check_numerics``.
 
-    Args:
-        tensor: of a floating type.
-        message: put before the error's text.
-        name: the node's name.
-
-    Raises:
-        InvalidArgumentError: in the run; it names the node.
+    The run then raises InvalidArgumentError, with ``message`` before its text.
     """
     return create_op("CheckNumerics", (tensor,), {"message": message}, name)
 
@@ -112,28 +99,16 @@ def _check_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
     return [check_numerics(grad, text)]
 
 
-def _print_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    return [grad, *[None] * (len(op.inputs) - 1)]
-
-
-def _like_first(x: Spec, *data: Spec, **_attrs: object) -> Spec:
-    return Spec(x.dtype, x.shape)
-
-
-register(
-    OpDef("Print", _print, _like_first, _print_gradient, aliases=True, stateful=True, foreign=True)
-)
+# fmt: off
+register(OpDef("Print", _print, lambda x, *data, **attrs: Spec(x.dtype, x.shape),
+    lambda op, grad: [grad, *[None] * (len(op.inputs) - 1)], aliases=True, stateful=True, foreign=True))
 register(OpDef("Assert", _assert, _assert_spec, stateful=True))
-register(
-    OpDef(
-        "CheckNumerics", _check, unary(FLOATS, "tensor"), _check_gradient, aliases=True, stateful=True
-    )
-)
+register(OpDef("CheckNumerics", _check, unary(FLOATS, "tensor"), _check_gradient, aliases=True,
+    stateful=True))
+# fmt: on
 
 
 # --- values as text -------------------------------------------------------------------------------
-
-
 def _shown(value: Any, summarize: int) -> str:
     """Return the first elements of a value as text: ``[[1 2][3...]...]``. All if ``summarize`` < 0."""
     array = np.asarray(value)

@@ -13,6 +13,7 @@ from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.families import comparison, unary
+from asyncmon.graph.ops.shape_ops import rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,8 +65,6 @@ is_finite = unary("is_finite", "IsFinite", np.isfinite, rules.FLOATS, None,
 
 
 # --- choice ---------------------------------------------------------------------------------------
-
-
 def _select(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
     if out is None:
         return np.where(condition, x, y)
@@ -88,9 +87,6 @@ def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [None, unbroadcast(grad_x, x, op.outputs[0]), unbroadcast(grad_y, y, op.outputs[0])]
 
 
-register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
-
-
 def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
     if condition.ndim == 1 < np.ndim(x):  # it picks rows
         condition = condition.reshape(-1, *[1] * (np.ndim(x) - 1))
@@ -101,32 +97,24 @@ def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
     rules.check_dtype(condition.dtype, _BOOL, "condition")
     rules.check_same_dtype("Select", x, y, ("t", "e"))
     shape, test = rules.merge(x.shape, y.shape), condition.shape
-    if shape is None or not test:
-        return Spec(x.dtype, shape)
-    if len(test) == 1 and shape:
-        rules.merge_dim(test[0], shape[0])
-        return Spec(x.dtype, shape)
-    return Spec(x.dtype, rules.merge(shape, test))
+    if shape is not None and test:
+        shape = rules.merge(shape, test if len(test) > 1 else (*test, *shape[1:]))
+    return Spec(x.dtype, shape)
 
 
 def _choose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     condition, x, _ = op.inputs
     zero = create_op("ZerosLike", (x,))
-    return [
-        None,
-        create_op("Select", (condition, grad, zero)),
-        create_op("Select", (condition, zero, grad)),
-    ]
+    parts = ((grad, zero), (zero, grad))
+    return [None, *(create_op("Select", (condition, *part)) for part in parts)]
 
 
+# fmt: off
+register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
 register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True))
-
-
-def _true_positions_spec(condition: Spec) -> Spec:
-    return Spec(dtypes.int64, (None, None if condition.shape is None else len(condition.shape)))
-
-
-register(OpDef("Where", lambda c: np.argwhere(c).astype(np.int64), _true_positions_spec, ZERO))
+register(OpDef("Where", lambda condition: np.argwhere(condition).astype(np.int64),
+    lambda condition: Spec(dtypes.int64, (None, rank_of(condition.shape))), ZERO))
+# fmt: on
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
@@ -136,13 +124,8 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
     Args:
         condition: bool tensor of the shape of ``x``, or a vector that picks whole rows, or a scalar.
-        x: where it is true.
-        y: where it is false; of the dtype and the shape of ``x``.
-        name: the node's name.
-
-    Raises:
-        ValueError: exactly one of ``x`` and ``y`` is given, or shapes do not fit: nothing broadcasts
-            (InvalidArgumentError in the run, where they are not known before).
+        x: of the dtype and the shape of ``y``: nothing broadcasts.
+        y: where the condition is false.
     """
     test = convert_to_tensor(condition)
     if x is None and y is None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 
 # --- one value, many times ------------------------------------------------------------------------
-
-
 def _fill(dims: Array, value: Array) -> Any:
     return np.full(dims.tolist(), value, np.asarray(value).dtype)
 
@@ -93,7 +91,6 @@ def zeros_like(
     Args:
         tensor: gives the shape.
         dtype: of the result.
-        name: the node's name.
         optimize: accepted for the original's sake; a known shape always makes a constant when planned.
     """
     return _all_like("ZerosLike", zeros, tensor, dtype, name or "zeros_like")
@@ -114,8 +111,6 @@ def _all_like(op_type: str, full: Any, tensor: Any, dtype: Any, name: str) -> Te
 
 
 # --- sequences ------------------------------------------------------------------------------------
-
-
 def _range(start: Array, limit: Array, delta: Array) -> Any:
     _check_range(start, limit, delta)
     return np.arange(start, limit, delta, dtype=np.asarray(start).dtype)
@@ -200,8 +195,6 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor
 
 
 # --- matrices and indicators ----------------------------------------------------------------------
-
-
 def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *, axis: int) -> Any:
     where = np.asarray(indices)
     result = np.full((*where.shape, int(depth)), off_value, np.asarray(on_value).dtype)
@@ -250,7 +243,6 @@ def one_hot(
         off_value: by default 0.
         axis: where the new dimension goes; by default last.
         dtype: of the result; by default that of the values, or float32.
-        name: the node's name.
 
     Raises:
         TypeError: ``dtype`` and the dtypes of the values differ.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 # --- the equation ---------------------------------------------------------------------------------
-
-
 _Equation = str | int | tuple[tuple[int, ...], tuple[int, ...]]
 """Of an einsum; or the axes of a tensordot of tensors of unknown rank."""
 
@@ -114,8 +112,6 @@ def _sizes(labels: list[str], shapes: Iterable[Shape], spread: str) -> dict[str,
 
 
 # --- kernels --------------------------------------------------------------------------------------
-
-
 def _einsum(*values: Array, equation: _Equation, spread: str) -> Array:
     labels, output = _labels(equation, [np.ndim(v) for v in values])
     sizes = _sizes(labels, map(np.shape, values), spread)
@@ -193,8 +189,6 @@ def _einsum_grad(
 
 
 # --- rules ----------------------------------------------------------------------------------------
-
-
 def _einsum_spec(*inputs: Spec, equation: _Equation, spread: str) -> Spec:
     for spec in inputs:
         rules.check_same_dtype("Einsum", inputs[0], spec, ("inputs", "inputs"))
@@ -252,7 +246,6 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
             label may occur twice in an input (its diagonal); ``...`` stands for dimensions that
             broadcast.
         inputs: tensors of one dtype.
-        name: the node's name.
 
     Raises:
         ValueError: the equation does not fit the inputs.
@@ -271,7 +264,6 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         a: a tensor.
         b: a tensor of the same dtype.
         axes: how many axes, the last of ``a`` and the first of ``b``; or two lists of axes.
-        name: the node's name.
 
     Raises:
         ValueError: axes or sizes do not fit (InvalidArgumentError in the run, where a rank is not known

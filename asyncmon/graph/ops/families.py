@@ -27,7 +27,7 @@ from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
 from asyncmon.graph.core.convert import renamed_argument, static_axes
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.broadcast import unbroadcast
 
 if TYPE_CHECKING:
@@ -79,8 +79,6 @@ class ReductionFunction(Protocol):
 
 
 # --- elementwise ----------------------------------------------------------------------------------
-
-
 def unary(
     name: str,
     op_type: str,
@@ -101,12 +99,7 @@ def unary(
 
 
 def activation(
-    name: str,
-    op_type: str,
-    kernel: Kernel,
-    allowed: Dtypes,
-    gradient: UnaryGradient | None,
-    doc: str,
+    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, gradient: UnaryGradient | None, doc: str
 ) -> ActivationFunction:
     """Register an op of ``tf.nn`` as :func:`unary` does; its parameter is called ``features``."""
     _register_unary(op_type, kernel, rules.unary(allowed, "features"), gradient)
@@ -118,10 +111,7 @@ def activation(
 
 
 def _register_unary(
-    op_type: str,
-    kernel: Kernel,
-    rule: rules.Rule,
-    gradient: UnaryGradient | None,
+    op_type: str, kernel: Kernel, rule: rules.Rule, gradient: UnaryGradient | None
 ) -> None:
     def back(op: Operation, grad: Tensor) -> Gradients:
         assert gradient is not None
@@ -185,8 +175,6 @@ def binary_function(
 
 
 # --- reductions -----------------------------------------------------------------------------------
-
-
 def reduction(
     name: str,
     op_type: str,
@@ -205,7 +193,14 @@ def reduction(
 
     def rule(x: Spec, *, axis: tuple[int, ...] | None, keepdims: bool) -> Spec:
         rules.check_dtype(x.dtype, allowed, "input")
-        return Spec(x.dtype, _reduced_shape(x.shape, axis, keepdims))
+        if x.shape is None:
+            return Spec(x.dtype, () if axis is None and not keepdims else None)
+        rank = len(x.shape)
+        axes = range(rank) if axis is None else axis
+        gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
+        if keepdims:
+            return Spec(x.dtype, tuple(1 if i in gone else d for i, d in enumerate(x.shape)))
+        return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
     def back(op: Operation, grad: Tensor) -> Gradients:
         assert gradient is not None
@@ -241,23 +236,10 @@ def reduction(
     )
 
 
-def _reduced_shape(shape: Shape, axis: tuple[int, ...] | None, keepdims: bool) -> Shape:
-    if shape is None:
-        return () if axis is None and not keepdims else None
-    rank = len(shape)
-    axes = range(rank) if axis is None else axis
-    gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
-    if keepdims:
-        return tuple(1 if i in gone else d for i, d in enumerate(shape))
-    return tuple(d for i, d in enumerate(shape) if i not in gone)
-
-
 _OUTSIDE = "Invalid reduction dimension {axis} for input with {rank} dimension(s)"
 
 
 # --- updates of variables -------------------------------------------------------------------------
-
-
 def update_op(
     name: str, update: Callable[..., None], *, refs: int, rows: Callable[..., None] | None = None
 ) -> None:
@@ -271,16 +253,20 @@ def update_op(
         update: ``update(*refs, *scalars, grad)`` writes the refs in place, element by element; it is
             called on flat slices of them.
         refs: how many inputs are the variable and its slots.
-        rows: ``rows(*refs, *scalars, grad, indices)``, the update by rows; by default ``update`` on
-            the rows that the gradient has.
+        rows: ``rows(*refs, *scalars, grad, indices)``, the update by rows; by default it gathers the
+            rows of the refs, updates them and writes them back.
     """
-    rows = rows or _by_rows(update, refs)
-    for op_type, function, sparse in (
-        (f"Apply{name}", update, False),
-        (f"SparseApply{name}", rows, True),
-    ):
-        rule = update_rule(refs, sparse=sparse)
-        register(VariableOpDef(op_type, None, rule, refs=refs, update=function, blockwise=not sparse))
+
+    def gathered(*inputs: Any, **attrs: Any) -> None:
+        *others, indices = inputs
+        news = [ref[indices] for ref in others[:refs]]
+        update(*news, *others[refs:], **attrs)
+        for ref, new in zip(others[:refs], news, strict=True):
+            ref[indices] = new
+
+    dense, sparse = update_rule(refs), update_rule(refs, sparse=True)
+    register(VariableOpDef(f"Apply{name}", None, dense, refs=refs, update=update, blockwise=True))
+    register(VariableOpDef(f"SparseApply{name}", None, sparse, refs=refs, update=rows or gathered))
 
 
 def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
@@ -307,22 +293,7 @@ def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
     return rule
 
 
-def _by_rows(update: Callable[..., None], refs: int) -> Callable[..., None]:
-    """Return an update that gathers the rows of the refs, updates them and writes them back."""
-
-    def rows(*inputs: Any, **attrs: Any) -> None:
-        *others, indices = inputs
-        gathered = [ref[indices] for ref in others[:refs]]
-        update(*gathered, *others[refs:], **attrs)
-        for ref, new in zip(others[:refs], gathered, strict=True):
-            ref[indices] = new
-
-    return rows
-
-
 # --- public functions -----------------------------------------------------------------------------
-
-
 _KINDS = {
     rules.FLOATS: "floats.",
     rules.REALS: "floats or integers.",

@@ -26,8 +26,6 @@ _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 
 
 # --- gather -----------------------------------------------------------------------------------------
-
-
 def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     if batch_dims:
         return params[_gather_index(params.shape, indices, axis=axis, batch_dims=batch_dims)]
@@ -99,7 +97,6 @@ def gather(
         params: the tensor.
         indices: integers in [0, size of the axis), of any shape, which takes the place of the axis.
         validate_indices: accepted for the original's sake; indices are always checked.
-        name: the node's name.
         axis: by default ``batch_dims``.
         batch_dims: how many leading dimensions ``params`` and ``indices`` share.
 
@@ -110,8 +107,6 @@ def gather(
 
 
 # --- gather_nd and scatter_nd -----------------------------------------------------------------------
-
-
 def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
     """Return the numpy index of vectors of coordinates; () where they have no elements."""
     depth = indices.shape[-1]
@@ -185,7 +180,6 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
     Args:
         params: the tensor.
         indices: its last dimension holds coordinates of the first dimensions of ``params``.
-        name: the node's name.
         batch_dims: how many leading dimensions ``params`` and ``indices`` share.
 
     Errors at run time: InvalidArgumentError for coordinates out of range.
@@ -199,8 +193,6 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 
 
 # --- the greatest of a row -------------------------------------------------------------------------
-
-
 class TopK(NamedTuple):
     """What :func:`top_k` returns. TF1: ``TopKV2``."""
 
@@ -253,7 +245,6 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
         input: tensor of rank 1 or higher; a row is its last dimension.
         k: how many.
         sorted: false allows any order; they are sorted all the same.
-        name: the node's name.
     """
     values, indices = create_ops("TopKV2", (input, k), None, name)
     return TopK(values, indices)

@@ -36,7 +36,6 @@ newaxis = None
 
 
 # --- the pair of adjoints ---------------------------------------------------------------------------
-
 _INDEX: dict[str, Callable[..., Index]] = {}
 """By op type, the function that gives its index."""
 
@@ -148,8 +147,6 @@ def check_inside(indices: Any, size: int) -> None:
 
 
 # --- slice ------------------------------------------------------------------------------------------
-
-
 def _slice_index(shape: tuple[int, ...], begin: Array, size: Array) -> Index:
     index = []
     for n, start, count in zip(shape, begin.tolist(), size.tolist(), strict=True):
@@ -189,7 +186,6 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
         input_: the tensor.
         begin: where the slice starts, a number per dimension.
         size: how many elements it has, a number per dimension; -1 is all that are left.
-        name: the node's name.
 
     Raises:
         ValueError: out of bounds (InvalidArgumentError in the run where that is known only then).
@@ -198,8 +194,6 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
 
 # --- strided slices ---------------------------------------------------------------------------------
-
-
 def _strided_index(_shape: tuple[int, ...], *args: Array, index: Sequence[Item]) -> Index:
     if args:
         values = [int(arg) for arg in args]
@@ -275,7 +269,6 @@ def strided_slice(
         ellipsis_mask: bit i: all dimensions that are not mentioned.
         new_axis_mask: bit i: a new dimension of size 1.
         shrink_axis_mask: bit i: one element, the dimension goes.
-        name: the node's name.
     """
     starts, stops = _scalars(begin), _scalars(end)
     steps = [None] * len(starts) if strides is None else _scalars(strides)
@@ -316,8 +309,6 @@ def _scalars(values: Any) -> list[Any]:
 
 
 # --- reverse ----------------------------------------------------------------------------------------
-
-
 def _reverse_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     if x.shape is not None:
         for a in axis:
@@ -338,8 +329,6 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 # --- boolean_mask -----------------------------------------------------------------------------------
-
-
 def _mask_index(_shape: tuple[int, ...], mask: Array, *, axis: int) -> Index:
     return (*[builtins.slice(None)] * axis, mask)
 
@@ -368,7 +357,6 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any =
     Args:
         tensor: the tensor.
         mask: bool, of the shape of the dimensions of ``tensor`` from ``axis`` on; its rank is known.
-        name: the node's name.
         axis: where the masked dimensions begin; by default 0.
 
     Raises:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 # --- stack and unstack ----------------------------------------------------------------------------
-
-
 def _pack(*values: Array, axis: int) -> Any:
     first = np.asarray(values[0])
     if first.ndim or first.dtype == object:
@@ -32,7 +30,7 @@ def _pack(*values: Array, axis: int) -> Any:
 
 
 def _pack_rule(*values: Spec, axis: int) -> Spec:
-    _check_one_dtype("Pack", values)
+    check_one_dtype("Pack", values)
     dtype, shape = values[0].dtype, values[0].shape
     for value in values[1:]:
         shape = rules.merge(shape, value.shape)
@@ -45,10 +43,11 @@ def _pack_rule(*values: Spec, axis: int) -> Spec:
     return Spec(dtype, (*shape[:at], len(values), *shape[at:]), dims=dims)
 
 
-def _check_one_dtype(op_type: str, values: Sequence[Spec]) -> None:
+def check_one_dtype(op_type: str, values: Sequence[Spec], parameter: str = "values") -> None:
+    """Refuse a list of tensors of several dtypes."""
     if any(value.dtype is not values[0].dtype for value in values):
         raise TypeError(
-            f"Tensors in list passed to 'values' of {op_type!r} Op have types "
+            f"Tensors in list passed to {parameter!r} of {op_type!r} Op have types "
             f"[{', '.join(value.dtype.name for value in values)}] that don't all match."
         )
 
@@ -141,14 +140,12 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unst
 
 
 # --- concat and split -----------------------------------------------------------------------------
-
-
 def _concat(*values: Array, axis: int, out: Array | None = None) -> Array:
     return np.concatenate(values, axis, out=out)
 
 
 def _concat_rule(*values: Spec, axis: int) -> Spec:
-    _check_one_dtype("ConcatV2", values)
+    check_one_dtype("ConcatV2", values)
     dtype, known = values[0].dtype, [value.shape for value in values if value.shape is not None]
     if not known:
         return Spec(dtype, None)
@@ -263,7 +260,6 @@ def split(
         num_or_size_splits: how many equal parts, or the size of each (one may be -1: the rest).
         axis: to cut along.
         num: how many parts, where the sizes are a tensor of unknown length.
-        name: the node's name.
 
     Raises:
         ValueError: the size is known and does not fit, or the number of parts is not known.

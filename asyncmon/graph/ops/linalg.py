@@ -101,7 +101,6 @@ def matmul(
         adjoint_b: the same for real tensors.
         a_is_sparse: a hint of the original's, which changes no value.
         b_is_sparse: likewise.
-        name: the node's name.
 
     Raises:
         ValueError: shapes do not fit, or both transpose and adjoint are asked for.

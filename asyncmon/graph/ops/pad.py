@@ -86,7 +86,6 @@ def pad(
         tensor: the tensor.
         paddings: how many elements to add before and after, a row of two for each dimension.
         mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
-        name: the node's name.
         constant_values: what is added in the first mode.
 
     Raises:

@@ -89,7 +89,6 @@ def random_uniform(
         maxval: above all values; by default 1 for floats. Integers need it.
         dtype: a float type, int32 or int64.
         seed: of this op; without it the op's place in the graph and the graph's seed decide.
-        name: the node's name.
 
     Raises:
         ValueError: an integer dtype without ``maxval``, or another dtype.
@@ -129,7 +128,6 @@ def random_normal(
         stddev: of the distribution; broadcasts.
         dtype: a float type.
         seed: of this op; without it the op's place in the graph and the graph's seed decide.
-        name: the node's name.
     """
     with name_scope(name, "random_normal") as scope:
         return _scaled("RandomStandardNormal", shape, mean, stddev, dtype, seed, scope)

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 
 # --- reductions -----------------------------------------------------------------------------------
-
-
 _add_up: Any = np.add.reduce  # called by position, which numpy's types do not foresee
 
 
@@ -124,8 +122,6 @@ reduce_logsumexp = reduction("reduce_logsumexp", "LogSumExp", _log_sum_exp, rule
 
 
 # --- the gradient of a product --------------------------------------------------------------------
-
-
 def _product_of_others(x: Array, *, axis: Axes) -> Any:
     """Return for each element the product of the others along axes, exact for zeros, too."""
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
@@ -182,8 +178,6 @@ register(
 
 
 # --- running sums and products -------------------------------------------------------------------
-
-
 def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
         moved = np.moveaxis(x, axis, 0)
@@ -236,7 +230,6 @@ def cumsum(
         axis: to sum along.
         exclusive: the first result is 0, the last element is not added.
         reverse: start from the end.
-        name: the node's name.
     """
     return create_op("Cumsum", (x,), _scan_attrs(axis, exclusive, reverse), name)
 
@@ -252,8 +245,6 @@ def cumprod(
 
 
 # --- positions of extremes ------------------------------------------------------------------------
-
-
 _OUTSIDE = (
     "Dimension ({axis}) must be in the range {range}, where {rank} is the number of dimensions "
     "in the input"

@@ -59,8 +59,6 @@ def broadcast_like(value: Any, x: Tensor) -> Tensor:
 
 
 # --- asking for the shape -------------------------------------------------------------------------
-
-
 def _shape(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
     return np.array(np.shape(x), out_type.as_numpy_dtype)
 
@@ -107,8 +105,6 @@ def rank(input: Any, name: str | None = None) -> Tensor:
 
 
 # --- reshape --------------------------------------------------------------------------------------
-
-
 def _reshape(x: Array, target: Array) -> Any:
     sizes = target.reshape(-1).tolist()
     if sizes and min(sizes) < -1:  # which numpy takes for a -1
@@ -176,8 +172,6 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 # --- dimensions of size one -----------------------------------------------------------------------
-
-
 def _expand_dims(x: Array, *, axis: tuple[int, ...]) -> Array:
     if len(axis) != 1:
         return np.expand_dims(x, axis)
@@ -235,8 +229,6 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 # --- order and repetition of dimensions -----------------------------------------------------------
-
-
 def _transpose(x: Array, *, perm: tuple[int, ...] | None) -> Array:
     return np.transpose(x, perm)
 
@@ -270,7 +262,6 @@ def transpose(
     Args:
         a: the tensor.
         perm: for each dimension of the result, the one of ``a`` it is; known when the graph is built.
-        name: the node's name.
         conjugate: take the complex conjugate too.
     """
     x = convert_to_tensor(a)
@@ -345,8 +336,6 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
 
 # --- dtype ----------------------------------------------------------------------------------------
-
-
 def _cast(x: Array, *, dtype: dtypes.DType, out: Array | None = None) -> Any:
     if out is None:
         return np.asarray(x).astype(dtype.as_numpy_dtype)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
+
 # --- reading ----------------------------------------------------------------------------------------
-
-
 def _variable_rule(*, variable: str, dtype: DType, shape: Shape) -> Spec:
     return Spec(dtype, shape)
 
@@ -68,8 +67,6 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
 
 
 # --- assigning --------------------------------------------------------------------------------------
-
-
 def _assign(_ref: Any, value: Any, *, validate_shape: bool) -> Any:
     return value
 
@@ -113,7 +110,6 @@ def assign(
             ``validate_shape=False``; None is true. Others keep theirs, which plans rely on.
         use_locking: accepted for the original's sake, here and below; a run's writes are one
             transaction.
-        name: the node's name.
 
     Raises:
         TypeError, ValueError: dtype or shape do not fit.
@@ -148,8 +144,6 @@ def _operand(type: str, ref: Any, value: Any) -> Tensor:
 
 
 # --- scattering -------------------------------------------------------------------------------------
-
-
 def _check_indices(indices: Array, *, size: int) -> Array:
     check_inside(indices, size)
     return indices
@@ -192,7 +186,6 @@ def scatter_add(
         indices: integers from 0 to n - 1, of any shape.
         updates: of the shape of ``indices`` followed by that of a row, or a scalar.
         use_locking: as for :func:`assign`.
-        name: the node's name.
 
     Raises:
         InvalidArgumentError: in the run, where an index is out of range.

@@ -55,8 +55,6 @@ class QueueSpec:
 
 
 # --- coroutines, which wait only where they must --------------------------------------------------
-
-
 async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
     core = op.attrs["queue"].core(run)
     room = await core.reserve(run, op.attrs["count"])
@@ -147,8 +145,6 @@ async def _is_closed(run: Run, op: Operation, _handle: Any) -> Any:
 
 
 # --- shape rules ----------------------------------------------------------------------------------
-
-
 def _enqueue_rule(leading: int) -> Callable[..., tuple[Spec, ...]]:
     """Return the rule of an op that puts components with so many dimensions in front."""
 

@@ -94,7 +94,6 @@ class QueueBase:
         Args:
             vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
                 names.
-            name: the node's name.
 
         Raises:
             CancelledError: in the run, where the queue is closed.
@@ -111,7 +110,6 @@ class QueueBase:
 
         Args:
             vals: as for :meth:`enqueue`, each with one more dimension at the front.
-            name: the node's name.
         """
         tensors = self._tensors(vals)
         shape = tensors[0].spec.shape
@@ -192,7 +190,6 @@ class QueueBase:
 
         Args:
             cancel_pending_enqueues: cancel enqueues that wait, with ``CancelledError``, else they stay.
-            name: the node's name.
         """
         return self._closing(cancel_pending_enqueues, False, name or f"{self.name}_Close")
 
@@ -230,7 +227,6 @@ class FIFOQueue(QueueBase):
         shapes: of the components, needed to dequeue several at once; or that of the only one.
         names: of the components: elements are then dicts.
         shared_name: accepted for the original's sake: a queue belongs to its session here.
-        name: the node's name.
     """
 
     def __init__(

@@ -60,7 +60,6 @@ def assign_moving_average(
         value: of its shape and dtype.
         decay: a number or a scalar tensor.
         zero_debias: correct for an average that began at zero; creates two variables beside it.
-        name: the node's name.
     """
     target = convert_to_tensor(value, variable.dtype)
     weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)

@@ -55,7 +55,6 @@ def exponential_decay(
         decay_steps: after how many steps the rate has been multiplied by ``decay_rate``.
         decay_rate: the factor.
         staircase: change only every ``decay_steps``.
-        name: the scope of the ops.
 
     Raises:
         ValueError: no ``global_step``.
@@ -162,7 +161,6 @@ def piecewise_constant(
         x: a scalar, the global step for example.
         boundaries: in ascending order, of the dtype of ``x``.
         values: one more than boundaries.
-        name: the scope of the ops.
 
     Raises:
         ValueError: numbers or dtypes do not fit, or ``x`` is no scalar (InvalidArgumentError in the

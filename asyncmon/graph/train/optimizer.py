@@ -48,7 +48,6 @@ class Optimizer(ABC):
 
     Args:
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        name: of the operations and slots.
         update: the name given to :func:`~asyncmon.graph.ops.families.update_op`. A subclass without one
             overrides ``_apply_dense`` and ``_apply_sparse``.
         slots: the names and first values of what is kept beside a variable, in the update's order.
@@ -113,7 +112,6 @@ class Optimizer(ABC):
                 for a run's writes always come after its reads.
             aggregation_method: as for :func:`gradients`.
             colocate_gradients_with_ops: as for :func:`gradients`.
-            name: of the operation.
             grad_loss: the gradient of what the loss is part of.
 
         Raises:

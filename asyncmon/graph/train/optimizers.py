@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 # --- gradient descent -----------------------------------------------------------------------------
-
-
 def _descend(var: Array, lr: Array, grad: Array) -> None:
     var -= np.multiply(grad, lr)
 
@@ -45,7 +43,6 @@ class GradientDescentOptimizer(Optimizer):
     Args:
         learning_rate: a number, a scalar tensor, or a function that returns one.
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        name: of the operations.
     """
 
     _sums_equal_rows = False  # _descend_rows subtracts them one after the other
@@ -57,8 +54,6 @@ class GradientDescentOptimizer(Optimizer):
 
 
 # --- momentum -------------------------------------------------------------------------------------
-
-
 def _momentum(
     var: Array, accum: Array, lr: Array, momentum: Array, grad: Array, *, use_nesterov: bool
 ) -> None:
@@ -85,7 +80,6 @@ class MomentumOptimizer(Optimizer):
         learning_rate: a number, a scalar tensor, or a function that returns one.
         momentum: likewise.
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        name: of the operations and slots.
         use_nesterov: look ahead: ``var -= learning_rate * (grad + momentum * accum)``.
     """
 
@@ -104,8 +98,6 @@ class MomentumOptimizer(Optimizer):
 
 
 # --- Adagrad --------------------------------------------------------------------------------------
-
-
 def _adagrad(var: Array, accum: Array, lr: Array, grad: Array) -> None:
     t = np.multiply(grad, grad)
     accum += t
@@ -127,7 +119,6 @@ class AdagradOptimizer(Optimizer):
         learning_rate: a number, a scalar tensor, or a function that returns one.
         initial_accumulator_value: positive.
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        name: of the operations and slots.
 
     Raises:
         ValueError: ``initial_accumulator_value`` is not positive.
@@ -147,8 +138,6 @@ class AdagradOptimizer(Optimizer):
 
 
 # --- RMSProp --------------------------------------------------------------------------------------
-
-
 def _follow(mean: Array, decay: Array, value: Array, out: Array | None = None) -> None:
     """Move a running mean: ``mean = decay * mean + (1 - decay) * value``. ``out`` may be ``value``."""
     mean *= decay
@@ -205,7 +194,6 @@ class RMSPropOptimizer(Optimizer):
         epsilon: likewise; keeps the divisor from zero.
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
         centered: scale by the variance of the gradient rather than by its second moment.
-        name: of the operations and slots.
     """
 
     def __init__(
@@ -227,8 +215,6 @@ class RMSPropOptimizer(Optimizer):
 
 
 # --- Adam -----------------------------------------------------------------------------------------
-
-
 def _adam(
     var: Array, m: Array, v: Array, power1: Array, power2: Array,
     lr: Array, beta1: Array, beta2: Array, epsilon: Array, weight_decay: Array, grad: Array,
@@ -290,7 +276,6 @@ class AdamOptimizer(Optimizer):
         beta2: likewise; the decay of the second moment.
         epsilon: likewise; keeps the divisor from zero ("epsilon hat" of the paper).
         use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        name: of the operations and slots.
     """
 
     def __init__(

@@ -190,7 +190,6 @@ class Variable(Operators):
         Args:
             value: of its dtype and shape.
             use_locking: accepted for the original's sake; a run's writes are one transaction.
-            name: the node's name.
             read_value: false returns the operation.
         """
         return _written(variable_ops.assign(self, value, name=name), read_value)
@@ -318,7 +317,6 @@ def report_uninitialized_variables(
 
     Args:
         var_list: the global and local variables by default.
-        name: the node's name.
     """
     variables = list(global_variables() + local_variables() if var_list is None else var_list)
     with name_scope(name), control_dependencies(None):

@@ -137,7 +137,7 @@ def test_a_gradient_of_another_shape_than_what_was_chosen_is_refused(ops: Any, t
         (None, [None, 3], [2, None], [2, 3]),
         ([2, None], [None, 3], [None, None], [2, 3]),
         ([2], None, [2, 3], [2, 3]),
-        ([5], [None, None], None, [None, None]),
+        ([5], [None, None], None, [5, None]),
         ([], [None, 3], None, [None, 3]),
     ],
 )
