@@ -267,7 +267,7 @@ def _modified(path: Path) -> int:
 async def test_kc_8_how_many_checkpoints_are_kept_is_an_argument(
     made: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.commits._QUICK_SECS", 60.0)  # on a busy machine, too
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 60.0)
     program, op = made
     saver = Saver(max_to_keep=2)
     async with MonitoredTrainingSession(

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from asyncmon.summary.graph_def import NodeTimes
 
-__all__ = ["chrome_trace"]
-
 _PROCESS = 1
 
 

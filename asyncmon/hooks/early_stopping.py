@@ -6,7 +6,7 @@ import copy
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncmon.hooks.moments import whole_number
+from asyncmon.hooks.hook_support import whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from asyncmon.hooks.eval_hook import Evaluations
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
-
-__all__ = [
-    "EarlyStoppingHook",
-    "StopRule",
-    "stop_if_higher",
-    "stop_if_lower",
-    "stop_if_no_decrease",
-    "stop_if_no_increase",
-]
 
 
 class StopRule(Protocol):

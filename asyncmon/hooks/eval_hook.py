@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     forgiven,
     global_step_of,
     idle_until,
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from asyncmon.summary.shared_writer import SummaryWriter
 
     Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
-
-__all__ = ["EvalHook", "Evaluations", "InMemoryEvaluatorHook"]
 
 logger = logging.getLogger(__name__)
 

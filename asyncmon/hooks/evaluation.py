@@ -15,8 +15,7 @@ from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
-from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.moments import whole_number
+from asyncmon.hooks.hook_support import named_tensor, whole_number
 from asyncmon.runtime.program import as_program, program_scope
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
     Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
-
-__all__ = ["Evaluator", "evaluate", "evaluate_checkpoints"]
 
 logger = logging.getLogger(__name__)
 

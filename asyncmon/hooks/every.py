@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     forgiven,
     global_step_of,
     idle_until,
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["EveryHook", "every"]
 
 
 class EveryHook(SessionRunHook):

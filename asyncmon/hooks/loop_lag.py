@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncmon import clock
-from asyncmon.hooks.moments import forgiven
+from asyncmon.hooks.hook_support import forgiven
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SummaryWriter
-
-__all__ = ["LoopLagHook"]
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.hook import SessionRunContext
     from asyncmon.runtime.protocols import Session
 
-__all__ = ["FeedFnHook", "FinalOpsHook"]
-
 logger = logging.getLogger(__name__)
 
 _HAS_INPUT = (

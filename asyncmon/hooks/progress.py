@@ -6,8 +6,7 @@ import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock, files
-from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.moments import forgiven, next_sample, whole_number
+from asyncmon.hooks.hook_support import forgiven, named_tensor, next_sample, whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["ProgressHook"]
 
 _SMOOTHING = 0.3  # the weight of the newest interval in the rate
 

@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from asyncmon import clock
-from asyncmon.hooks.graph_names import global_step_name
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     forgiven,
+    global_step_name,
     global_step_of,
     idle_until,
     leave_out,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
     from asyncmon.summary.shared_writer import SummaryWriter
-
-__all__ = ["StepCounterHook"]
 
 logger = logging.getLogger(__name__)
 

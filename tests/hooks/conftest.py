@@ -28,7 +28,7 @@ class Train(Protocol):
 @pytest.fixture(autouse=True)
 def quick_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all saves count as quick, also on a machine that is busy with something else."""
-    monkeypatch.setattr("asyncmon.hooks.commits._QUICK_SECS", 60.0)
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 60.0)
 
 
 @pytest.fixture

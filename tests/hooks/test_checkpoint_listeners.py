@@ -87,7 +87,7 @@ async def events(folder: Path) -> list[Event]:
 
 async def test_hk_ckpt_5_the_lines_of_a_save(train: Train, tmp_path: Path, lines: Lines) -> None:
     await train(hook_for(tmp_path, save_steps=5), runs=0)
-    said = lines("checkpoint_hooks", "commits")
+    said = lines("checkpoint_saver", "checkpoint_listeners")
     prefix = f"{tmp_path}/model.ckpt-0"
     assert said[:3] == [
         "Create CheckpointSaverHook.",
@@ -122,7 +122,7 @@ async def test_hk_ckpt_7_a_listener_stops_training(
     assert session.global_step == steps
     assert f"b after {stop_after} True" in record
     line = f"A CheckpointSaverListener requested that training be stopped. listener: {listeners[0]}"
-    assert line in lines("checkpoint_hooks", "commits")
+    assert line in lines("checkpoint_saver", "checkpoint_listeners")
 
 
 async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ class Gate(FileCalls):
 async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.commits._QUICK_SECS", 0.0)  # so none counts as quick
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 0.0)
     gate, session = Gate(), ScriptedSession()
     hook = hook_for(tmp_path, save_steps=2, saver=Saver(max_to_keep=None, calls=gate))
     async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
@@ -331,7 +331,7 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HK-CKPT-7: its listeners are told as well, with the session that took over."""
-    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
     await recover_during_a_save(tmp_path, Listener("a", record, tmp_path))
     assert [line for line in record if "after" in line] == [
@@ -339,7 +339,7 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     ]
     saves = [event.step for event in await events(tmp_path) if event.session_log.checkpoint_path]
     assert saves == [0, 2, 4]
-    written = [line for line in lines("commits") if line.startswith("Saved checkpoint")]
+    written = [line for line in lines("checkpoint_listeners") if line.startswith("Saved checkpoint")]
     assert len(written) == 3
 
 
@@ -347,7 +347,7 @@ async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that come after it are, when the new session is there."""
-    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
 
     class Slow(CheckpointSaverListener):
@@ -374,7 +374,7 @@ async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
 async def test_a_save_that_fails_during_a_recovery_interrupts_the_session_that_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OpError, match="No space left"):
         await recover_during_a_save(tmp_path, error=error)
@@ -384,7 +384,7 @@ async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HK-CKPT-11: the session is closed by then, so that no listener is told."""
-    monkeypatch.setattr("asyncmon.hooks.commits._PATIENCE_SECS", 0.0)
+    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
     gate = Gate()
     saver = Saver(max_to_keep=None, calls=gate)

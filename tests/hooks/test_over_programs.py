@@ -106,8 +106,8 @@ async def test_a_training_with_everything(
         if event.summary.value
     ]
     assert scalars == [(1, "train/loss", 64), (3, "train/loss", 4), (5, "train/loss", 0.25)]
-    assert lines("logging_hooks")[0] == "loss = 64.0"
-    assert lines("logging_hooks")[1].startswith("loss = 0.0625 (")
+    assert lines("logging_tensor")[0] == "loss = 64.0"
+    assert lines("logging_tensor")[1].startswith("loss = 0.0625 (")
     assert [float(value) for value in final.final_ops_values] == [8 / 2**6]
 
 
@@ -150,7 +150,7 @@ async def test_by_seconds_everything_is_done_beside_the_steps(
     written = [(e.step, v.tag) for e in await events(tmp_path) for v in e.summary.value]
     assert [step for step, tag in written if tag == "train/loss"] == [1, 11, 21]
     assert [step for step, tag in written if tag == "global_step/sec"] == [10, 20]
-    assert len(lines("logging_hooks")) == 3
+    assert len(lines("logging_tensor")) == 3
 
 
 async def test_hooks_come_and_go_while_the_session_runs(
@@ -172,7 +172,7 @@ async def test_hooks_come_and_go_while_the_session_runs(
     assert state is not None
     steps = [path.rpartition("-")[2] for path in state.all_model_checkpoint_paths]
     assert steps == ["1", "3"]
-    assert len(lines("logging_hooks")) == 2
+    assert len(lines("logging_tensor")) == 2
 
 
 async def test_the_default_saver_of_a_graph_is_found(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_hk_log_9_names_are_those_of_tensors(lines: Callable[[str], list[s
     hook = h.LoggingTensorHook(["loss", model.loss, "w:0"], every_n_iter=1)
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]) as sess:
         await sess.run(model.train)
-    assert lines("logging_hooks") == ["loss = 64.0, loss:0 = 64.0, w:0 = 8.0"]
+    assert lines("logging_tensor") == ["loss = 64.0, loss:0 = 64.0, w:0 = 8.0"]
 
 
 async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
@@ -274,7 +274,7 @@ async def test_names_are_looked_up_anew_in_the_graph_of_each_session(
             train = g.assign_add(g.create_global_step(), 1)
         async with MonitoredSession(ChiefSessionCreator(Scaffold(program=graph)), [hook]) as sess:
             await sess.run(train)
-    assert lines("logging_hooks") == ["x = 1.0", "x = 2.0"]
+    assert lines("logging_tensor") == ["x = 1.0", "x = 2.0"]
 
 
 async def test_hk_log_7_at_end_the_values_of_the_end(
@@ -286,7 +286,7 @@ async def test_hk_log_7_at_end_the_values_of_the_end(
         await sess.run(model.train)
         await sess.run(model.train)
     is_graph = isinstance(model.program, g.Graph)
-    assert lines("logging_hooks") == ["loss = 4.0" if is_graph else "loss = 16.0"]
+    assert lines("logging_tensor") == ["loss = 4.0" if is_graph else "loss = 16.0"]
 
 
 async def test_names_of_a_graph_are_those_of_tensors_everywhere() -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from asyncmon.summary.events import Value
 
-__all__ = ["JsonlWriter"]
-
 logger = logging.getLogger(__name__)
 
 _STATUS = {SessionLog.START: "start", SessionLog.STOP: "stop", SessionLog.CHECKPOINT: "checkpoint"}

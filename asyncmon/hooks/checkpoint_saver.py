@@ -10,10 +10,9 @@ from weakref import WeakValueDictionary
 
 from asyncmon import clock, files
 from asyncmon.graph import GraphKeys
-from asyncmon.hooks.checkpoint_listener import CheckpointSaverListener, check_listeners
-from asyncmon.hooks.commits import Commits
-from asyncmon.hooks.graph_names import current_graph
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, Commits, check_listeners
+from asyncmon.hooks.hook_support import (
+    current_graph,
     forgiven,
     global_step_of,
     idle_until,
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.step_boundary import StepBoundary
     from asyncmon.runtime.timer import Ticks
     from asyncmon.snapshot import Snapshot
-
-__all__ = ["CheckpointSaverHook"]
 
 logger = logging.getLogger(__name__)
 

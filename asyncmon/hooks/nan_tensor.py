@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.hooks.graph_names import named_tensor
-from asyncmon.hooks.moments import veto_saving
+from asyncmon.hooks.hook_support import named_tensor, veto_saving
 from asyncmon.runtime.hook import GUARD, SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["NanLossDuringTrainingError", "NanTensorHook"]
 
 logger = logging.getLogger(__name__)
 

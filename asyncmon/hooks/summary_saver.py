@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     global_step_of,
     idle_until,
     leave_out,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.scaffold import Scaffold
     from asyncmon.summary.shared_writer import SummaryWriter
-
-__all__ = ["SummarySaverHook"]
 
 logger = logging.getLogger(__name__)
 

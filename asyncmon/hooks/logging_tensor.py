@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon import clock
-from asyncmon.hooks.graph_names import current_graph, named_tensor
-from asyncmon.hooks.moments import forgiven, leave_out, samples_every, whole_number
+from asyncmon.hooks.hook_support import (
+    current_graph,
+    forgiven,
+    leave_out,
+    named_tensor,
+    samples_every,
+    whole_number,
+)
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["LoggingTensorHook"]
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import clock, files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     forgiven,
     global_step_of,
     idle_until,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["ProfilerHook"]
 
 logger = logging.getLogger(__name__)
 

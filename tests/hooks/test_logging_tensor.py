@@ -59,18 +59,18 @@ async def test_hk_log_1_a_period_in_runs_is_positive(every: int) -> None:
 
 async def test_hk_log_1_a_period_of_no_seconds_logs_each_run(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["n"], every_n_secs=0), runs=3, session=Counting())
-    assert logged(lines("logging_hooks")) == [1, 2, 3]
+    assert logged(lines("logging_tensor")) == [1, 2, 3]
 
 
 async def test_hk_log_2_by_runs_the_first_and_each_nth_after_it_log(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["n"], every_n_iter=10), runs=31, session=Counting())
-    assert logged(lines("logging_hooks")) == [1, 11, 21, 31]
+    assert logged(lines("logging_tensor")) == [1, 11, 21, 31]
 
 
 async def test_hk_log_2_runs_are_counted_and_not_steps(train: Train, lines: Lines) -> None:
     session = Counting(state={"global_step": 250}, steps_per_run=7)
     await train(LoggingTensorHook(["n"], every_n_iter=2), runs=4, session=session)
-    assert logged(lines("logging_hooks")) == [257, 271]
+    assert logged(lines("logging_tensor")) == [257, 271]
 
 
 async def test_hk_log_3_by_seconds_it_does_not_drift(
@@ -78,19 +78,19 @@ async def test_hk_log_3_by_seconds_it_does_not_drift(
 ) -> None:
     """Runs of 3.7 s, logs due at 3.7, 13.7, 23.7 and so on: in the first run that begins after that."""
     await train(LoggingTensorHook(["n"], every_n_secs=10), runs=17, session=Counting(lasting(3.7)))
-    assert logged(lines("logging_hooks")) == [1, 5, 8, 11, 13, 16]
+    assert logged(lines("logging_tensor")) == [1, 5, 8, 11, 13, 16]
 
 
 async def test_hk_log_3_nothing_is_logged_while_nothing_runs(lines: Lines) -> None:
     hook = LoggingTensorHook(["n"], every_n_secs=10)
     async with MonitoredSession(ScriptedCreator(Counting()), [hook]) as sess:
         await asyncio.sleep(100)
-        assert lines("logging_hooks") == []
+        assert lines("logging_tensor") == []
         await sess.run("train")
         await asyncio.sleep(35)
         await sess.run("train")
         await sess.run("train")
-    assert logged(lines("logging_hooks")) == [1, 2]
+    assert logged(lines("logging_tensor")) == [1, 2]
 
 
 async def test_hk_log_3_values_that_came_late_put_off_the_next(lines: Lines) -> None:
@@ -102,14 +102,14 @@ async def test_hk_log_3_values_that_came_late_put_off_the_next(lines: Lines) -> 
         for _ in range(30):
             await sess.run("train")
             await asyncio.sleep(1)
-    assert logged(lines("logging_hooks")) == [1, 2, 12, 22]
+    assert logged(lines("logging_tensor")) == [1, 2, 12, 22]
 
 
 async def test_a_new_session_counts_anew(train: Train, lines: Lines) -> None:
     hook = LoggingTensorHook(["b"], every_n_iter=3)
     for _ in range(2):
         await train(hook, runs=2, session=Counting())
-    assert lines("logging_hooks") == ["b = 2.0", "b = 2.0"]
+    assert lines("logging_tensor") == ["b = 2.0", "b = 2.0"]
 
 
 async def test_by_seconds_runs_that_fail_are_their_callers_business(lines: Lines) -> None:
@@ -121,7 +121,7 @@ async def test_by_seconds_runs_that_fail_are_their_callers_business(lines: Lines
                 await sess.run("train")
             await asyncio.sleep(1)
         await sess.run("train")
-    assert logged(lines("logging_hooks")) == [1]
+    assert logged(lines("logging_tensor")) == [1]
 
 
 async def test_by_seconds_an_error_is_not_the_last_report_where_told_so(
@@ -151,12 +151,12 @@ async def test_hk_log_3_by_seconds_a_run_costs_nothing() -> None:
 async def test_hk_log_4_the_line(train: Train, lines: Lines, lasting: Lasting) -> None:
     hook = LoggingTensorHook(["b", "z"], every_n_iter=1)
     await train(hook, runs=2, session=Counting(lasting(0.003)))
-    assert lines("logging_hooks") == ["b = 2.0, z = 1.5", "b = 2.0, z = 1.5 (0.003 sec)"]
+    assert lines("logging_tensor") == ["b = 2.0, z = 1.5", "b = 2.0, z = 1.5 (0.003 sec)"]
 
 
 async def test_hk_log_5_tags_come_in_the_order_given(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook({"z": "z", "a": "b"}, every_n_iter=1), runs=1, session=Counting())
-    assert lines("logging_hooks") == ["z = 1.5, a = 2.0"]
+    assert lines("logging_tensor") == ["z = 1.5, a = 2.0"]
 
 
 async def test_hk_log_6_a_formatter_makes_the_whole_line(train: Train, lines: Lines) -> None:
@@ -164,17 +164,17 @@ async def test_hk_log_6_a_formatter_makes_the_whole_line(train: Train, lines: Li
         ["b", "z"], every_n_iter=1, formatter=lambda values: f"100% {sorted(values)}"
     )
     await train(hook, runs=2, session=Counting())
-    assert lines("logging_hooks") == ["100% ['b', 'z']"] * 2
+    assert lines("logging_tensor") == ["100% ['b', 'z']"] * 2
 
 
 async def test_hk_log_7_at_end_computes_once_more(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["b"], at_end=True), runs=3, session=Counting())
-    assert lines("logging_hooks") == ["b = 2.0"]
+    assert lines("logging_tensor") == ["b = 2.0"]
 
 
 async def test_hk_log_7_at_end_does_not_log_the_same_step_twice(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["n"], every_n_iter=2, at_end=True), runs=3, session=Counting())
-    assert logged(lines("logging_hooks")) == [1, 3]
+    assert logged(lines("logging_tensor")) == [1, 3]
 
 
 async def test_hk_log_7_at_end_does_not_log_a_step_twice_by_seconds_too(
@@ -182,18 +182,18 @@ async def test_hk_log_7_at_end_does_not_log_a_step_twice_by_seconds_too(
 ) -> None:
     hook = LoggingTensorHook(["b"], every_n_secs=10, at_end=True)
     await train(hook, runs=1, session=Counting(lasting(1, [None, None])))
-    assert lines("logging_hooks") == ["b = 2.0"]
+    assert lines("logging_tensor") == ["b = 2.0"]
 
 
 async def test_hk_log_7_nothing_is_logged_at_the_end_without_it(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook(["n"], every_n_iter=10), runs=5, session=Counting())
-    assert logged(lines("logging_hooks")) == [1]
+    assert logged(lines("logging_tensor")) == [1]
 
 
 async def test_hk_log_7_nothing_is_logged_at_an_error(train: Train, lines: Lines) -> None:
     with pytest.raises(KeyError):
         await train(LoggingTensorHook(["n"], at_end=True), session=Counting([None, KeyError("x")]))
-    assert lines("logging_hooks") == []
+    assert lines("logging_tensor") == []
 
 
 async def test_hk_log_8_only_the_runs_that_log_fetch(train: Train) -> None:
@@ -203,8 +203,8 @@ async def test_hk_log_8_only_the_runs_that_log_fetch(train: Train) -> None:
 
 async def test_hk_log_9_iterables_are_read_once(train: Train, lines: Lines) -> None:
     await train(LoggingTensorHook((tag for tag in "bz"), every_n_iter=1), runs=2, session=Counting())
-    assert lines("logging_hooks")[0] == "b = 2.0, z = 1.5"
-    assert len(lines("logging_hooks")) == 2
+    assert lines("logging_tensor")[0] == "b = 2.0, z = 1.5"
+    assert len(lines("logging_tensor")) == 2
 
 
 async def test_hk_log_9_a_single_tensor_is_refused() -> None:
@@ -216,7 +216,7 @@ async def test_hk_log_10_arrays_are_printed_without_exponents(train: Train, line
     options = np.get_printoptions()
     session = ScriptedSession(values={"w": np.array([1e-9, 0.5]), "n": np.float32(0.1)})
     await train(LoggingTensorHook(["w", "n"], every_n_iter=1), runs=1, session=session)
-    assert lines("logging_hooks") == ["w = [0.  0.5], n = 0.1"]
+    assert lines("logging_tensor") == ["w = [0.  0.5], n = 0.1"]
     assert np.get_printoptions() == options
 
 
@@ -226,4 +226,4 @@ async def test_hk_log_11_a_recovery_goes_on_counting(lines: Lines) -> None:
     async with MonitoredSession(ScriptedCreator(first, second), [hook]) as sess:
         for _ in range(5):
             await sess.run("train")
-    assert logged(lines("logging_hooks")) == [1, 102]
+    assert logged(lines("logging_tensor")) == [1, 102]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asyncmon.hooks.moments import (
+from asyncmon.hooks.hook_support import (
     global_step_of,
     idle_until,
     let_idle,
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["StopAtStepHook"]
 
 
 class StopAtStepHook(SessionRunHook):

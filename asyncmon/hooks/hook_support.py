@@ -1,4 +1,4 @@
-"""What hooks have in common: checks of their arguments, and moments they leave out."""
+"""Helpers of the hooks: argument checks, left-out methods, logged errors, samples, names in graphs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
+from asyncmon.graph import get_global_step
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.hook_check import hook_name
 from asyncmon.runtime.program import current_program
@@ -15,21 +16,9 @@ from asyncmon.runtime.program import current_program
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+    from asyncmon.graph import Graph
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
-
-__all__ = [
-    "forgiven",
-    "global_step_of",
-    "idle_until",
-    "leave_out",
-    "let_idle",
-    "next_sample",
-    "require_global_step",
-    "samples_every",
-    "veto_saving",
-    "whole_number",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -162,3 +151,46 @@ def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
 
 def _no_global_step(hook: SessionRunHook) -> RuntimeError:
     return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
+
+
+def current_graph() -> Graph | None:
+    """Return the graph whose session is being prepared; None for another kind of program."""
+    graph: Graph | None = getattr(current_program(), "graph", None)
+    return graph
+
+
+def global_step_name() -> str:
+    """Return what the global step is called in summaries."""
+    graph = current_graph()
+    step = None if graph is None else get_global_step(graph)
+    return "global_step" if step is None else str(step.op.name)
+
+
+def named_tensor(fetch: Any) -> Any:
+    """Return the tensor that a name stands for, and other fetches as they are.
+
+    A name without an index is that of an operation with one output. In other programs than graphs
+    names stay names.
+
+    Raises:
+        KeyError: the graph has nothing of that name.
+        ValueError: the operation has several outputs, or the fetch is of another graph.
+    """
+    graph = current_graph()
+    if graph is None:
+        return fetch
+    if not isinstance(fetch, str):
+        if getattr(fetch, "graph", None) is not graph:
+            raise ValueError(
+                f"Passed {fetch!r} should have graph attribute that is equal to current graph "
+                f"{graph!r}."
+            )
+        return fetch
+    if ":" in fetch:
+        return graph.as_graph_element(fetch)
+    tensor = graph.as_graph_element(f"{fetch}:0")
+    if len(tensor.op.outputs) > 1:
+        raise ValueError(
+            f"Name {fetch} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
+        )
+    return tensor

@@ -6,15 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from asyncmon.errors import OutOfRangeError
-from asyncmon.hooks.moments import global_step_of, require_global_step, whole_number
+from asyncmon.hooks.hook_support import global_step_of, require_global_step, whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.hook import SessionRunContext
     from asyncmon.runtime.protocols import Session
-
-__all__ = ["GlobalStepWaiterHook"]
 
 logger = logging.getLogger(__name__)
 

@@ -60,7 +60,7 @@ async def test_hk_prof_1_by_steps_but_not_the_first(
     session = Traced()
     await train(ProfilerHook(save_steps=3, output_dir=tmp_path), runs=10, session=session)
     assert session.traced == timelines(tmp_path) == [3, 6, 9]
-    assert lines("profiler_hook")[0] == f"Saving timeline for 3 into '{tmp_path}/timeline-3.json'."
+    assert lines("profiler")[0] == f"Saving timeline for 3 into '{tmp_path}/timeline-3.json'."
 
 
 async def test_hk_prof_1_a_restart_counts_from_its_step(train: Train, tmp_path: Path) -> None:
