@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import InternalError
 from asyncmon.graph.execution.randomness import advanced
-from asyncmon.graph.execution.state import Changes
 from asyncmon.graph.execution.update import write
 
 if TYPE_CHECKING:
+    from asyncmon.graph.execution.memory import FlatArray
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.state import StateStore
+    from asyncmon.graph.execution.state import Slots, StateStore
 
 
 def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
@@ -23,35 +23,37 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
     waits for it.
     """
     values = store.values
-    changes = Changes()
+    new: list[tuple[int, Any]] = []
     for swap in plan.swaps:
         value = registers[swap.register]
         if value is not values[swap.slot]:
-            changes.values.append((swap.slot, swap.value(value)))
+            new.append((swap.slot, swap.value(value)))
     if plan.random:
-        changes.values.append((0, advanced(values[0])))
-    groups, read = plan.groups, store.read_often()
-    in_place = [slot for group in groups for slot in group.written_in_place(read)]
-    if in_place:
-        store.begin_apply(in_place)
+        new.append((0, advanced(values[0])))
+    replaced: list[tuple[Slots, FlatArray]] = []
+    groups = plan.groups
+    between = not groups  # whether an error leaves the state between two versions
     try:
-        writes = [group.prepare(store, registers, read, changes) for group in groups]
-    except BaseException:
-        store.publish(Changes())
-        raise
-    between = bool(in_place)  # whether an error leaves the state between two versions
-    try:
-        write(writes, run)
-        between = True
-        store.publish(changes)
+        if groups:
+            read = store.read_often()
+            in_place = [slot for group in groups for slot in group.written_in_place(read)]
+            store.begin_apply(in_place)
+            writes = [group.prepare(store, registers, read, new, replaced) for group in groups]
+            between = bool(in_place)
+            write(writes, run)
+            between = True
+        store.publish(new)
     except BaseException as error:
+        replaced.clear()
         if not between:
             raise
         store.broken = InternalError(
             f"A commit failed while it was being applied: {error!r}. "
             "The state of this session is no longer consistent; restore it into a new one."
         )
-        store.publish(Changes())
         if not isinstance(error, Exception):  # Ctrl-C, which must not be hidden
             raise
         raise store.broken from error
+    finally:
+        if groups:
+            store.end_apply(replaced)

@@ -18,7 +18,6 @@ from asyncmon.fair_lock import FairLock
 from asyncmon.graph.execution.commit import commit
 from asyncmon.graph.execution.program import execute, watched
 from asyncmon.graph.execution.run import Run
-from asyncmon.graph.execution.state import Changes
 from asyncmon.graph.execution.worker import Worker
 from asyncmon.graph.kernels.parallel import CORES, split_products, team_seconds, using_team
 from asyncmon.graph.kernels.team import Team
@@ -127,8 +126,7 @@ class Executor:
             try:
                 new = await self._in_worker(values, run)
                 run.check()
-                changes = [(self._store.slot(name), value) for name, value in new]
-                self._store.publish(Changes(changes))
+                self._store.publish([(self._store.slot(name), value) for name, value in new])
             finally:
                 self._release_lock()
         finally:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,19 +54,6 @@ class Pin:
 
     def __init__(self, values: dict[int, Any]) -> None:
         self.values = values
-
-
-@dataclass(slots=True)
-class Changes:
-    """What is different in the next version.
-
-    Attributes:
-        values: slots, and their values.
-        replaced: slots of update groups, and the memory that they lay in.
-    """
-
-    values: list[tuple[int, Any]] = field(default_factory=list)
-    replaced: list[tuple[Slots, FlatArray]] = field(default_factory=list)
 
 
 class _Often:
@@ -196,24 +182,34 @@ class StateStore:
     # Committing the next one. One run at a time does.
 
     def begin_apply(self, slots: Iterable[int]) -> None:
-        """Let nothing be pinned of these slots until :meth:`publish`: they are written in place."""
+        """Let nothing be pinned of these slots until :meth:`end_apply`: they are written in place."""
         writing = frozenset(slots)
         with self._mutex:
             self._writing = writing
 
-    def publish(self, changes: Changes) -> None:
-        """Make the next version the present one, and serve whatever waits for it."""
-        served = []
+    def publish(self, new: Sequence[tuple[int, Any]]) -> None:
+        """Make the next version the present one, given the slots that have other values in it."""
+        values = self.values
+        if len(new) == 1:  # the lock would be a tenth of the smallest step
+            ((slot, value),) = new
+            values[slot] = value
+            return
         with self._mutex:
-            for slot, value in changes.values:
-                self.values[slot] = value
-            self._writing = frozenset()
-            if self._waiting:
-                served = [(receive, self._pin(slots)) for receive, slots in self._waiting]
-                self._waiting = []
+            for slot, value in new:
+                values[slot] = value
+
+    def end_apply(self, replaced: Iterable[tuple[Slots, FlatArray]]) -> None:
+        """Serve what waits for a pin.
+
+        Args:
+            replaced: slots of update groups, and the memory that they lay in before.
+        """
+        with self._mutex:
+            served = [(receive, self._pin(slots)) for receive, slots in self._waiting]
+            self._writing, self._waiting = frozenset(), []
         for receive, pin in served:
             receive(pin)
-        for slots, flat in changes.replaced:
+        for slots, flat in replaced:
             self._recycled[slots] = [flat, *self._recycled.get(slots, ())][:_KEPT]
         if self._recycled and not self._pinned_often:
             self._recycled = {}

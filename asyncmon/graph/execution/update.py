@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.execution.records import Update
     from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.state import Changes, Slots, StateStore
+    from asyncmon.graph.execution.state import Slots, StateStore
 
 _SMALL = 1 << 17  # elements: what a larger variable costs is not the calls
 _GROUP = 1 << 18  # elements of a group: all of it is copied where one of its variables is pinned
@@ -96,7 +96,12 @@ class UpdateGroup:
         return self.blockwise and not read.isdisjoint(slots)
 
     def prepare(
-        self, store: StateStore, registers: list[Any], read: AbstractSet[int], changes: Changes
+        self,
+        store: StateStore,
+        registers: list[Any],
+        read: AbstractSet[int],
+        new: list[tuple[int, Any]],
+        replaced: list[tuple[Slots, FlatArray]],
     ) -> GroupWrite:
         """Return what is to be written, and where. Everything that can fail does so here.
 
@@ -104,7 +109,8 @@ class UpdateGroup:
             store: has the present version.
             registers: of the run.
             read: the slots that are read often.
-            changes: gets what lies in other memory afterwards.
+            new: gets the slots whose values lie in other memory afterwards.
+            replaced: gets the memory that they lay in.
 
         Raises:
             FailedPreconditionError: a variable is not initialised.
@@ -118,17 +124,17 @@ class UpdateGroup:
             if not is_whole:
                 self._check_initialized(i, values)
             if flat is None or self._moves(slots, read) or store.is_pinned(slots, flat.parts):
-                new = store.recycled(slots, values) or self._new(values)
+                other = store.recycled(slots, values) or self._new(values)
                 if flat is not None:
-                    changes.replaced.append((slots, flat))
+                    replaced.append((slots, flat))
                 if flat is not None and is_whole:
-                    changes.values += zip(slots, new.parts, strict=True)
-                    copies.append((new.array, flat.array))
-                flat = new
+                    new += zip(slots, other.parts, strict=True)
+                    copies.append((other.array, flat.array))
+                flat = other
             if not is_whole:  # some were assigned
                 for slot, part, value in zip(slots, flat.parts, values, strict=True):
                     if part is not value:
-                        changes.values.append((slot, part))
+                        new.append((slot, part))
                         part[...] = value
             if self.is_flat:
                 store.flat_arrays[slots] = flat
