@@ -191,7 +191,7 @@ def check_same_dtype(op: str, x: Spec, y: Spec, names: tuple[str, str] = ("x", "
 def unary(
     allowed: Sequence[dtypes.DType] = NUMBERS, parameter: str = "x", output: dtypes.DType | None = None
 ) -> Rule:
-    """One input; the output has its shape, and its dtype or ``output``."""
+    """Return the rule of ops with one input, like which the output is, or of the dtype ``output``."""
     names = frozenset([dtype.name for dtype in allowed])
 
     def rule(x: Spec, **_attrs: object) -> Spec:
@@ -208,7 +208,14 @@ def binary(
     parameters: tuple[str, str] = ("x", "y"),
     output: dtypes.DType | None = None,
 ) -> Rule:
-    """Two inputs of one dtype that broadcast; the output has that dtype, or ``output``."""
+    """Return the rule of ops that broadcast two inputs of one dtype, which the output has too.
+
+    Args:
+        op: the op type, for the error.
+        allowed: the dtypes of the inputs.
+        parameters: the names of the inputs, for the error.
+        output: the dtype of the output, where it is another one.
+    """
     names = frozenset([dtype.name for dtype in allowed])
 
     def rule(x: Spec, y: Spec, **_attrs: object) -> Spec:
@@ -222,7 +229,7 @@ def binary(
 
 
 def like_first(*specs: Spec, **_attrs: object) -> Spec:
-    """The output is like the first input; every input has the same dtype and shape."""
+    """Say that the output is like the first input, which the others fit; a rule."""
     shape = specs[0].shape
     for other in specs[1:]:
         shape = merge(shape, other.shape)

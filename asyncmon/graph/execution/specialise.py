@@ -156,11 +156,7 @@ def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
     except (ValueError, TypeError) as error:
         shapes = ", ".join(shape_text(spec.shape) for spec in inputs)
         raise _refused(op, f"{error} with input shapes: {shapes}.") from error
-    return [
-        # An input's spec, handed on, says dtype and shape, but not the value.
-        Spec(spec.dtype, spec.shape) if any(spec is x for x in inputs) else spec
-        for spec in ((found,) if isinstance(found, Spec) else found)
-    ]
+    return (found,) if isinstance(found, Spec) else found
 
 
 def _agreed(tensor: Tensor, shape: Shape) -> Shape:
