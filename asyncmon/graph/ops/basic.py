@@ -56,7 +56,7 @@ def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
     """Return a fully known shape. ValueError where a dimension is not known."""
     dims = as_shape(shape)
     if dims is None or None in dims:
-        raise ValueError(f"This op needs a fully known shape, got {shape!r}.")
+        raise ValueError(f"A fully defined shape is needed, got {shape!r}.")
     return builtins.tuple(d for d in dims if d is not None)
 
 
