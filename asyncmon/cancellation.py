@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+CANCEL_ROUNDS = 5
+"""How often, a second apart, a task is cancelled before it is abandoned."""
+
 
 async def outlast(
     task: asyncio.Future[Any],

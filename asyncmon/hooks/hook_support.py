@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
 from asyncmon.graph import get_global_step
-from asyncmon.runtime.hook import SessionRunHook
-from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.hook import SessionRunHook, hook_name
 from asyncmon.runtime.program import current_program
 
 if TYPE_CHECKING:

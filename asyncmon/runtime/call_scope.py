@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
 Kind = Literal["run", "bare run", "opening", "creation", "data", "waiting", "body"]
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
+
+inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
+"""The run that this code is part of, compared with :attr:`CallScopes.run`. Tasks that a hook starts
+inherit it, so that waiting for the very run that waits for them is an error and not a deadlock."""
 
 _MESSAGE = "asyncmon: this call is interrupted, its error follows"
 
@@ -105,9 +110,11 @@ class CallScope:
 class CallScopes:
     """The calls under way in one session, outer ones first."""
 
-    __slots__ = ("on_enter", "open")
+    __slots__ = ("on_enter", "open", "run")
 
     def __init__(self) -> None:
+        self.run: object = None
+        """The run with hooks, or the step function, that is under way."""
         self.open: dict[CallScope, None] = {}
         self.on_enter: Callable[[CallScope], None] | None = None
         """Called with each call that begins."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.error_text import phrase
 from asyncmon.runtime.call_scope import RUNS
-from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.coordinated import log_failed_close
+from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.outcome import Outcome, decide_outcome, is_clean, is_end_of_data, with_failure
-from asyncmon.runtime.recoverable import log_failed_close, step_of
+from asyncmon.runtime.raw_session import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from asyncmon.runtime.coordinated import Coordinated
     from asyncmon.runtime.hook_set import HookSet
-    from asyncmon.runtime.recoverable import Recoverable
     from asyncmon.runtime.run_lock import RunLock
     from asyncmon.runtime.stop_control import StopControl
 
@@ -30,7 +30,7 @@ LAST_WAIT_SECS = 5.0
 
 
 async def close_session(
-    sessions: Recoverable,
+    current: Callable[[], Coordinated | None],
     hooks: HookSet,
     lock: RunLock,
     stops: StopControl,
@@ -42,7 +42,7 @@ async def close_session(
     Runs in a task of its own. A cancellation of that task cuts the current part short, and only it.
 
     Args:
-        sessions: the layers.
+        current: returns the session in use, None during a recovery.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         lock: runs of other tasks finish first, or are interrupted after the grace period.
         stops: of the whole session; has the grace period for runs and tasks.
@@ -51,7 +51,7 @@ async def close_session(
     """
     stops.end()
     try:
-        outcome, step = await _close(sessions, hooks, lock, stops, body, caller)
+        outcome, step = await _close(current, hooks, lock, stops, body, caller)
     except GeneratorExit:
         raise  # nothing can be awaited any more
     except BaseException as error:  # the hooks still have their cleanup
@@ -67,7 +67,7 @@ async def close_session(
 
 
 async def _close(
-    sessions: Recoverable,
+    current: Callable[[], Coordinated | None],
     hooks: HookSet,
     lock: RunLock,
     stops: StopControl,
@@ -78,12 +78,11 @@ async def _close(
     clean = is_clean(body)
     is_cancelled = body is not None and (not isinstance(body, Exception) or body is stops.expired)
     errors: list[BaseException] = []
-    session = sessions.current
-    waiting = _closed_error(session, "The session is closed: no run begins any more.")
-    stops.scopes.interrupt(waiting, "waiting")
-    lock_taken = _take_lock(sessions, hooks, lock, stops, stops.grace if clean else 0)
+    no_run = stops.closed_error("The session is closed: no run begins any more.")
+    stops.scopes.interrupt(no_run, "waiting")
+    lock_taken = _take_lock(hooks, lock, stops, stops.grace if clean else 0)
     await _part("waiting for the run under way", lock_taken, errors)
-    session = sessions.current
+    session = current()
     step = None if session is None else step_of(session.raw)
     if session is not None and clean:
         await _part("the hooks' end", hooks.end(session.raw, errors), errors)
@@ -92,18 +91,15 @@ async def _close(
         secs = max(stops.grace, LAST_WAIT_SECS)
         await _part("the end of hooks", hooks.end_on_cancel(session.raw, secs, errors), errors)
     if session is not None:
-        _interrupt_runs(session, stops, "this run was under way")
+        _interrupt_runs(stops, "this run was under way")
         await _part("closing the session", session.close(stops.grace, caller), errors)
         session.samples.close("The session ended before another run was complete.")
-    sessions.current = None
-    background = [] if session is None else _unseen_errors(session, sessions.errors, body)
+    background = [] if session is None else _unseen_errors(session, stops.preemption, body)
     reason = stops.event.reason or (None if session is None else _end_of_data_reason(session))
     return decide_outcome(body, background, errors, reason), step
 
 
-async def _take_lock(
-    sessions: Recoverable, hooks: HookSet, lock: RunLock, stops: StopControl, grace: float
-) -> None:
+async def _take_lock(hooks: HookSet, lock: RunLock, stops: StopControl, grace: float) -> None:
     """Wait for the runs of other tasks, and interrupt them after the grace period.
 
     The lock is never released: no run comes any more.
@@ -114,8 +110,7 @@ async def _take_lock(
     except TimeoutError:
         where = "" if hooks.running is None else f", in the hook {hook_name(hooks.running)}"
         logger.warning("A run did not finish before the session was closed%s.", where)
-        if sessions.current is not None:
-            _interrupt_runs(sessions.current, stops, f"a run was under way{where}")
+        _interrupt_runs(stops, f"a run was under way{where}")
         error = RuntimeError("The session was closed during a recovery.")
         stops.scopes.interrupt(error, "creation")
         try:
@@ -125,13 +120,9 @@ async def _take_lock(
             logger.warning("A run%s ignores its interruption; it is left behind.", where)
 
 
-def _interrupt_runs(session: Coordinated, stops: StopControl, what: str) -> None:
-    error = _closed_error(session, f"The session was closed while {what}.")
+def _interrupt_runs(stops: StopControl, what: str) -> None:
+    error = stops.closed_error(f"The session was closed while {what}.")
     stops.scopes.interrupt(error, *RUNS)
-
-
-def _closed_error(session: Coordinated | None, message: str) -> Exception:
-    return RuntimeError(message) if session is None else session.coord._closed_error(message)
 
 
 async def _part(what: str, work: Coroutine[Any, Any, T], errors: list[BaseException]) -> T | None:

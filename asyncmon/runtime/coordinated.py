@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asyncmon.cancellation import without_unrequested
-from asyncmon.error_text import add_note, phrase
+from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.raw_session import close_raw
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable
 
     from asyncmon.runtime.call_scope import CallScopes, Kind
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
-
-CLOSE_SECS = 60.0
-"""How long a raw session may take to close before it is abandoned, named in the log."""
 
 
 class Coordinated:
@@ -112,10 +109,10 @@ class Coordinated:
             await close_raw(self.raw)
 
 
-async def close_raw(raw: Any) -> None:
-    """Close a raw session, in bounded time; an error is logged."""
-    try:
-        async with asyncio.timeout(CLOSE_SECS):
-            await without_unrequested("close() of the raw session", raw.close)
-    except Exception:
-        logger.exception("The raw session could not be closed in order; it is abandoned.")
+def log_failed_close(error: BaseException) -> None:
+    """Log the preemption of a background task, which no caller has seen."""
+    logger.error(
+        "An error occurred when attempting to close the session. This may be due to a "
+        "preemption in a connected worker or parameter server. Error: %s",
+        text_of(error),
+    )

@@ -11,7 +11,7 @@ from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.error_log import ErrorLog, as_exception, current_task_name, describe
 from asyncmon.runtime.stop_event import StopEvent
-from asyncmon.runtime.tasks import EXITS, SessionClosedError, TaskSet, check_function
+from asyncmon.runtime.tasks import EXITS, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Coordinator:
         self._channels = Channels(self._stop, self._tasks)
         self._session: CreatedSession | None = None
         """The session whose background tasks these are, or None. Hooks use it."""
-        self._joined = False
+        self.joined = False
+        """Whether :meth:`join` has returned or raised."""
 
     # -- stopping -----------------------------------------------------------------------------------
 
@@ -85,10 +86,10 @@ class Coordinator:
     ) -> None:
         if error is not None:
             clean = self._errors.is_clean(error)
-            if self._joined and not clean:
+            if self.joined and not clean:
                 raise error
             self._errors.add(error, source)
-            if self._joined and not clean:  # in another thread; that join may not have seen it
+            if self.joined and not clean:  # in another thread; that join may not have seen it
                 raise error
         self._stop.set(reason or (describe(error, source) if error is not None else None))
 
@@ -103,7 +104,7 @@ class Coordinator:
         """
         self._stop.clear()
         self._errors.clear()
-        self._joined = False
+        self.joined = False
 
     def should_stop(self) -> bool:
         """Return whether a stop was requested."""
@@ -113,11 +114,6 @@ class Coordinator:
     def stop_reason(self) -> str | None:
         """The first reason that was given for the stop, or None."""
         return self._stop.reason
-
-    @property
-    def joined(self) -> bool:
-        """Whether :meth:`join` has returned or raised."""
-        return self._joined
 
     @property
     def errors(self) -> tuple[BaseException, ...]:
@@ -214,7 +210,7 @@ class Coordinator:
             TypeError: ``fn`` is no function, but a coroutine object for example.
         """
         check_function(fn)
-        if self._joined:
+        if self.joined:
             raise RuntimeError(f"The coordinator is joined: no task can be started for {fn!r}.")
         name = name or getattr(fn, "__qualname__", None) or repr(fn)
         return self._tasks.start(fn, args, name, cancel_on_stop=cancel_on_stop, restart=restart)
@@ -239,7 +235,7 @@ class Coordinator:
     def _task_failed(self, error: BaseException, name: str) -> None:
         if isinstance(error, EXITS):  # it leaves through the event loop
             self._stop.set(f"{type(error).__name__} in task {name!r}")
-        elif self._joined:
+        elif self.joined:
             logger.error("Task %r failed after its coordinator was joined.", name, exc_info=error)
         else:
             self._request_stop(error, None, f"task {name!r}")
@@ -292,16 +288,9 @@ class Coordinator:
         def leave() -> None:
             self._channels.leave(exclude)
             if self._session is not None:
-                self._session.samples.refuse(
-                    self._tasks.running,
-                    lambda: self._closed_error("The session ends: no run comes any more."),
-                )
+                self._session.samples.refuse(self._tasks.running, self._stop)
 
         try:
             return await self._tasks.end(grace, exclude, leave)
         finally:
-            self._joined = True
-
-    def _closed_error(self, message: str) -> SessionClosedError:
-        """Return the error of a call that the closing ends. In tasks of this it is no failure."""
-        return SessionClosedError(message, self._stop)
+            self.joined = True

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.outcome import is_end_of_data
 
 if TYPE_CHECKING:

@@ -1,18 +1,18 @@
-"""The hook contract: what user code sees of a session's life."""
+"""The hook contract."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
 
 
 class SessionRunArgs(NamedTuple):
-    """What ``before_run`` asks the coming run for. TF1: ``tf.train.SessionRunArgs``.
+    """What ``before_run`` adds to the coming run. TF1: ``tf.train.SessionRunArgs``.
 
     Example::
 
@@ -29,10 +29,10 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What ``after_run`` is told about the run. TF1: ``tf.train.SessionRunValues``."""
+    """What ``after_run`` gets of the run. TF1: ``tf.train.SessionRunValues``."""
 
     results: Any
-    """The values of this hook's fetches, in their shape; None when it asked for nothing."""
+    """The values of this hook's fetches, in their shape; None when it has none."""
     options: Any
     """The merged ``RunOptions`` of this run, never None."""
     run_metadata: Any
@@ -48,10 +48,10 @@ class SessionRunContext:
     Args:
         original_args: what the caller of ``run`` passed, as :class:`SessionRunArgs`.
         session: the raw session; running something in it triggers no hooks.
-        on_stop: called with the reason when a hook asks for a stop.
+        on_stop: called with the reason when a hook requests a stop.
     """
 
-    __slots__ = ("_on_stop", "_original_args", "_session", "_stop_requested")
+    __slots__ = ("_on_stop", "original_args", "session", "stop_requested")
 
     def __init__(
         self,
@@ -59,36 +59,22 @@ class SessionRunContext:
         session: Session,
         on_stop: Callable[[str | None], None] | None = None,
     ) -> None:
-        self._original_args = original_args
-        self._session = session
+        self.original_args = original_args
+        self.session = session
+        self.stop_requested = False
+        """Whether a hook requested a stop during this run."""
         self._on_stop = on_stop
-        self._stop_requested = False
-
-    @property
-    def original_args(self) -> SessionRunArgs:
-        """Fetches, feeds and options as the caller of ``run`` passed them."""
-        return self._original_args
-
-    @property
-    def session(self) -> Session:
-        """The raw session."""
-        return self._session
-
-    @property
-    def stop_requested(self) -> bool:
-        """Whether a hook asked for a stop during this run."""
-        return self._stop_requested
 
     def request_stop(self, reason: str | None = None) -> None:
-        """Ask that the session stops after this run. One-way; further calls change nothing.
+        """Request a stop of the session after this run. One-way; further calls change nothing.
 
-        The run that is under way completes, with all its hooks. The request outlives a failure of
-        the run and a recovery.
+        The run that is under way completes, with all its hooks. The request survives a failure of the
+        run and a recovery.
 
         Args:
-            reason: why, for the log and ``stop_reason``. Default: the name of the asking hook.
+            reason: why, for the log and ``stop_reason``. Default: the name of the hook.
         """
-        self._stop_requested = True
+        self.stop_requested = True
         if self._on_stop is not None:
             self._on_stop(reason)
 
@@ -106,7 +92,7 @@ class SessionRunHook:
 
     Methods that a class does not override cost nothing per step. A hook may also have
     ``state_dict()`` and ``load_state_dict(state)``, plain functions over values that JSON or numpy
-    can hold: the hook's state then travels in the checkpoint.
+    can hold: the hook's state is then saved in checkpoints.
 
     An error raised by a hook leaves the call that ran it (``start``, ``run``, ``close``), unless
     ``on_error`` says otherwise. A preemption error out of ``before_run`` or ``after_run`` makes the
@@ -131,8 +117,8 @@ class SessionRunHook:
     Then it is cancelled and ``DeadlineExceededError`` raised in its place."""
 
     on_error: Literal["raise", "log", "detach"] = "raise"
-    """What an ``Exception`` out of this hook does, or a ``CancelledError`` that nobody asked for: leave
-    to the caller, be logged and forgotten, or be logged and remove the hook from the session."""
+    """What an ``Exception`` out of this hook does, or an unrequested ``CancelledError``: leave to the
+    caller, be logged, or be logged and remove the hook from the session."""
 
     ends_on_cancel: bool = False
     """Whether ``end`` is also called where the session is cancelled or interrupted, or where a run
@@ -169,13 +155,13 @@ class SessionRunHook:
         """The session ends successfully; ``session`` is still open. Not called at other ends."""
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Run as a task beside the steps for the life of each created session, then be cancelled.
+        """Run as a background task for the life of each created session, then be cancelled.
 
         An error in it interrupts the run that is being awaited and ends the session.
         """
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Give back what this hook holds, always and last, once; the session is closed already.
+        """Release what this hook holds, always and last, once; the session is closed already.
 
         Called on every hook whose ``begin`` was called, in reverse order, shielded from
         cancellation.
@@ -186,7 +172,36 @@ class SessionRunHook:
 
 
 GUARD = -100
-"""The ``priority`` of hooks that judge a step before others use it, like the NaN check."""
+"""The ``priority`` of hooks that check a step before others use it, like the NaN check."""
 
 SAVER = 100
-"""The ``priority`` of hooks that persist, so that they see what all others did."""
+"""The ``priority`` of hooks that save, so that all others are done."""
+
+
+def hook_name(hook: object) -> str:
+    """Return how messages call a hook: its ``name`` if it has one, else its class."""
+    name = getattr(hook, "name", None)
+    return name if isinstance(name, str) else type(hook).__name__
+
+
+def overrides(hook: object, moment: str) -> bool:
+    """Return whether a hook does anything at a moment. If not, it is not called."""
+    method = getattr(hook, moment, None)
+    if method is None:
+        return False
+    return getattr(method, "__func__", method) is not getattr(SessionRunHook, moment)
+
+
+def in_order(hooks: Sequence[Any]) -> tuple[Any, ...]:
+    """Return hooks in the order of their priorities.
+
+    Raises:
+        ValueError: an object is there twice.
+    """
+    for i, hook in enumerate(hooks):
+        if any(hook is other for other in hooks[:i]):
+            raise ValueError(
+                f"The hook {hook!r} is there twice: every method would run twice. Pass it once, or "
+                "make a second object."
+            )
+    return tuple(sorted(hooks, key=lambda hook: getattr(hook, "priority", 0)))

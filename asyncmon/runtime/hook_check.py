@@ -1,4 +1,4 @@
-"""Wrong hooks are refused when they are added, by name, not at step 40,000."""
+"""Refuse wrong hooks by name when they are added, not at step 40,000."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from asyncmon.runtime.hook import SessionRunHook
-
-__all__ = ["MOMENTS", "check_hook", "check_hooks", "check_method", "hook_name", "overrides"]
+from asyncmon.runtime.hook import hook_name, in_order, overrides
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -25,20 +23,6 @@ _OPTIONAL = frozenset({"background", "cleanup"})
 _POLICIES = ("raise", "log", "detach")
 
 
-def hook_name(hook: object) -> str:
-    """Return how messages call a hook: its ``name`` if it has one, else its class."""
-    name = getattr(hook, "name", None)
-    return name if isinstance(name, str) else type(hook).__name__
-
-
-def overrides(hook: object, moment: str) -> bool:
-    """Return whether a hook does anything at a moment, so that nothing is called in vain."""
-    method = getattr(hook, moment, None)
-    if method is None:
-        return False
-    return getattr(method, "__func__", method) is not getattr(SessionRunHook, moment)
-
-
 def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
     """Return hooks as a tuple in the order of their priorities, each one checked.
 
@@ -48,20 +32,14 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
     """
     if hooks is not None and not isinstance(hooks, Iterable):
         raise TypeError(f"hooks must be a list of hooks, got {hooks!r}. Write `hooks=[...]`.")
-    checked: list[Any] = []
-    for hook in hooks or ():
+    checked = list(hooks or ())
+    for hook in checked:
         check_hook(hook)
-        if any(hook is other for other in checked):
-            raise ValueError(
-                f"The hook {hook!r} is there twice: every method would run twice. Pass it once, or "
-                "make a second object."
-            )
-        checked.append(hook)
-    return tuple(sorted(checked, key=lambda hook: getattr(hook, "priority", 0)))
+    return in_order(checked)
 
 
 def check_hook(hook: Any) -> None:
-    """Refuse what cannot work as a hook. Raises as :func:`check_hooks`."""
+    """Refuse an object that cannot work as a hook. Raises as :func:`check_hooks`."""
     name = hook_name(hook)
     if isinstance(hook, type):
         raise TypeError(

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
-from asyncmon.runtime.hook_check import check_hook, check_hooks, hook_name, overrides
+from asyncmon.runtime.hook import hook_name, in_order, overrides
 from asyncmon.runtime.tasks import stop_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Sequence
     from typing import Self
 
     from asyncmon.runtime.coordinator import Coordinator
@@ -73,11 +73,11 @@ class HookSet:
     and costs nothing.
 
     Args:
-        hooks: checked here, see :mod:`asyncmon.runtime.hook_check`.
+        hooks: checked ones, see :func:`~asyncmon.runtime.hook_check.check_hooks`.
     """
 
-    def __init__(self, hooks: Iterable[Any] | None) -> None:
-        self.hooks = check_hooks(hooks)
+    def __init__(self, hooks: Sequence[Any]) -> None:
+        self.hooks = in_order(hooks)
         self.running: Any = None
         """The hook that is being awaited in a run, for reports."""
         self.stop_requested = False
@@ -241,10 +241,9 @@ class HookSet:
     # -- changes while the session runs -------------------------------------------------------------
 
     async def attach(self, hook: Any, session: Session, coord: Coordinator) -> None:
-        """Add a hook to an open session, with the calls it has missed."""
-        check_hook(hook)
+        """Add a checked hook to an open session, with the calls it has missed."""
         running = self.running
-        self.hooks = check_hooks((*self.hooks, hook))
+        self.hooks = in_order((*self.hooks, hook))
         self.running = hook
         try:
             await self._begin(hook)

@@ -9,10 +9,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.run_options import RunMetadata, RunOptions
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues
-from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.call_scope import inside_run
+from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.program import program_of
-from asyncmon.runtime.run_lock import inside_run
 from asyncmon.runtime.step_fn import StepContext
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.created_session import CreatedSession
     from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.protocols import Run
-    from asyncmon.runtime.run_lock import RunLock
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
 
@@ -34,7 +32,6 @@ class Hooked:
         created: the raw session, with the samples that join runs and the boundary of its steps.
         hooks: the hooks of the session.
         coord: of the background tasks.
-        lock: held by the caller; knows which run is under way.
         on_stop: called with the reason when a hook or a step function requests a stop.
     """
 
@@ -43,7 +40,6 @@ class Hooked:
         created: CreatedSession,
         hooks: HookSet,
         coord: Coordinator,
-        lock: RunLock,
         on_stop: Callable[[str], None],
     ) -> None:
         raw = self.raw = created.raw
@@ -51,7 +47,7 @@ class Hooked:
         self.samples = created.samples
         self._boundary = created.boundary
         self._coord = coord
-        self._lock = lock
+        self._scopes = created.stops.scopes  # whose run is the one under way
         self._on_stop = on_stop
         self._counts_steps = hasattr(raw, "global_step")
         self._canonical_feed: Callable[[Any], Hashable] = getattr(
@@ -97,11 +93,11 @@ class Hooked:
             results: of the run, if it is over. Hooks with a ``before_run`` are left to the next one.
         """
         fetches, feeds, options, run_metadata = run
-        hooks, lock, raw, boundary = self._hooks, self._lock, self.raw, self._boundary
+        hooks, scopes, raw, boundary = self._hooks, self._scopes, self.raw, self._boundary
         args = _make(SessionRunArgs, (fetches, feeds, options))
         context = SessionRunContext(args, raw, self._request_stop)
-        token, outer = inside_run.set(context), lock.run
-        lock.run = context
+        token, outer = inside_run.set(context), scopes.run
+        scopes.run = context
         if results is None and hooks.all_idle and self._counts_steps:
             before = raw.global_step
         boundary.running = True
@@ -156,7 +152,7 @@ class Hooked:
             return results[0]
         finally:
             hooks.running = None
-            lock.run = outer
+            scopes.run = outer
             inside_run.reset(token)
             if hooks.all_idle:
                 hooks.find_wake_step()
@@ -192,13 +188,13 @@ class Hooked:
 
         context = StepContext(self.raw, self.run, self._on_stop, stopped)
         token = inside_run.set(context)
-        self._lock.run = context
+        self._scopes.run = context
         try:
             result = step_fn(context)
             return await result if inspect.isawaitable(result) else result
         finally:
             context.end()
-            self._lock.run = None
+            self._scopes.run = None
             inside_run.reset(token)
 
     async def attach(self, hook: Any) -> None:

@@ -18,8 +18,7 @@ from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.data_iterator import StatefulObjects
-from asyncmon.runtime.hook import SessionRunContext
-from asyncmon.runtime.hook_check import hook_name
+from asyncmon.runtime.hook import SessionRunContext, hook_name
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.outcome import is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
@@ -137,7 +136,7 @@ class Lifecycle:
     async def _open(self) -> None:
         if self._handle_signals:
             self._forget_signals = signal_stops.add(self._on_signal)
-        self.stops.begin(self.lock)
+        self.stops.begin()
         program = as_program(getattr(self._creator, "program", None))
         with program_scope(program):
             await self.hooks.begin()
@@ -157,7 +156,7 @@ class Lifecycle:
         created = CreatedSession(self.raw, self.stops)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
-        inner = Hooked(created, self.hooks, coord, self.lock, self._request_stop_by_hook)
+        inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
         preemption = self._recovery.errors or PREEMPTION
         session = Coordinated(inner, coord, self.stops.scopes, self.lock, preemption)
         try:
@@ -193,7 +192,7 @@ class Lifecycle:
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
         """Return what a call is, and where it waits."""
-        task, run, hook = scope.task, self.lock.run, self.hooks.running
+        task, run, hook = scope.task, self.stops.scopes.run, self.hooks.running
         assert task is not None, "it is under way"
         if scope.kind in ("opening", "creation"):
             subject = "The opening of a session"
@@ -257,8 +256,9 @@ class Lifecycle:
         self, body: BaseException | None, caller: asyncio.Task[Any] | None
     ) -> Outcome:
         self.outcome = await close_session(
-            self.sessions, self.hooks, self.lock, self.stops, body, caller
+            lambda: self.sessions.current, self.hooks, self.lock, self.stops, body, caller
         )
+        self.sessions.current = None
         return self.outcome
 
     # -- misuse
@@ -288,6 +288,5 @@ class Lifecycle:
     def not_open(self) -> RuntimeError:
         """Return the error of a call that comes at the wrong time."""
         message = _NOT_OPEN[self.state]
-        if self.state is SessionState.CLOSING and self.coord is not None:
-            return self.coord._closed_error(message)
-        return RuntimeError(message)
+        closing = self.state is SessionState.CLOSING
+        return self.stops.closed_error(message) if closing else RuntimeError(message)

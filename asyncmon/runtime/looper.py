@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Self
 
-__all__ = ["LooperTask"]
-
 logger = logging.getLogger(__name__)
 
 
@@ -58,7 +56,8 @@ class LooperTask:
         self._target = target
         self._args = tuple(args or ())
         self._kwargs = dict(kwargs or {})
-        self._task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[Any] | None = None
+        """The running task, or None before :meth:`start`."""
 
     @classmethod
     def loop(
@@ -74,11 +73,6 @@ class LooperTask:
         looper.start()
         return looper
 
-    @property
-    def task(self) -> asyncio.Task[Any] | None:
-        """The running task, or None before :meth:`start`."""
-        return self._task
-
     @final
     def start(self) -> None:
         """Start the task.
@@ -86,11 +80,11 @@ class LooperTask:
         Raises:
             RuntimeError: it was started before.
         """
-        if self._task is not None:
+        if self.task is not None:
             raise RuntimeError("A LooperTask can be started only once.")
         called = self._target or self
         name = getattr(called, "__qualname__", None) or type(called).__name__
-        self._task = self._coord.create_task(self._run, name=f"LooperTask-{name}")
+        self.task = self._coord.create_task(self._run, name=f"LooperTask-{name}")
 
     async def start_loop(self) -> None:
         """Called once, before the first call."""
@@ -116,7 +110,7 @@ class LooperTask:
         await self.stop_loop()
 
     async def _stop_after(self, error: BaseException) -> None:
-        """Call ``stop_loop``; what fails there must not hide the error that came first."""
+        """Call ``stop_loop``; an error there is attached to the one that came first."""
         try:
             await self.stop_loop()
         except Exception as later:

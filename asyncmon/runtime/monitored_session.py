@@ -8,11 +8,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast, final
 
 from asyncmon.runtime.data_iterator import DataIterator
+from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.recoverable import Recovery, step_of
+from asyncmon.runtime.raw_session import step_of
+from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.runtime.step_fn import StepContext, check_step_fn
 
@@ -47,14 +49,11 @@ class _MonitoredSession:
             raise ValueError(f"signals must be 'auto' or None, got {signals!r}.")
         if not isinstance(cast("object", recovery), Recovery):
             raise TypeError(f"recovery must be a Recovery or None, got {recovery!r}.")
-        if not isinstance(cast("object", stop_grace_period_secs), Real):
-            raise TypeError(
-                f"stop_grace_period_secs must be a number of seconds, got {stop_grace_period_secs!r}."
-            )
-        self._hooks = HookSet(hooks)
-        self._life = Lifecycle(
-            creator, self._hooks, stop_grace_period_secs, recovery, signals == "auto", interrupt
-        )
+        grace = stop_grace_period_secs
+        if not isinstance(cast("object", grace), Real):
+            raise TypeError(f"stop_grace_period_secs must be a number of seconds, got {grace!r}.")
+        self._hooks = HookSet(check_hooks(hooks))
+        self._life = Lifecycle(creator, self._hooks, grace, recovery, signals == "auto", interrupt)
 
     def __repr__(self) -> str:
         step = self.global_step
@@ -78,9 +77,9 @@ class _MonitoredSession:
     async def close(self) -> None:
         """End the session successfully: hooks' ``end``, tasks joined, raw session closed, ``cleanup``.
 
-        A second call does nothing; during another close it waits for that. Cancelled, it still closes,
-        and then raises the cancellation: each part that exceeds the grace period is cut short, and the
-        next one has a grace period of its own, so that a saver still saves after a hook that hangs.
+        A second call does nothing; during another close it waits for that. Cancelled, it closes before
+        it raises the cancellation: each part that exceeds the grace period is cut short, and the next
+        one has a period of its own, so that a saver still saves after a hook that hangs.
 
         Raises:
             RuntimeError: called from inside a run.
@@ -206,9 +205,8 @@ class _MonitoredSession:
         """Return an async iterator over a source that also ends when the session is to stop.
 
         The position of a source that has one (``am.data``, or any with ``state_dict`` and
-        ``load_state_dict``) is saved in the session's checkpoints: a restored session goes on with the
-        item after the last one whose step is in the checkpoint. See
-        :class:`~asyncmon.runtime.ResumableSource`.
+        ``load_state_dict``) is saved in checkpoints: a restored session goes on with the item after the
+        last one whose step is in the checkpoint. See :class:`~asyncmon.runtime.ResumableSource`.
 
         Args:
             source: an iterable or an async iterable.
@@ -229,16 +227,16 @@ class _MonitoredSession:
     def should_stop(self) -> bool:
         """Return whether the body is to end. Never waits, never raises, changes nothing.
 
-        True when a stop was requested, when a background task has failed, and when the session is not
-        open (any more). An error that the next run recovers from does not count.
+        True when a stop was requested, a background task has failed, or the session is not open (any
+        more). An error that the next run recovers from does not count.
         """
         return self._life.should_stop()
 
     def request_stop(self, reason: str | None = None) -> None:
         """Request the end of the body. Safe in any thread and signal handler; the first reason stays.
 
-        A run that is under way has the grace period to complete, and as long as it takes where the
-        request comes from inside of it. Later runs are not refused.
+        A run that is under way has the grace period to complete, or the time it needs where the request
+        comes from inside of it. Later runs are not refused.
 
         Raises:
             TypeError: the reason is no text.
@@ -271,6 +269,7 @@ class _MonitoredSession:
         life.check_loop()
         async with life.lock.held():
             session = life.current()
+            check_hook(hook)
             with program_scope(program_of(session.raw)):
                 await session.call("run", Hooked.attach, hook)
             life.stateful.add_hooks([hook])
@@ -325,9 +324,9 @@ class MonitoredSession(_MonitoredSession):
         hooks: copied and checked.
         stop_grace_period_secs: how long, from a stop on, tasks and runs have to end by themselves.
             Tasks are then cancelled. A run that is still under way, in a hook that hangs or a step that
-            waits for a server that is gone, is interrupted: it raises ``DeadlineExceededError``, which
-            says what it waited for; its step is done or not, never in part. A run from inside of which
-            the stop was requested takes the time it needs. ``math.inf``: so do all.
+            waits for a lost server, is interrupted: it raises ``DeadlineExceededError``, which says what
+            it waited for; its step is done or not. A run from inside of which the stop was requested
+            takes the time it needs. ``math.inf``: so do all.
         recovery: which errors to recover from, how often, after what pause.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
             they have their default handlers. A second signal does what it does by default.

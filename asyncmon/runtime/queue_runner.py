@@ -1,4 +1,4 @@
-"""Producers that fill a queue beside the steps."""
+"""Producers that fill a queue in the background."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from asyncmon.runtime.coordinator import Coordinator
-
-__all__ = ["ProducerTask", "QueueRunner", "add_queue_runner", "start_queue_runners"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,16 +54,16 @@ class QueueRunner:
     """Keep a queue filled by running enqueue operations over and over. TF1: ``tf.train.QueueRunner``.
 
     Each operation has a task. One that raises a queue-closed error has no more data; when the last one
-    has ended so, the queue is closed and consumers get what is there, then ``OutOfRangeError``. Any
-    other error closes the queue at once, stops the coordinator, and is what consumers get instead;
-    where the last one is cancelled they get ``CancelledError``. When the coordinator stops, waiting
-    producers end at once.
+    has ended so, the queue is closed: consumers get its elements, then ``OutOfRangeError``. Any other
+    error closes the queue at once, stops the coordinator, and is raised in consumers; where the last
+    task is cancelled they get ``CancelledError``. When the coordinator stops, pending producers end at
+    once. Arguments are attributes of the same names.
 
     Args:
         queue: the queue.
         enqueue_ops: operations that put into it; the same one several times for several producers.
         close_op: run at the end of the data. Default: ``queue.close()``.
-        cancel_op: run when the coordinator stops. Default: one that also cancels who waits to put.
+        cancel_op: run when the coordinator stops. Default: one that also cancels pending enqueues.
         queue_closed_exception_types: errors that mean the end of the data. Default:
             ``(OutOfRangeError,)``.
 
@@ -90,50 +88,21 @@ class QueueRunner:
     ) -> None:
         if queue is None or not enqueue_ops:
             raise ValueError("Must provide queue and enqueue_ops.")
-        self._closed_types = _checked_types(queue_closed_exception_types)
-        self._queue = queue
-        self._enqueue_ops = list(enqueue_ops)
-        self._close_op = queue.close() if close_op is None else close_op
-        self._cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
-        self._fail_op = queue.fail() if hasattr(queue, "fail") else self._cancel_op
+        self.queue_closed_exception_types = _checked_types(queue_closed_exception_types)
+        self.queue = queue
+        self.enqueue_ops = list(enqueue_ops)
+        self.close_op = queue.close() if close_op is None else close_op
+        self.cancel_op = queue.close(cancel_pending_enqueues=True) if cancel_op is None else cancel_op
+        self.exceptions_raised: list[Exception] = []
+        """Other errors of producers without a coordinator, since the tasks were created."""
+        self._fail_op = queue.fail() if hasattr(queue, "fail") else self.cancel_op
         self._producers: dict[int, set[ProducerTask]] = {}  # that have not ended, by the session's id
-        self._with_data: dict[int, int] = {}  # how many of them have not come to the end of their data
-        self._exceptions_raised: list[Exception] = []
-
-    @property
-    def queue(self) -> Any:
-        """The queue."""
-        return self._queue
-
-    @property
-    def enqueue_ops(self) -> list[Any]:
-        """The operations that put into the queue."""
-        return list(self._enqueue_ops)
-
-    @property
-    def close_op(self) -> Any:
-        """What is run at the end of the data."""
-        return self._close_op
-
-    @property
-    def cancel_op(self) -> Any:
-        """What is run when the coordinator stops."""
-        return self._cancel_op
-
-    @property
-    def queue_closed_exception_types(self) -> tuple[type[Exception], ...]:
-        """The errors that mean the end of the data."""
-        return self._closed_types
-
-    @property
-    def exceptions_raised(self) -> list[Exception]:
-        """Other errors of producers that have no coordinator, since the tasks were created."""
-        return self._exceptions_raised
+        self._with_data: dict[int, int] = {}  # how many of them are not at the end of their data
 
     @property
     def name(self) -> str:
         """The name of the queue."""
-        return str(self._queue.name)
+        return str(self.queue.name)
 
     def create_tasks(
         self, sess: Any, coord: Coordinator | None = None, start: bool = False
@@ -151,14 +120,14 @@ class QueueRunner:
         """
         if self._producers.get(id(sess)):
             return []
-        self._exceptions_raised = []
-        register = _ignore if coord is None else coord.register_task
+        self.exceptions_raised = []
+        register = coord.register_task if coord is not None else lambda task: None
         prefix = f"QueueRunnerTask-{self.name}"
         tasks = [
             ProducerTask(
                 partial(self._produce, sess, op, coord), f"{prefix}-{getattr(op, 'name', op)}", register
             )
-            for op in self._enqueue_ops
+            for op in self.enqueue_ops
         ]
         self._producers[id(sess)] = set(tasks)
         self._with_data[id(sess)] = len(tasks)
@@ -177,20 +146,20 @@ class QueueRunner:
         if not self._producers[key]:
             del self._producers[key], self._with_data[key]
         if not producer.cancelled():
-            producer.exception()  # seen: it was logged, or told the coordinator
+            producer.exception()  # retrieved: it was logged, or reported to the coordinator
 
     async def _produce(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         try:
             while coord is None or not coord.should_stop():
                 await sess.run(enqueue_op)
-        except self._closed_types:
+        except self.queue_closed_exception_types:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)]:
-                await sess.run(self._close_op)
+                await sess.run(self.close_op)
         except asyncio.CancelledError:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)] and not (coord is not None and coord.should_stop()):
-                # Nobody else closes the queue, and consumers must not take this for the data's end.
+                # Nothing else closes the queue, and for consumers it must not look like the data's end.
                 error = CancelledError(f"The producers of queue {self.name!r} were cancelled.")
                 await shielded(self._fail, sess, error, name=f"closing queue {self.name!r}")
             raise
@@ -199,12 +168,12 @@ class QueueRunner:
                 return  # the queue was closed for the stop
             if coord is None:
                 logger.error("Exception in QueueRunner: %s", text_of(error))
-                self._exceptions_raised.append(error)
+                self.exceptions_raised.append(error)
             await self._fail(sess, error)
             raise
 
     async def _fail(self, sess: Any, error: Exception) -> None:
-        """Let consumers have the error: they must not wait for data that never comes."""
+        """Raise the error in consumers, which would wait for data that never comes."""
         closing_error.set(error)
         try:
             await sess.run(self._fail_op)
@@ -224,7 +193,7 @@ class QueueRunner:
             stop.cancel()
             ended.cancel()
         try:
-            await sess.run(self._cancel_op)
+            await sess.run(self.cancel_op)
         except Exception as error:
             logger.debug("The queue %r could not be closed at the stop: %s", self.name, text_of(error))
         for producer in producers:
@@ -244,12 +213,10 @@ def start_queue_runners(
 ) -> list[ProducerTask]:
     """Start the queue runners of a collection, and return their tasks. TF1: same name.
 
-    A monitored session and a supervisor do this themselves. It is a plain call: the tasks run beside
-    the caller.
+    A monitored session and a supervisor do this themselves.
 
     Args:
-        sess: a raw session, whose graph's collection is meant. A monitored one has started them: for
-            that, nothing is done.
+        sess: a raw session, whose graph has the collection. A monitored one has started them already.
         coord: owns the tasks.
         start: see :meth:`QueueRunner.create_tasks`.
         collection: the key.
@@ -290,7 +257,3 @@ def _checked_types(types: Any) -> tuple[type[Exception], ...]:
             f"{types!r}"
         )
     return types
-
-
-def _ignore(_task: ProducerTask) -> None:
-    """Register a task with nobody."""

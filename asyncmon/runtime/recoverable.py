@@ -11,6 +11,8 @@ from asyncmon.cancellation import shielded
 from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import PREEMPTION, CancelledError, UnavailableError
 from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.coordinated import log_failed_close
+from asyncmon.runtime.raw_session import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -218,22 +220,3 @@ class Recoverable:
             "Recovered: training goes on from step %d; %d steps up to step %d were lost.",
             now, max(before - now, 0), before,
         )  # fmt: skip
-
-
-def log_failed_close(error: BaseException) -> None:
-    """Log the preemption of a background task, of which no caller was told."""
-    logger.error(
-        "An error occurred when attempting to close the session. This may be due to a "
-        "preemption in a connected worker or parameter server. Error: %s",
-        text_of(error),
-    )
-
-
-def step_of(raw: Any) -> int | None:
-    """Return the global step of a raw session, or None where it does not count or is lost."""
-    try:
-        step: int | None = getattr(raw, "global_step", None)
-    except Exception:
-        logger.debug("The step of a lost session is unknown.", exc_info=True)
-        return None
-    return step

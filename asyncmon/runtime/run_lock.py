@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.fair_lock import FairLock
-from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.call_scope import CallScope, inside_run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from asyncmon.runtime.call_scope import CallScopes
-
-inside_run: ContextVar[object] = ContextVar("asyncmon_inside_run", default=None)
-"""The run that this code is part of, compared with :attr:`RunLock.run`. Tasks that a hook starts
-inherit it, so that waiting for the very run that waits for them is an error and not a deadlock."""
 
 
 class RunLock:
@@ -38,22 +33,20 @@ class RunLock:
         scopes: of the session, in which the waiting callers are.
     """
 
-    __slots__ = ("_scopes", "fair", "holder", "run")
+    __slots__ = ("_scopes", "fair", "holder")
 
     def __init__(self, scopes: CallScopes) -> None:
         self._scopes = scopes
         self.fair = FairLock()
         self.holder: asyncio.Task[Any] | None = None
         """The task that holds the lock."""
-        self.run: object = None
-        """The run that is under way, compared with :data:`inside_run`."""
 
     def is_mine(self) -> bool:
         """Return whether the calling code is part of the run that holds the lock."""
         if self.holder is None:
             return False
         run = inside_run.get()
-        return self.holder is asyncio.current_task() or (run is not None and run is self.run)
+        return self.holder is asyncio.current_task() or (run is not None and run is self._scopes.run)
 
     async def acquire(self) -> None:
         """Take the lock after all earlier callers.

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.error_text import add_note
+from asyncmon.runtime.stop_event import SessionClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from asyncmon.runtime.stop_event import StopEvent
+
 _MOST_FAILURES = 2
+_NO_RUN = "The session ends: no run comes any more."
 
 
 @dataclass(slots=True, eq=False)
@@ -37,12 +41,12 @@ class Samples:
             of other callers fail.
     """
 
-    __slots__ = ("_check", "_refusal", "_refused", "waiting")
+    __slots__ = ("_check", "_refused", "_stop", "waiting")
 
     def __init__(self, check: Callable[[Any], None] | None = None) -> None:
         self._check = check
         self._refused: Collection[asyncio.Task[Any] | None] = ()
-        self._refusal: Callable[[], Exception] = RuntimeError
+        self._stop: StopEvent
         self.waiting: list[Sample] = []
         """Checked in each run."""
 
@@ -53,7 +57,7 @@ class Samples:
         task = asyncio.current_task()
         if task in self._refused:
             await asyncio.sleep(0)  # a loop of requests can be cancelled
-            raise self._refusal()
+            raise SessionClosedError(_NO_RUN, self._stop)
         result: asyncio.Future[tuple[Any, int | None]] = asyncio.get_running_loop().create_future()
         sample = Sample(fetches, result, task)
         self.waiting.append(sample)
@@ -89,14 +93,12 @@ class Samples:
         other.waiting.extend(self.waiting)
         self.waiting = []
 
-    def refuse(
-        self, tasks: Collection[asyncio.Task[Any] | None], refusal: Callable[[], Exception]
-    ) -> None:
-        """Raise an error in the requests of some tasks, now and later: no run comes any more."""
-        self._refused, self._refusal = tasks, refusal
+    def refuse(self, tasks: Collection[asyncio.Task[Any] | None], stop: StopEvent) -> None:
+        """Raise an error in the requests of the session's own tasks, now and later."""
+        self._refused, self._stop = tasks, stop
         for sample in self.waiting:
             if sample.task in tasks and not sample.result.done():
-                sample.result.set_exception(refusal())
+                sample.result.set_exception(SessionClosedError(_NO_RUN, stop))
 
     def close(self, reason: str) -> None:
         """Raise an error in all requests: no run comes any more."""

@@ -1,4 +1,4 @@
-"""What a session needs besides its program, to be initialised, checked, saved and summarised."""
+"""The pieces with which a session is initialised, checked, saved and summarised."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.protocols import Program, Session
 
-__all__ = ["Scaffold"]
-
 logger = logging.getLogger(__name__)
 
 _ROLES = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "summary_op")
@@ -24,8 +22,8 @@ _ROLES = ("init_op", "ready_op", "ready_for_local_init_op", "local_init_op", "su
 class Scaffold:
     """The pieces of a program's life, given or made from the program. TF1: ``tf.train.Scaffold``.
 
-    What is not given is None until :meth:`finalize`, which takes the program's own. May be used for
-    one session after another.
+    They are attributes of the names of the arguments. A piece that is not given is None until
+    :meth:`finalize`, which takes the program's own. May be used for one session after another.
 
     Args:
         init_op: fetched to initialise the state when nothing is restored.
@@ -71,28 +69,37 @@ class Scaffold:
         def given(mine: Any, name: str) -> Any:
             return mine if mine is not None or other is None else getattr(other, name)
 
-        self._init_op = given(init_op, "_init_op")
-        self._init_feed_dict = given(init_feed_dict, "_init_feed_dict")
-        self._user_init_fn = given(init_fn, "_user_init_fn")
-        self._ready_op = given(ready_op, "_ready_op")
-        self._ready_for_local_init_op = given(ready_for_local_init_op, "_ready_for_local_init_op")
-        self._local_init_op = given(local_init_op, "_local_init_op")
-        self._summary_op = given(summary_op, "_summary_op")
-        self._saver = given(saver, "_saver")
-        self._local_init_feed_dict = given(local_init_feed_dict, "_local_init_feed_dict")
-        self._program: Program | None = None
+        self.init_op = given(init_op, "init_op")
+        self.init_feed_dict: Mapping[Any, Any] | None = given(init_feed_dict, "init_feed_dict")
+        self.ready_op = given(ready_op, "ready_op")
+        self.ready_for_local_init_op = given(ready_for_local_init_op, "ready_for_local_init_op")
+        self.local_init_op = given(local_init_op, "local_init_op")
+        self.local_init_feed_dict: Mapping[Any, Any] | None = given(
+            local_init_feed_dict, "local_init_feed_dict"
+        )
+        self.summary_op = given(summary_op, "summary_op")
+        self.saver = given(saver, "saver")
+        self.program: Program | None = None
+        """The program whose pieces these are, once it is known."""
         if program is not None or other is not None:
-            self._program = given(None if program is None else as_program(program), "_program")
+            self.program = given(None if program is None else as_program(program), "program")
+        self._user_init_fn = given(init_fn, "_user_init_fn")
         self._filled = False
 
-    def finalize(self, program: Any = None) -> Scaffold:
-        """Fill in what was not given from the program, then finalize the program.
+    @property
+    def init_fn(self) -> Callable[[Session], Awaitable[Any] | Any] | None:
+        """The given ``init_fn`` as a function of the session only."""
+        fn = self._user_init_fn
+        return None if fn is None else lambda session: fn(self, session)
 
-        Called by session creators after all hooks' ``begin``, so that what these add is covered. A
+    def finalize(self, program: Any = None) -> Scaffold:
+        """Fill in the missing pieces from the program, then finalize the program.
+
+        Called by session creators after all hooks' ``begin``, so that it covers what these add. A
         second call changes nothing.
 
         Args:
-            program: whose scaffold this becomes, if it is nobody's yet. Default: the default graph.
+            program: whose scaffold this becomes, if it has none yet. Default: the default graph.
 
         Raises:
             RuntimeError: a piece has to be made and the graph is finalized already, or the graph
@@ -109,77 +116,24 @@ class Scaffold:
         return self
 
     def _bind(self, program: Any) -> Program:
-        if self._program is None:
-            self._program = as_program(program)
-        elif program is not None and not _same(self._program, as_program(program)):
+        if self.program is None:
+            self.program = as_program(program)
+        elif program is not None and not _same(self.program, as_program(program)):
             raise ValueError(
                 "The Scaffold belongs to another program than the session. Make one Scaffold for each."
             )
-        return self._program
+        return self.program
 
     def _fill(self, program: Program) -> None:
         for role in _ROLES:
-            if getattr(self, f"_{role}") is None:
-                setattr(self, f"_{role}", getattr(program, role)())
-        if self._saver is None:
+            if getattr(self, role) is None:
+                setattr(self, role, getattr(program, role)())
+        if self.saver is None:
             make = getattr(program, "saver", None)
-            self._saver = make() if make is not None else Saver(allow_empty=True)
-        build = getattr(self._saver, "build", None)
+            self.saver = make() if make is not None else Saver(allow_empty=True)
+        build = getattr(self.saver, "build", None)
         if build is not None:
             build()
-
-    @property
-    def program(self) -> Program | None:
-        """The program whose pieces these are, once it is known."""
-        return self._program
-
-    @property
-    def init_op(self) -> Any:
-        """What initialises the state."""
-        return self._init_op
-
-    @property
-    def init_feed_dict(self) -> Mapping[Any, Any] | None:
-        """What is fed to ``init_op``."""
-        feeds: Mapping[Any, Any] | None = self._init_feed_dict
-        return feeds
-
-    @property
-    def init_fn(self) -> Callable[[Session], Awaitable[Any] | Any] | None:
-        """The given ``init_fn`` as a function of the session only."""
-        fn = self._user_init_fn
-        return None if fn is None else lambda session: fn(self, session)
-
-    @property
-    def ready_op(self) -> Any:
-        """What names what is not initialised."""
-        return self._ready_op
-
-    @property
-    def ready_for_local_init_op(self) -> Any:
-        """What names what ``local_init_op`` lacks."""
-        return self._ready_for_local_init_op
-
-    @property
-    def local_init_op(self) -> Any:
-        """What initialises what is not saved."""
-        return self._local_init_op
-
-    @property
-    def local_init_feed_dict(self) -> Mapping[Any, Any] | None:
-        """What is fed to ``local_init_op``."""
-        feeds: Mapping[Any, Any] | None = self._local_init_feed_dict
-        return feeds
-
-    @property
-    def summary_op(self) -> Any:
-        """What gives all summaries, or None."""
-        return self._summary_op
-
-    @property
-    def saver(self) -> Any:
-        """The saver."""
-        return self._saver
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Who makes the raw session of a monitored one, at the start and at each recovery."""
+"""Factories of the raw session of a monitored one, at the start and at each recovery."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from asyncmon.runtime.session_manager import SessionManager
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.runtime.protocols import Program, Session
-
-__all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
+    from asyncmon.runtime.protocols import Session
 
 
 class SessionCreator(ABC):
     """A factory of raw sessions. TF1: ``tf.train.SessionCreator``.
 
-    Any object with this method will do. Where it also has ``program``, hooks' ``begin`` sees that as
-    the current one; where it has ``scaffold``, hooks with a state travel in its saver's checkpoints.
+    Any object with this method is one. Where it also has ``program``, hooks' ``begin`` sees that as the
+    current one. Where it has ``prepare()``, that finalizes a scaffold, which it returns, after all
+    hooks' ``begin``; the states of hooks are saved with its saver.
     """
 
     @abstractmethod
@@ -30,48 +29,40 @@ class SessionCreator(ABC):
 
 
 class _Prepared(SessionCreator):
-    """What the creators share: a scaffold, finalized once, and a session manager, made once."""
+    """A creator with a scaffold, finalized once, and a session manager, made once."""
 
     def __init__(
         self, scaffold: Scaffold | None, master: str, config: Any, program: Any, wait_secs: float
     ) -> None:
-        self._scaffold = scaffold if scaffold is not None else Scaffold()
-        known = self._scaffold.program
-        self._program = known if program is None and known is not None else as_program(program)
+        self.scaffold = scaffold if scaffold is not None else Scaffold()
+        """Its pieces are there once it is finalized."""
+        known = self.scaffold.program
+        self.program = known if program is None and known is not None else as_program(program)
+        """The given program, the scaffold's, or the default graph at construction."""
         self._master = master
         self._config = config
         self._wait_secs = wait_secs
         self._manager: SessionManager | None = None
 
-    @property
-    def program(self) -> Program:
-        """The program: the given one, the scaffold's, or the default graph at construction."""
-        return self._program
-
-    @property
-    def scaffold(self) -> Scaffold:
-        """The scaffold; its pieces are there once it is finalized."""
-        return self._scaffold
-
     def prepare(self) -> Scaffold:
         """Finalize the scaffold and the program. Called after all hooks' ``begin``."""
         if self._manager is not None:
-            self._program.finalize()  # a session that ended took that back
+            self.program.finalize()  # a session that ended has taken that back
         else:
-            scaffold = self._scaffold.finalize(self._program)
+            scaffold = self.scaffold.finalize(self.program)
             self._manager = SessionManager(
                 local_init_op=scaffold.local_init_op,
                 ready_op=scaffold.ready_op,
                 ready_for_local_init_op=scaffold.ready_for_local_init_op,
-                graph=self._program,
+                graph=self.program,
                 recovery_wait_secs=self._wait_secs,
                 local_init_feed_dict=scaffold.local_init_feed_dict,
             )
-        return self._scaffold
+        return self.scaffold
 
     def _session_manager(self) -> SessionManager:
         self.prepare()
-        assert self._manager is not None, "prepare() makes it"
+        assert self._manager is not None, "made in prepare()"
         return self._manager
 
 
@@ -113,13 +104,13 @@ class ChiefSessionCreator(_Prepared):
         manager = self._session_manager()
         return await manager.prepare_session(
             self._master,
-            init_op=self._scaffold.init_op,
-            saver=self._scaffold.saver,
+            init_op=self.scaffold.init_op,
+            saver=self.scaffold.saver,
             checkpoint_dir=self._checkpoint_dir,
             checkpoint_filename_with_path=self._checkpoint_filename_with_path,
             config=self._config,
-            init_feed_dict=self._scaffold.init_feed_dict,
-            init_fn=self._scaffold.init_fn,
+            init_feed_dict=self.scaffold.init_feed_dict,
+            init_fn=self.scaffold.init_fn,
         )
 
 
@@ -127,14 +118,14 @@ class ChiefSessionCreator(_Prepared):
 class WorkerSessionCreator(_Prepared):
     """Wait until the chief has made the state ready. TF1: ``tf.train.WorkerSessionCreator``.
 
-    Never initialises nor restores what is shared.
+    Neither initialises nor restores shared state.
 
     Args:
         scaffold: the pieces; made from the program where they are not given.
         master: where the session runs.
         config: for the session.
         max_wait_secs: how long to wait, by elapsed time.
-        recovery_wait_secs: the longest pause between two looks; the first ones are short.
+        recovery_wait_secs: the longest pause between two attempts; the first ones are short.
         program: what to run. Default: the scaffold's program, or the default graph.
     """
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask sessions to stop, once; the second time they do what they always did."""
+"""SIGINT and SIGTERM request a stop of sessions, once; the second one has its default action."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SignalStops", "signal_stops"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class SignalStops:
-    """Who wants to be stopped by a signal. One for the process, as its handlers are.
+    """The callbacks for signals. One object for the process, as its handlers are.
 
-    Handlers are there only while somebody wants them and no signal came, and only for signals that
-    nobody else handles: a service's own handlers are left alone. A handler does nothing but hand the
-    news to the event loops and put back what was there before.
+    Handlers are installed only while there are callbacks and no signal came, and only for signals with
+    their default handlers: those of a service are left alone. A handler only schedules the callbacks in
+    their event loops, and restores the handlers of before.
     """
 
     def __init__(self) -> None:
-        self._wanted: dict[object, Callable[[str], None]] = {}
+        self._callbacks: dict[object, Callable[[str], None]] = {}
         self._before: dict[int, Any] = {}
 
     def add(self, on_signal: Callable[[str], None]) -> Callable[[], None]:
@@ -36,18 +34,18 @@ class SignalStops:
         Outside of the main thread no signal ever arrives, and nothing is done.
 
         Returns:
-            What undoes this. A second call of it does nothing.
+            A function that undoes this. A second call of it does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
-            return _nothing
+            return lambda: None
         loop, key = asyncio.get_running_loop(), object()
-        context = contextvars.copy_context()  # a handler has that of the code it comes in the middle of
+        context = contextvars.copy_context()  # a handler has that of the code that it interrupts
 
-        def tell(name: str) -> None:
-            with contextlib.suppress(RuntimeError):  # that loop is closed by now
+        def schedule(name: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(on_signal, name, context=context)
 
-        self._wanted[key] = tell
+        self._callbacks[key] = schedule
         self._install()
         return functools.partial(self._remove, key)
 
@@ -59,8 +57,8 @@ class SignalStops:
                 signal.signal(number, self._handle)
 
     def _remove(self, key: object) -> None:
-        self._wanted.pop(key, None)
-        if not self._wanted:
+        self._callbacks.pop(key, None)
+        if not self._callbacks:
             self._restore()
 
     def _restore(self) -> None:
@@ -68,25 +66,21 @@ class SignalStops:
             return
         while self._before:
             number, before = self._before.popitem()
-            if signal.getsignal(number) == self._handle:  # else somebody took it over since
+            if signal.getsignal(number) == self._handle:  # else other code has replaced it
                 signal.signal(number, before)
 
     def _handle(self, number: int, _frame: object) -> None:
         self._restore()
-        for tell in list(self._wanted.values()):
-            tell(signal.Signals(number).name)
+        for schedule in list(self._callbacks.values()):
+            schedule(signal.Signals(number).name)
 
 
 def _is_default(handler: Any) -> bool:
-    """Return whether nobody in particular handles a signal; asyncio's own runner counts as nobody."""
+    """Return whether a handler is the default one, or that of asyncio's own runner."""
     if isinstance(handler, functools.partial):
         handler = handler.func
     owner = getattr(handler, "__self__", None)
     return handler in (signal.SIG_DFL, signal.default_int_handler) or isinstance(owner, asyncio.Runner)
-
-
-def _nothing() -> None:
-    """Undo nothing."""
 
 
 signal_stops = SignalStops()

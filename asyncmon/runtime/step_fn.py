@@ -1,4 +1,4 @@
-"""Step functions: user code that makes several runs one step."""
+"""Step functions: user code in which several runs are one step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StepContext:
     """The argument of a step function; a fresh one for each attempt. TF1: ``StepContext``.
 
     Args:
-        session: the raw session.
+        session: the raw session; running something in it triggers no hooks.
         run: runs with hooks in that session.
         on_stop: called with the reason when the function requests a stop.
         is_stopped: returns whether a hook requested a stop, after which no run may start.
@@ -34,17 +34,12 @@ class StepContext:
         on_stop: Callable[[str], None],
         is_stopped: Callable[[], bool],
     ) -> None:
-        self._session = session
+        self.session = session
         self._run = run
         self._on_stop = on_stop
         self._is_stopped = is_stopped
         self._lock = anyio.Lock(fast_acquire=True)
         self._over = False
-
-    @property
-    def session(self) -> Session:
-        """The raw session; running something in it triggers no hooks."""
-        return self._session
 
     async def run_with_hooks(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None

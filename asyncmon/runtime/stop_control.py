@@ -8,17 +8,15 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
+from asyncmon.cancellation import CANCEL_ROUNDS
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes
-from asyncmon.runtime.run_lock import inside_run
-from asyncmon.runtime.stop_event import StopEvent
-from asyncmon.runtime.tasks import CANCEL_ROUNDS
+from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asyncmon.runtime.error_log import ErrorLog
-    from asyncmon.runtime.run_lock import RunLock
 
 logger = logging.getLogger(__name__)
 
@@ -60,18 +58,17 @@ class StopControl:
         """Ends the pauses of recoveries: set by a stop, and when the session closes."""
         self.expired: DeadlineExceededError | None = None
         """The error of the last call that exceeded its grace period."""
-        self._preemption = preemption
+        self.preemption = preemption
         self._interrupt = interrupt
         self._describe = describe
-        self._lock: RunLock | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._errors: ErrorLog | None = None  # of the present coordinator, and its stop
         self._tasks_stop: StopEvent | None = None
         self._ended = False
 
-    def begin(self, lock: RunLock) -> None:
+    def begin(self) -> None:
         """Act on requests from now on, in the running loop."""
-        self._lock, self._loop = lock, self.event.bind()
+        self._loop = self.event.bind()
         self.no_retry.bind()
         if self.event.is_set:
             self._act(inside=False)
@@ -96,6 +93,11 @@ class StopControl:
             self.request(stop.reason)
         if self.event.is_set:
             stop.set(self.event.reason)
+
+    def closed_error(self, message: str) -> RuntimeError:
+        """Return the error of a call that the closing ends. In the session's tasks it is no failure."""
+        stop = self._tasks_stop
+        return RuntimeError(message) if stop is None else SessionClosedError(message, stop)
 
     # -- requests
 
@@ -127,7 +129,7 @@ class StopControl:
                 if scope.kind in RUNS:
                     scope.exempt = False
                     self._start_grace(scope)
-        if not isinstance(error, self._preemption):
+        if not isinstance(error, self.preemption):
             self._act(inside=False)
 
     def is_requested(self) -> bool:
@@ -147,12 +149,12 @@ class StopControl:
 
     def _fatal_error(self) -> BaseException | None:
         error = None if self._errors is None else self._errors.primary
-        return None if isinstance(error, self._preemption) and not self.event.is_set else error
+        return None if isinstance(error, self.preemption) and not self.event.is_set else error
 
     def _exempt_caller(self) -> bool:
         """Exempt the calls from inside of which this is called. Return whether there are any."""
         run = inside_run.get()
-        is_running = run is not None and self._lock is not None and run is self._lock.run
+        is_running = run is not None and run is self.scopes.run
         try:
             task = asyncio.current_task()
         except RuntimeError:  # a thread, which has the context of a run that awaits it

@@ -107,6 +107,21 @@ class StopEvent:
                 waiter.set_result(True)
 
 
+class SessionClosedError(RuntimeError):
+    """Raised by a call that comes, or is under way, when its session closes.
+
+    In a task of the session's own coordinator, which cannot foresee the end, it is no failure.
+
+    Args:
+        message: the sentence.
+        stop: of that coordinator.
+    """
+
+    def __init__(self, message: str, stop: StopEvent) -> None:
+        super().__init__(message)
+        self.stop = stop
+
+
 def _time_out(waiter: asyncio.Future[bool]) -> None:
     """Complete the waiter with False: the timeout passed."""
     if not waiter.done():

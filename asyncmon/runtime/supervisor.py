@@ -12,13 +12,17 @@ from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import Saver
 from asyncmon.error_text import add_note, phrase
 from asyncmon.runtime.call_scope import CallScope, CallScopes
-from asyncmon.runtime.coordinated import close_raw
 from asyncmon.runtime.coordinator import Coordinator
-from asyncmon.runtime.event_output import EventOutput
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, program_scope
+from asyncmon.runtime.raw_session import close_raw
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.supervisor_services import StateReader, order_save, standard_services
+from asyncmon.runtime.supervisor_services import (
+    EventOutput,
+    StateReader,
+    order_save,
+    standard_services,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping

@@ -1,44 +1,80 @@
-"""What a supervisor does by time: summaries, steps per second, checkpoints. Each is a task."""
+"""A supervisor's event file, and its work by time: summaries, steps per second, checkpoints."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from asyncmon import clock
+from asyncmon import clock, files
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.summary import SessionLog
+from asyncmon.summary.graph_def import write_graph_text
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from asyncmon.runtime.coordinator import Coordinator
-
 logger = logging.getLogger("asyncmon.supervisor")
 
 
-class Supervised(Protocol):
-    """What the services use of a supervisor."""
+class EventOutput:
+    """The event file of a supervisor, from a session's preparation to the stop, or over several.
 
-    coord: Coordinator
-    global_step: Any
-    saver: Any
-    save_model_secs: float | None
-    save_path: str | None
-    save_summaries_secs: float | None
-    summary_op: Any
+    Args:
+        logdir: where ``graph.pbtxt`` goes, and the event file. None: nowhere.
+        given: a writer to use instead.
+        shared: whether to use that of ``logdir``.
+        graph: written once for each file, if it has ``get_operations()``.
+    """
+
+    def __init__(self, logdir: str | None, given: Any, shared: bool, graph: Any) -> None:
+        self._logdir = logdir
+        self._given = given
+        self._output = SharedWriter(logdir if shared else None, given)
+        self._graph = graph if hasattr(graph, "get_operations") else None
+        self._graph_added = self._started = False
 
     @property
-    def summary_writer(self) -> Any:
-        """The writer of events, or None."""
+    def writer(self) -> Any:
+        """The writer, or None where there is none. That of the directory needs a running event loop."""
+        self._output.open()
+        return self._output.writer
 
-    def steps_done(self, sess: Any) -> int | None:
-        """Return the steps that a session has done, where its program counts them by itself."""
+    async def open(self) -> None:
+        """Begin a new file if the writer was closed."""
+        reopen = getattr(self.writer, "reopen", None)
+        if reopen is not None:
+            await reopen()
 
-    async def current_step(self, sess: Any) -> int | None:
-        """Return the global step of a session, or None where it is not counted."""
+    async def add_graph(self) -> None:
+        """Write the graph, once for each file, and as text beside it."""
+        if self._graph is None or self._graph_added:
+            return
+        self._graph_added = True
+        if self._logdir is not None:
+            await files.in_thread(write_graph_text, self._logdir, self._graph.get_operations())
+        if self.writer is not None:
+            self.writer.add_graph(self._graph)
+
+    def start(self, step: int) -> None:
+        """Write that a session begins at a step."""
+        if self.writer is not None:
+            self.writer.add_session_log(SessionLog(status=SessionLog.START), step)
+            self._started = True
+
+    async def close(self) -> None:
+        """Write that the session ends, and close. A second call does nothing."""
+        writer: Any = self._output.writer
+        if writer is None or getattr(writer, "closed", False):
+            return
+        if not self._started:  # else the writer does so when it closes
+            writer.add_session_log(SessionLog(status=SessionLog.STOP))
+        self._graph_added = self._started = False
+        await self._output.close()
+        if self._given is not None:
+            await writer.close()
 
 
 class StateReader:
@@ -63,7 +99,7 @@ class StateReader:
 
 
 class _Service(LooperTask):
-    def __init__(self, sv: Supervised, sess: Any, secs: float | None) -> None:
+    def __init__(self, sv: Any, sess: Any, secs: float | None) -> None:
         super().__init__(sv.coord, secs)
         self._sv = sv
         self._sess = sess
@@ -87,7 +123,7 @@ class _Service(LooperTask):
 class SummaryService(_Service):
     """Writes ``sv.summary_op`` every ``save_summaries_secs``. TF1: ``SVSummaryThread``."""
 
-    def __init__(self, sv: Supervised, sess: Any) -> None:
+    def __init__(self, sv: Any, sess: Any) -> None:
         super().__init__(sv, sess, sv.save_summaries_secs)
 
     async def run_loop(self) -> None:
@@ -105,7 +141,7 @@ class SummaryService(_Service):
 class StepCounterService(_Service):
     """Writes the steps per second every ``save_summaries_secs``. TF1: ``SVStepCounterThread``."""
 
-    def __init__(self, sv: Supervised, sess: Any) -> None:
+    def __init__(self, sv: Any, sess: Any) -> None:
         super().__init__(sv, sess, sv.save_summaries_secs)
         name = getattr(getattr(sv.global_step, "op", None), "name", "global_step")
         self._tag = f"{name}/sec"
@@ -132,7 +168,7 @@ class StepCounterService(_Service):
 class CheckpointService(_Service):
     """Saves every ``save_model_secs``, while steps go on. TF1: ``SVTimerCheckpointThread``."""
 
-    def __init__(self, sv: Supervised, sess: Any) -> None:
+    def __init__(self, sv: Any, sess: Any) -> None:
         super().__init__(sv, sess, sv.save_model_secs)
 
     async def start_loop(self) -> None:
@@ -145,9 +181,9 @@ class CheckpointService(_Service):
 
 
 def standard_services(
-    sv: Supervised, sess: Any, *, counts_steps: bool
+    sv: Any, sess: Any, *, counts_steps: bool
 ) -> list[SummaryService | StepCounterService | CheckpointService]:
-    """Return the services that a supervisor has work for."""
+    """Return the services that a ``Supervisor`` has work for."""
     services: list[SummaryService | StepCounterService | CheckpointService] = []
     if sv.save_summaries_secs and sv.summary_writer is not None:
         if sv.summary_op is not None:
@@ -159,7 +195,7 @@ def standard_services(
     return services
 
 
-def order_save(sv: Supervised, sess: Any) -> Awaitable[None]:
+def order_save(sv: Any, sess: Any) -> Awaitable[None]:
     """Order a checkpoint of the present state; the awaitable ends when its event is written."""
     logger.info("Saving checkpoint to path %s", sv.save_path)
     step = sv.global_step if sv.global_step is not None else sv.steps_done(sess)
@@ -167,7 +203,7 @@ def order_save(sv: Supervised, sess: Any) -> Awaitable[None]:
     return _write_event(sv, handle)
 
 
-async def _write_event(sv: Supervised, handle: Any) -> None:
+async def _write_event(sv: Any, handle: Any) -> None:
     path = await handle
     if path is not None and handle.step is not None and sv.summary_writer is not None:
         log = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=path)

@@ -7,9 +7,10 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.cancellation import is_unrequested
+from asyncmon.cancellation import CANCEL_ROUNDS, is_unrequested
 from asyncmon.error_text import add_note, phrase
 from asyncmon.errors import CancelledError, OutOfRangeError
+from asyncmon.runtime.stop_event import SessionClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,29 +28,11 @@ EXITS = (KeyboardInterrupt, SystemExit)
 NOTICE_SECS = 1.0
 """After this time the log says which tasks are being waited for."""
 
-CANCEL_ROUNDS = 5
-"""How often, a second apart, a task is cancelled before it is abandoned."""
-
 FIRST_PAUSE_SECS = 0.05
 LONGEST_PAUSE_SECS = 5.0
 """Between a failure and the restart; each pause is twice the one before."""
 
 _LIBRARIES = ("asyncmon", "asyncio", "anyio")
-
-
-class SessionClosedError(RuntimeError):
-    """Raised by a call that comes, or is under way, when its session closes.
-
-    In a task of the session's own coordinator, which cannot foresee the end, it is no failure.
-
-    Args:
-        message: the sentence.
-        stop: of that coordinator.
-    """
-
-    def __init__(self, message: str, stop: StopEvent) -> None:
-        super().__init__(message)
-        self.stop = stop
 
 
 class TaskSet:

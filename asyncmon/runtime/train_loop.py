@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.supervisor import Supervisor
 
-__all__ = ["basic_train_loop"]
-
 logger = logging.getLogger("asyncmon.supervisor")
 
 
@@ -32,16 +30,16 @@ async def basic_train_loop(
 ) -> None:
     """Call a step function with managed sessions until the supervisor is to stop. TF1: same name.
 
-    After an ``AbortedError`` it goes on with a whole new session, restored from the last checkpoint.
+    After an ``AbortedError`` it continues with a new session, restored from the last checkpoint.
 
     Args:
         supervisor: whose sessions.
         train_step_fn: called as ``train_step_fn(sess, *args, **kwargs)``, plain or async.
-        args: see there.
-        kwargs: see there.
+        args: its further arguments.
+        kwargs: its keyword arguments.
         master: where the sessions run.
-        recovery: after which errors to go on, how often in a row, after what pause. Default: after
-            ``AbortedError``, for ever.
+        recovery: after which errors to continue, how often in a row, after what pause. Default: after
+            ``AbortedError``, without limit.
 
     Raises:
         Exception: any other error of a step or a service.

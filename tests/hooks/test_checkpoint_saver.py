@@ -15,7 +15,8 @@ from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.hooks import CheckpointSaverHook, NanTensorHook
-from asyncmon.runtime.hook_check import check_hooks, overrides
+from asyncmon.runtime.hook import overrides
+from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.program import program_scope
 from asyncmon.runtime.scaffold import Scaffold

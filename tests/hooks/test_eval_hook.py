@@ -21,7 +21,7 @@ from asyncmon.hooks import (
     evaluate_checkpoints,
 )
 from asyncmon.programs import FunctionProgram
-from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.summary import FileWriter, summary_iterator

@@ -10,7 +10,7 @@ import pytest
 from asyncmon import clock
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import every
-from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.testing import ScriptedCreator, ScriptedSession
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from asyncmon.hooks import ProgressHook
-from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.hook import overrides
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from asyncmon.errors import AbortedError
 from asyncmon.hooks import StepCounterHook
-from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, FileWriterCache, summary_iterator
 from asyncmon.testing import ScriptedCreator, ScriptedSession

@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon.errors import AbortedError, InvalidArgumentError
 from asyncmon.hooks import SummarySaverHook
-from asyncmon.runtime.hook_check import overrides
+from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.summary import Event, FileWriter, SessionLog, Summary, summary_iterator

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.runtime import SessionRunHook
-from asyncmon.runtime.hook_check import check_hooks, hook_name, overrides
+from asyncmon.runtime.hook import hook_name, overrides
+from asyncmon.runtime.hook_check import check_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
