@@ -324,9 +324,9 @@ class MonitoredSession(_MonitoredSession):
         hooks: copied and checked.
         stop_grace_period_secs: how long, from a stop on, tasks and runs have to end by themselves.
             Tasks are then cancelled. A run that is still under way, in a hook that hangs or a step that
-            waits for a lost server, is interrupted: it raises ``DeadlineExceededError``, which says what
-            it waited for; its step is done or not. A run from inside of which the stop was requested
-            takes the time it needs. ``math.inf``: so do all.
+            waits for a lost server, is interrupted: it raises ``DeadlineExceededError``, which names
+            what it waited for; its step is done or not. A run from inside of which the stop was
+            requested takes the time it needs. ``math.inf``: so do all.
         recovery: which errors to recover from, how often, after what pause.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
             they have their default handlers. A second signal does what it does by default.

@@ -49,15 +49,12 @@ class Supervisor:
 
     Args:
         graph: the program, a ``Graph`` or another. Default: the default graph.
-        ready_op: gives the names of what is not initialised.
-        ready_for_local_init_op: likewise, for ``local_init_op``.
+        ready_op, ready_for_local_init_op: give the names of what is not initialised.
         is_chief: whether this one initialises, saves and writes events.
-        init_op: initialises the state where nothing is restored.
-        init_feed_dict: fed to it.
+        init_op, init_feed_dict: initialise the state where nothing is restored.
         local_init_op: initialises what is not saved, restored or not.
         logdir: where checkpoints and events go. None: no services.
-        summary_op: gives the summaries to write by time. None: they are yours to write, with
-            :meth:`summary_computed`.
+        summary_op: gives the summaries to write by time. None: write them by :meth:`summary_computed`.
         saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
         save_summaries_secs: between summaries; 0 for none.
@@ -255,13 +252,8 @@ class Supervisor:
     async def start_standard_services(self, sess: Session) -> list[LooperTask] | None:
         """Start to write summaries and steps per second, and to save checkpoints. TF1: same name.
 
-        Each is a task that works by time, on one version of the state.
-
-        Returns:
-            The services, in this order; None, with a warning, where there is no ``logdir``.
-
-        Raises:
-            RuntimeError: this is not the chief.
+        Returns these services, each a task that works by time on one version of the state; None, with a
+        warning, where there is no ``logdir``. Raises ``RuntimeError`` where this is not the chief.
         """
         if not self.is_chief:
             raise RuntimeError(
@@ -335,8 +327,8 @@ class Supervisor:
             ignore_live_tasks: log tasks that ignore their cancellation instead of raising.
 
         Raises:
-            BaseException: the first error that was reported to the coordinator.
-            RuntimeError: there is none, but tasks ignored their cancellation.
+            BaseException: the first error that was reported to the coordinator; without one, a
+                ``RuntimeError`` about tasks that ignored their cancellation.
         """
         await self._stop(tasks or (), ignore_live_tasks, close_summary_writer, None)
 
