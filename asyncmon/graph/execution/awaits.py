@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.analysis import Access
-    from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers
     from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.steps import AwaitedStep
 
 
 class Groups:
@@ -58,6 +57,7 @@ class Node:
     op: Operation
     code: list[Instruction]
     awaited: AwaitedStep | None
+    weight: float = 0  # elements that the code computes
     nowait: bool = False  # it may be started without a task
     needs: int = 0
     successors: list[Node] = field(default_factory=list)
@@ -69,10 +69,10 @@ class Stage:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._needs = {node: node.needs for node in nodes}
         self._first = [node for node in nodes if not node.needs]
-        self._cost = CostModel()
+        self._cost = CostModel(sum(node.weight for node in nodes))
 
     @classmethod
-    def of(cls, nodes: Mapping[Operation, Node], weight: int) -> Self | None:
+    def of(cls, nodes: Mapping[Operation, Node]) -> Self | None:
         """Return the stage of these nodes, in their order; None where there are none."""
         inside: dict[Operation, Node] = {}
         for op, node in nodes.items():
@@ -84,11 +84,7 @@ class Stage:
             for other in before:
                 other.successors.append(node)
             inside[op] = node
-        if not inside:
-            return None
-        stage = cls(list(inside.values()))
-        stage._cost.weight = weight
-        return stage
+        return cls(list(inside.values())) if inside else None
 
     async def run(self, run: Run, registers: Registers) -> None:
         """Run all nodes. Those that wait do so together.

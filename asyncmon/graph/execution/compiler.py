@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,8 +36,8 @@ from asyncmon.graph.execution.values import Values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from asyncmon.graph.execution.program import AwaitedStep
     from asyncmon.graph.execution.state import StateStore
-    from asyncmon.graph.execution.steps import AwaitedStep
 
 _FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
@@ -118,10 +119,12 @@ class _Compiler:
         groups = Groups(self.ops, self.fed, self.versions.access)
         stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
-            start = len(plan.code)
+            start, weight = len(plan.code), values.weight
             awaited = self._emit(op)
-            if groups.of(op) != groups.COMPUTE:
-                stages[groups.of(op)][op] = Node(op, plan.code[start:], awaited)
+            group = groups.of(op)
+            if group != groups.COMPUTE:
+                stages[group][op] = Node(op, plan.code[start:], awaited, values.weight - weight)
+                values.weight = weight
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]
         plan.rules = ShapeRules(self.ops, self.fed | self.folded, opened, self.facts, self.weak)
@@ -129,7 +132,7 @@ class _Compiler:
         for nodes in stages:
             for node in nodes.values():
                 self._complete(node, plan.checks)
-        plan.inputs, plan.stage = (Stage.of(nodes, values.weight) for nodes in stages)
+        plan.inputs, plan.stage = map(Stage.of, stages)
         plan.products = [
             (op, op.op_def.flops)
             for op in self.ops
@@ -141,6 +144,8 @@ class _Compiler:
         plan.template = values.template()
         plan.iteration = values.iteration
         plan.cost.weight = values.weight
+        plan.waits = plan.inputs is not None or plan.stage is not None
+        plan.locks = bool(plan.swaps or plan.updates or plan.random)
         return plan
 
     def _complete(self, node: Node, checks: ShapeChecks) -> None:
@@ -284,13 +289,12 @@ class _Compiler:
         for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
             outer = OuterFacts.of(op, branch, taken, values, self.facts, self.weak, fed)
             plans.append(compile_plan(self.store, branch.targets, branch.parameters, outer=outer))
-        plan.cost.unbounded |= op_def.loops
         for inner in plans:
             plan.random |= inner.random
             plan.foreign |= inner.foreign
-            plan.cost.unbounded |= inner.cost.unbounded
             plan.changes += inner.changes
-            values.weight += inner.cost.weight
+        if not op_def.awaits:  # else each plan is computed by itself
+            values.weight += sum(inf if op_def.loops else inner.cost.weight for inner in plans)
         inputs = values.all_of(op.inputs)
         outputs = values.outputs(op, self.fed)
         written = []

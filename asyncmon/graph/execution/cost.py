@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 _LARGE = 1 << 18  # elements: a first run that computes so many goes to a worker
 _SMALL = 1 << 12  # fed elements: of fewer, the time of a run does not depend on how many there are
 _MOST = 64  # limits that a single run counts for: after 13 more an outlier is forgotten
@@ -12,17 +14,15 @@ class CostModel:
 
     Attributes:
         average: seconds, 0 before the first run.
-        weight: elements computed, as far as they are known.
-        unbounded: whether it repeats something as often as its inputs say. It never runs inline then:
-            no run before tells how long the next one takes.
+        weight: elements computed, as far as they are known. Infinite where something is repeated as
+            often as its inputs say: no run tells how long the next one takes.
     """
 
-    __slots__ = ("_fed", "average", "unbounded", "weight")
+    __slots__ = ("_fed", "average", "weight")
 
-    def __init__(self, weight: int = 0, *, unbounded: bool = False) -> None:
+    def __init__(self, weight: float = 0) -> None:
         self.average = 0.0
         self.weight = weight
-        self.unbounded = unbounded
         self._fed = 0.0
 
     def is_short(self, limit: float, fed: int = 0) -> bool:
@@ -35,13 +35,15 @@ class CostModel:
         """
         average = self.average
         if not average:
-            return self.weight + fed < _LARGE and limit > 0 and not self.unbounded
+            return self.weight + fed < _LARGE and limit > 0
         if fed > _SMALL and fed > 4 * self._fed:
             average *= fed / max(self._fed, 1.0)
-        return average < limit and not self.unbounded
+        return average < limit
 
     def observe(self, seconds: float, limit: float, fed: int = 0) -> None:
         """Take the time of a run into account."""
+        if self.weight == inf:
+            return
         if seconds > _MOST * limit:
             seconds = _MOST * limit
         average = self.average

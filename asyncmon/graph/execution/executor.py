@@ -79,12 +79,11 @@ class Executor:
             metadata: likewise.
             peek: compute on the present version of the state, and change nothing.
         """
-        if self._store.broken is not None:
-            raise self._store.broken
+        self.check_open()
         program = plan.for_shapes(fed)
         budget = self.bind_loop()
         changes = plan.locks and not peek
-        if options is None and metadata is None and self._is_inline(plan.cost, program.size):
+        if options is None and metadata is None and plan.cost.is_short(self.limit, program.size):
             if budget.spent():
                 await budget.pause()
                 self.check_open()
@@ -133,9 +132,11 @@ class Executor:
             self._end(run)
 
     def check_open(self) -> None:
-        """Raise RuntimeError once the session is closed."""
+        """Raise RuntimeError once the session is closed, InternalError once its state is broken."""
         if self.closed:
             raise RuntimeError("Attempted to use a closed Session.")
+        if self._store.broken is not None:
+            raise self._store.broken
 
     def bind_loop(self) -> LoopBudget:
         """Belong to the running event loop, and return its budget.
@@ -198,10 +199,6 @@ class Executor:
 
     # One run.
 
-    def _is_inline(self, cost: CostModel, size: int) -> bool:
-        """Decide where to compute: on the loop's thread, or in a worker."""
-        return cost.is_short(self.limit, size)
-
     def _end(self, run: Run) -> None:
         self._runs.discard(run)
         run.finish()
@@ -237,7 +234,7 @@ class Executor:
     ) -> list[Any]:
         """Do what depends on the state."""
         plan, store = program.plan, self._store
-        inline = run.deadline is None and self._is_inline(plan.cost, program.size)
+        inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
         if inline:
             await self._pause(run)
         is_held = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
@@ -250,8 +247,7 @@ class Executor:
                 await plan.stage.run(run, registers)
             if inline:
                 return self._compute(program, registers, run, changes=changes)
-            # Of this thread alone: the loop's would not wait for others to release the interpreter.
-            clock = perf_counter if plan.foreign else thread_time
+            clock = _wall_clock if plan.foreign else _thread_clock
             work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
             self._busy += changes
             try:
@@ -309,7 +305,7 @@ class Executor:
         finally:
             if arena is not None:
                 store.give_arena(arena)
-        plan.cost.observe(clock() - start + team_seconds(), self.limit, program.size)
+        plan.cost.observe(clock() - start, self.limit, program.size)
         return results
 
     def _computed(
@@ -331,7 +327,7 @@ class Executor:
     ) -> None:
         """Compute what leads to awaited nodes, or follows them in a subgraph."""
         work = partial(self._compute_code, cost, code, registers, run)
-        if run.deadline is None and self._is_inline(cost, run.fed):
+        if run.deadline is None and cost.is_short(self.limit, run.fed):
             await self._pause(run)
             work()
         else:
@@ -378,6 +374,15 @@ class Executor:
     def _with_team(self, work: Callable[[], T]) -> T:
         with using_team(self._team):
             return work()
+
+
+def _wall_clock() -> float:
+    return perf_counter() + team_seconds()
+
+
+def _thread_clock() -> float:
+    """Return the seconds of this thread: the loop's would not wait to get the interpreter."""
+    return thread_time() + team_seconds()
 
 
 def _apply_options(run: Run, options: RunOptions, metadata: RunMetadata | None) -> None:

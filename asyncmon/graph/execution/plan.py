@@ -65,6 +65,8 @@ class Plan:
         memory: which values lie in the arena.
         products: nodes that multiply matrices, and how many multiplications of numbers they are.
         versions: of a subgraph's plan, the registers of the variables that it writes, by slot.
+        waits: whether something is awaited.
+        locks: whether runs must come one after another.
         random: whether random numbers are drawn.
         uses_run: whether an instruction uses the run.
         foreign: whether code of the user's is called.
@@ -87,6 +89,8 @@ class Plan:
     memory: MemoryPlan | None = None
     products: list[tuple[Operation, Callable[..., int]]] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=dict)
+    waits: bool = False
+    locks: bool = False
     random: bool = False
     uses_run: bool = False
     foreign: bool = False
@@ -98,16 +102,6 @@ class Plan:
     _programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     _codes: dict[Any, list[Instruction]] = field(default_factory=dict)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def locks(self) -> bool:
-        """Whether runs of this plan must come one after another."""
-        return bool(self.swaps or self.updates or self.random)
-
-    @property
-    def waits(self) -> bool:
-        """Whether something in it is awaited."""
-        return self.inputs is not None or self.stage is not None
 
     def for_shapes(self, fed: Sequence[Any]) -> Program:
         """Return the program for the shapes of these values.

@@ -6,6 +6,7 @@ in which every register is set before it is read.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 Registers = list[Any]
 Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]
 """Kind, function (None in a ``FREE``), two inputs, output, node: the kind says what each is."""
+
+Step = Callable[[Any, Registers], None]
+"""Called with the run and its registers; ``AwaitedStep``: awaited."""
+AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, None]]
 
 
 class Kind(IntEnum):

@@ -11,15 +11,12 @@ from asyncmon.graph.core.op import VariableOpDef
 from asyncmon.graph.execution.program import raise_located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.program import Registers
+    from asyncmon.graph.execution.program import AwaitedStep, Registers, Step
     from asyncmon.graph.execution.run import Run
 
-    Step = Callable[[Any, Registers], None]
-    AwaitedStep = Callable[[Any, Registers], Coroutine[Any, Any, None]]
     Slots = Sequence[tuple[int, int]]
 
 
@@ -70,7 +67,7 @@ def awaited_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -
 
 def subgraph_step(
     op: Operation,
-    plans: Sequence[Plan],
+    plans: Sequence[Any],
     state: Slots,
     inputs: Sequence[int],
     outputs: Sequence[int],

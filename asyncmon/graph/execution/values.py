@@ -38,7 +38,7 @@ class Values:
         self.required: set[int] = set()
         self.iteration: int | None = None
         self.size = 0
-        self.weight = 0
+        self.weight: float = 0
         self._scalars: dict[Any, int] = {}  # equal constants share a register
 
     def new(self) -> int:

@@ -142,7 +142,6 @@ class Session:
             FailedPreconditionError: a variable that is read is not initialised.
             DeadlineExceededError: ``options.timeout_in_ms`` passed.
         """
-        self._executor.check_open()
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
@@ -158,7 +157,6 @@ class Session:
         Raises:
             InvalidArgumentError: a fetch would change the state; the error names the operation.
         """
-        self._executor.check_open()
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         plan = call.plan
@@ -237,6 +235,7 @@ class Session:
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or make the plan of fetches that were not seen before."""
+        self._executor.check_open()
         if not isinstance(feeds, Mapping):
             raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
         fetched = FetchMap(self._graph, fetches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ async def test_a_batch_that_is_much_larger_than_those_before_goes_to_a_worker() 
 
 
 def test_what_repeats_as_often_as_its_inputs_say_is_never_short() -> None:
-    cost = CostModel(unbounded=True)
+    cost = CostModel(weight=inf)
     assert not cost.is_short(LIMIT)
     cost.observe(1e-6, LIMIT)
     assert not cost.is_short(LIMIT)
