@@ -16,15 +16,11 @@ from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
 
 # --- one value, many times ------------------------------------------------------------------------
-def _fill(dims: Array, value: Array) -> Any:
-    return np.full(dims.tolist(), value, np.asarray(value).dtype)
-
-
 def _fill_rule(dims: Spec, value: Spec) -> Spec:
     rules.check_dtype(dims.dtype, (dtypes.int32, dtypes.int64), "dims")
     rules.with_rank(value.shape, 0)
@@ -34,11 +30,10 @@ def _fill_rule(dims: Spec, value: Spec) -> Spec:
     return Spec(value.dtype, known)
 
 
-def _fill_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]
-
-
-register(OpDef("Fill", _fill, _fill_rule, _fill_gradient))
+# fmt: off
+register(OpDef("Fill", lambda dims, value: np.full(dims.tolist(), value, np.asarray(value).dtype),
+    _fill_rule, lambda op, grad: [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]))
+# fmt: on
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
@@ -46,19 +41,9 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     return create_op("Fill", (shape_tensor(dims), value), None, name)
 
 
-def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
-    wanted = dtypes.as_dtype(dtype)
-    scalar = convert_to_tensor(np.array(value, wanted.as_numpy_dtype), wanted)
-    dims = shape_tensor(shape)
-    if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
-        dims = create_op("Pack", (dims,), {"axis": 0})
-    return create_op("Fill", (dims, scalar), None, name)
-
-
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``."""
-    wanted = dtypes.as_dtype(dtype)
-    return _full(shape, "" if wanted is dtypes.string else 0, wanted, name or "zeros")
+    return _full(shape, "" if dtypes.as_dtype(dtype) is dtypes.string else 0, dtype, name or "zeros")
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
@@ -66,21 +51,24 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
     return _full(shape, 1, dtype, name or "ones")
 
 
+def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
+    dims = shape_tensor(shape)
+    if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
+        dims = create_op("Pack", (dims,), {"axis": 0})
+    return create_op("Fill", (dims, _scalar(value, dtypes.as_dtype(dtype))), None, name)
+
+
+def _scalar(value: Any, dtype: dtypes.DType) -> Tensor:
+    return convert_to_tensor(np.array(value, dtype.as_numpy_dtype), dtype)
+
+
 def _zeros_like(x: Array) -> Any:
     x = np.asarray(x)
     return np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
 
 
-def _ones_like(x: Array) -> Any:
-    return np.ones(np.shape(x), x.dtype)
-
-
-def _like_rule(x: Spec) -> Spec:
-    return Spec(x.dtype, x.shape)
-
-
-register(OpDef("ZerosLike", _zeros_like, _like_rule, ZERO))
-register(OpDef("OnesLike", _ones_like, _like_rule, ZERO))
+register(OpDef("ZerosLike", _zeros_like, rules.like_first, ZERO))
+register(OpDef("OnesLike", lambda x: np.ones(np.shape(x), x.dtype), rules.like_first, ZERO))
 
 
 def zeros_like(
@@ -88,10 +76,7 @@ def zeros_like(
 ) -> Tensor:
     """Return zeros of the shape of a tensor, and of its dtype if none is given. TF1: ``tf.zeros_like``.
 
-    Args:
-        tensor: gives the shape.
-        dtype: of the result.
-        optimize: accepted for the original's sake; a known shape always makes a constant when planned.
+    ``optimize`` changes nothing: a known shape always makes a constant in the plan.
     """
     return _all_like("ZerosLike", zeros, tensor, dtype, name or "zeros_like")
 
@@ -103,10 +88,9 @@ def ones_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize:
 
 def _all_like(op_type: str, full: Any, tensor: Any, dtype: Any, name: str) -> Tensor:
     x = convert_to_tensor(tensor)
-    wanted = x.dtype if dtype is None else dtypes.as_dtype(dtype)
-    if wanted is x.dtype:
+    if dtype is None or dtypes.as_dtype(dtype) is x.dtype:
         return create_op(op_type, (x,), None, name)
-    result: Tensor = full(create_op("Shape", (x,)), wanted, name)
+    result: Tensor = full(create_op("Shape", (x,)), dtype, name)
     return result
 
 
@@ -187,10 +171,7 @@ register(OpDef("LinSpace", _linspace, _linspace_rule, ZERO))
 
 
 def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Tensor:
-    """Return ``num`` evenly spaced scalars from ``start`` to ``stop``, both included.
-
-    TF1: ``tf.linspace``.
-    """
+    """Return ``num`` scalars from ``start`` to ``stop``, both included. TF1: ``tf.linspace``."""
     return create_op("LinSpace", (*convert_pair(start, stop, name or "LinSpace"), num), None, name)
 
 
@@ -232,24 +213,18 @@ def one_hot(
     dtype: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return a tensor that is ``on_value`` at each index and ``off_value`` elsewhere.
+    """Return a tensor that is ``on_value`` (1) at each index and ``off_value`` (0) elsewhere.
 
     TF1: ``tf.one_hot``.
 
     Args:
-        indices: positions; one that is not in [0, depth) gives a row of ``off_value``.
+        indices: one that is not in [0, depth) gives a row of ``off_value``.
         depth: the size of the new dimension.
-        on_value: by default 1.
-        off_value: by default 0.
         axis: where the new dimension goes; by default last.
         dtype: of the result; by default that of the values, or float32.
-
-    Raises:
-        TypeError: ``dtype`` and the dtypes of the values differ.
     """
-    given = [value for value in (on_value, off_value) if value is not None]
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    for value in given:
+    for value in (v for v in (on_value, off_value) if v is not None):
         found = convert_to_tensor(value, None if is_tensor_like(value) else wanted).dtype
         if wanted is not None and found is not wanted:
             raise TypeError(
@@ -257,13 +232,10 @@ def one_hot(
             )
         wanted = found
     wanted = wanted or dtypes.float32
-    on, off = (
-        convert_to_tensor(np.array(fallback, wanted.as_numpy_dtype) if value is None else value, wanted)
-        for value, fallback in ((on_value, 1), (off_value, 0))
-    )
-    return create_op(
-        "OneHot", (indices, depth, on, off), {"axis": -1 if axis is None else axis}, name or "one_hot"
-    )
+    on = _scalar(1, wanted) if on_value is None else convert_to_tensor(on_value, wanted)
+    off = _scalar(0, wanted) if off_value is None else convert_to_tensor(off_value, wanted)
+    attrs = {"axis": -1 if axis is None else axis}
+    return create_op("OneHot", (indices, depth, on, off), attrs, name or "one_hot")
 
 
 def eye(
@@ -273,10 +245,7 @@ def eye(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:
-    """Return an identity matrix, or a batch of them.
-
-    TF1: ``tf.eye``; sizes are known when it is built.
-    """
+    """Return an identity matrix, or a batch of them, of a size that is known here. TF1: ``tf.eye``."""
     matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).as_numpy_dtype)
     if batch_shape is None:
         return convert_to_tensor(matrix, name=name or "eye")

@@ -1,4 +1,4 @@
-"""``pad``: a tensor with more around it."""
+"""``pad``."""
 
 from __future__ import annotations
 
@@ -30,18 +30,12 @@ def _pad(x: Array, paddings: Array, constant: Array) -> Array:
 
 def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tuple[Array, ...]:
     widths = _widths(paddings)
-    limit = 0 if mode == "symmetric" else 1
+    edge: Any = mode  # one of numpy's
     for (a, b), n in zip(widths, shape, strict=True):
-        if max(a, b) > n - limit:
-            raise InvalidArgumentError(
-                f"paddings must be {'no greater' if not limit else 'less'} than the dimension size: "
-                f"{a}, {b} {'not ' if limit else ''}greater than {n}"
-            )
-    sources = [
-        np.pad(np.arange(n), pair, mode)  # type: ignore[call-overload]  # one of numpy's modes
-        for pair, n in zip(widths, shape, strict=True)
-    ]
-    return np.ix_(*sources)
+        if max(a, b) > n - (mode == "reflect"):
+            how = "less" if mode == "reflect" else "no greater"
+            raise InvalidArgumentError(f"paddings must be {how} than the dimension size {n}: {a}, {b}")
+    return np.ix_(*(np.pad(np.arange(n), w, edge) for w, n in zip(widths, shape, strict=True)))
 
 
 def _widths(paddings: Array) -> list[tuple[int, int]]:
@@ -64,9 +58,8 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Sp
 
 
 def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    x, paddings, _ = op.inputs
-    begin = create_op("Reshape", (paddings[:, :1], [-1]))
-    return [like("Slice", (grad, begin), x), None, None]
+    begin = create_op("Reshape", (op.inputs[1][:, :1], [-1]))
+    return [like("Slice", (grad, begin), op.inputs[0]), None, None]
 
 
 register(OpDef("PadV2", _pad, _pad_rule, _pad_gradient))
@@ -87,9 +80,6 @@ def pad(
         paddings: how many elements to add before and after, a row of two for each dimension.
         mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
         constant_values: what is added in the first mode.
-
-    Raises:
-        ValueError: an unknown mode, or paddings that do not fit.
     """
     x = convert_to_tensor(tensor)
     widths = convert_to_tensor(paddings, dtypes.int32 if not is_tensor_like(paddings) else None)

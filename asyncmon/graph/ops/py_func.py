@@ -36,26 +36,22 @@ def py_func(
     is taken, so that other steps go on meanwhile. Cancelling the run cancels it.
 
     Args:
-        func: gets arrays of its own, returns an array or a sequence of them. StopIteration ends the
-            data: it becomes ``OutOfRangeError``. Other errors arrive at the caller of ``run`` as they
-                are.
+        func: gets arrays of its own, returns an array or a sequence of them. StopIteration, the end of
+            the data, becomes ``OutOfRangeError``; other errors are those of ``run``.
         inp: tensors.
         Tout: the dtype of the result, or a list of dtypes for several; an empty one for none.
         stateful: false promises that equal inputs give equal results: it may then be called less often.
-        name: the node's name, "PyFunc" by default.
 
     Returns:
-        A tensor, a list of them where ``Tout`` is a list, or the operation where it is empty. Shapes
-        are not known; ``set_shape`` tells them.
-
-    Raises:
-        TypeError: ``func`` cannot be called.
+        A tensor of unknown shape, a list of them where ``Tout`` is a list, or the operation where that
+        is empty.
     """
     if not callable(func):
         raise TypeError(f"func must be callable, got {func!r}.")
     listed = isinstance(Tout, list | tuple)
     types = tuple(dtypes.as_dtype(t) for t in (Tout if listed else [Tout]))
-    kind = "AsyncPyFunc" if _is_async(func) else "PyFunc" if stateful else "PurePyFunc"
+    is_async = any(map(inspect.iscoroutinefunction, (func, type(func).__call__)))
+    kind = "AsyncPyFunc" if is_async else "PyFunc" if stateful else "PurePyFunc"
     inputs = [convert_to_tensor(x) for x in inp]
     op = create_operation(kind, inputs, {"func": func, "Tout": types}, name or "PyFunc")
     if not types:
@@ -63,11 +59,7 @@ def py_func(
     return list(op.outputs) if listed else op.outputs[0]
 
 
-def _is_async(func: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(type(func).__call__)
-
-
-def _spec(*inputs: Spec, func: Any, Tout: tuple[DType, ...]) -> tuple[Spec, ...]:
+def _rule(*inputs: Spec, func: Any, Tout: tuple[DType, ...]) -> tuple[Spec, ...]:
     return tuple(Spec(dtype, None) for dtype in Tout)
 
 
@@ -86,16 +78,15 @@ def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> An
 
 
 async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
-    func, types = op.attrs["func"], op.attrs["Tout"]
+    func = op.attrs["func"]
     try:
         result = await func(*map(_own, arrays))
-    except StopAsyncIteration as error:
-        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
-    except RuntimeError as error:
-        if not isinstance(error.__cause__, StopIteration):  # which no coroutine can raise as it is
+    except (StopAsyncIteration, RuntimeError) as error:
+        # no coroutine can raise StopIteration as it is: it becomes the cause of a RuntimeError
+        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, StopIteration):
             raise
         raise OutOfRangeError(f"{_name(func)} has no more data.") from error
-    return _outputs(func, result, types)
+    return _outputs(func, result, op.attrs["Tout"])
 
 
 def _own(array: Any) -> Any:
@@ -137,6 +128,6 @@ def _name(func: Any) -> str:
     return getattr(func, "__qualname__", repr(func))
 
 
-register(OpDef("PyFunc", _call, _spec, ZERO, stateful=True, foreign=True))
-register(OpDef("PurePyFunc", _call, _spec, ZERO, foreign=True))
-register(AwaitedOpDef("AsyncPyFunc", _await, _spec, ZERO, foreign=True))
+register(OpDef("PyFunc", _call, _rule, ZERO, stateful=True, foreign=True))
+register(OpDef("PurePyFunc", _call, _rule, ZERO, foreign=True))
+register(AwaitedOpDef("AsyncPyFunc", _await, _rule, ZERO, foreign=True))

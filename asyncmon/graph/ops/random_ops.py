@@ -17,7 +17,7 @@ from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.shape_ops import shape_tensor
+from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-def _drawn_spec(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:
+def _drawn_rule(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | None = None) -> Spec:
     rules.check_dtype(shape.dtype, (dtypes.int32, dtypes.int64), "shape")
-    (rank,) = rules.with_rank(shape.shape, 1)
-    dims = shape.known_dims()
-    if dims is None and rank is not None:
-        dims = (None,) * rank
-    return Spec(dtype, dims)
+    return Spec(dtype, shape_from(shape))
 
 
 def _kernel(draw: Callable[[np.random.Generator, Any, Any], Any]) -> Callable[..., Array]:
@@ -65,12 +61,13 @@ def _uniform_int(
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-_uniform = _kernel(lambda rng, shape, dtype: rng.random(shape, dtype))
-_normal = _kernel(lambda rng, shape, dtype: rng.standard_normal(shape, dtype))
-register(RandomOpDef("RandomUniform", _uniform, _drawn_spec, ZERO))
-register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_spec, ZERO))
-register(RandomOpDef("RandomStandardNormal", _normal, _drawn_spec, ZERO))
-register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_spec, ZERO))
+# fmt: off
+register(RandomOpDef("RandomUniform", _kernel(np.random.Generator.random), _drawn_rule, ZERO))
+register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_rule, ZERO))
+register(RandomOpDef("RandomStandardNormal", _kernel(np.random.Generator.standard_normal),
+    _drawn_rule, ZERO))
+register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_rule, ZERO))
+# fmt: on
 
 
 def random_uniform(
@@ -86,12 +83,9 @@ def random_uniform(
     Args:
         shape: of the result.
         minval: the lowest possible value.
-        maxval: above all values; by default 1 for floats. Integers need it.
+        maxval: by default 1 for floats; integers need it.
         dtype: a float type, int32 or int64.
         seed: of this op; without it the op's place in the graph and the graph's seed decide.
-
-    Raises:
-        ValueError: an integer dtype without ``maxval``, or another dtype.
     """
     wanted, accepted = dtypes.as_dtype(dtype), (*rules.FLOATS, dtypes.int32, dtypes.int64)
     if wanted not in accepted:
@@ -122,12 +116,7 @@ def random_normal(
 ) -> Tensor:
     """Return numbers from the normal distribution. TF1: ``tf.random_normal``.
 
-    Args:
-        shape: of the result.
-        mean: of the distribution; broadcasts.
-        stddev: of the distribution; broadcasts.
-        dtype: a float type.
-        seed: of this op; without it the op's place in the graph and the graph's seed decide.
+    ``mean`` and ``stddev`` broadcast to the shape. ``seed`` is as for :func:`random_uniform`.
     """
     with name_scope(name, "random_normal") as scope:
         return _scaled("RandomStandardNormal", shape, mean, stddev, dtype, seed, scope)
@@ -141,10 +130,7 @@ def truncated_normal(
     seed: int | None = None,
     name: str | None = None,
 ) -> Tensor:
-    """Return numbers from the normal distribution, at most 2 standard deviations from its mean.
-
-    TF1: ``tf.truncated_normal``. Arguments as :func:`random_normal`.
-    """
+    """Return normal numbers at most 2 standard deviations from the mean. TF1: same name."""
     with name_scope(name, "truncated_normal") as scope:
         return _scaled("TruncatedNormal", shape, mean, stddev, dtype, seed, scope)
 
@@ -156,9 +142,9 @@ def _scaled(
     wanted = dtypes.as_dtype(dtype)
     if not wanted.is_floating:
         raise TypeError(f"dtype must be a floating type, got {wanted.name}")
+    attrs = {"dtype": wanted, "seed": seed}
     scales = not (_is_number(scale) and scale == 1)
     shifts = not (_is_number(shift) and shift == 0)
-    attrs = {"dtype": wanted, "seed": seed}
     values = create_op(op_type, (shape_tensor(shape),), attrs, None if scales or shifts else scope)
     if scales:
         factor = convert_to_tensor(scale, wanted)
@@ -176,7 +162,7 @@ def _shuffle(value: Array, *, rng: np.random.Generator) -> Any:
     return np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value
 
 
-register(RandomOpDef("RandomShuffle", _shuffle, lambda x, *, seed=None: Spec(x.dtype, x.shape)))
+register(RandomOpDef("RandomShuffle", _shuffle, rules.like_first))
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:
@@ -187,8 +173,8 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
 def _multinomial(
     logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng: np.random.Generator
 ) -> Any:
-    shares = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
-    steps = np.cumsum(shares, axis=-1)
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
+    steps = np.cumsum(odds, axis=-1)
     points = rng.random((len(logits), int(num_samples))) * steps[:, -1:]
     picked = np.empty(points.shape, np.intp)
     for i, (row, at) in enumerate(zip(steps, points, strict=True)):
@@ -196,15 +182,13 @@ def _multinomial(
     return np.minimum(picked, logits.shape[-1] - 1).astype(dtype.as_numpy_dtype)
 
 
-def _multinomial_spec(
-    logits: Spec, count: Spec, *, dtype: dtypes.DType, seed: int | None = None
-) -> Spec:
+def _multinomial_rule(logits: Spec, count: Spec, *, dtype: dtypes.DType, **_seed: object) -> Spec:
     rules.check_dtype(logits.dtype, rules.REALS, "logits")
     rows, _ = rules.with_rank(logits.shape, 2)
     return Spec(dtype, (rows, *(count.known_dims() or (None,))))
 
 
-register(RandomOpDef("Multinomial", _multinomial, _multinomial_spec, ZERO))
+register(RandomOpDef("Multinomial", _multinomial, _multinomial_rule, ZERO))
 
 
 def multinomial(
@@ -214,10 +198,7 @@ def multinomial(
     name: str | None = None,
     output_dtype: Any = None,
 ) -> Tensor:
-    """Return ``num_samples`` classes for each row of log probabilities. TF1: ``tf.multinomial``.
-
-    They are int64, or else of ``output_dtype``.
-    """
+    """Return ``num_samples`` classes, int64, for each row of log probabilities. TF1: same name."""
     dtype = dtypes.int64 if output_dtype is None else dtypes.as_dtype(output_dtype)
     attrs = {"dtype": dtype, "seed": seed}
     return create_op("Multinomial", (logits, num_samples), attrs, name or "multinomial")

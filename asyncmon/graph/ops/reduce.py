@@ -19,15 +19,7 @@ from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
 from asyncmon.graph.ops.families import ReductionFunction, reduction
 from asyncmon.graph.ops.join import concat
-from asyncmon.graph.ops.shape_ops import (
-    broadcast_like,
-    cast,
-    expand_dims,
-    reshape,
-    shape,
-    size,
-    transpose,
-)
+from asyncmon.graph.ops.shape_ops import broadcast_like, cast, reshape, shape, size, transpose
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,10 +80,6 @@ def _extreme_gradient(g: Tensor, x: Tensor, y: Tensor, axis: Axes) -> Tensor:
     return chosen / reduce_sum(chosen, axis, True) * g
 
 
-def _prod(x: Array, *, axis: Any, keepdims: Any) -> Any:
-    return np.multiply.reduce(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
-
-
 def _log_sum_exp(x: Array, *, axis: Any, keepdims: Any) -> Any:
     top = np.maximum.reduce(x, axis=axis, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, x.dtype.type(0))
@@ -108,7 +96,8 @@ reduce_max = reduction("reduce_max", "Max", _extreme(np.maximum, "min"), rules.R
     "Return the greatest element along axes; equal ones share the gradient.")
 reduce_min = reduction("reduce_min", "Min", _extreme(np.minimum, "max"), rules.REALS, _extreme_gradient,
     "Return the smallest element along axes; equal ones share the gradient.")
-reduce_prod = reduction("reduce_prod", "Prod", _prod, rules.NUMBERS,
+reduce_prod = reduction("reduce_prod", "Prod",
+    lambda x, *, axis, keepdims: np.multiply.reduce(x, axis, x.dtype, keepdims=keepdims), rules.NUMBERS,
     lambda g, x, y, axis: g * create_op("ProdOfOthers", (x,), {"axis": axis}),
     "Return the product along axes.")
 reduce_any = reduction("reduce_any", "Any", np.any, (dtypes.bool,), None,
@@ -138,15 +127,10 @@ def _product_of_others(x: Array, *, axis: Axes) -> Any:
     return np.moveaxis(others.reshape(moved.shape), last, axes)
 
 
-def _product_of_others_gradient(op: Operation, grad: Tensor) -> list[Tensor]:
-    (x,) = op.inputs
-    return gradients(_written_out(x, op.attrs["axis"]), x, grad)
-
-
 def _written_out(x: Tensor, axis: Axes) -> Tensor:
     """Return the same as products of rows in which a 1 replaces each element in turn.
 
-    Its derivatives of any order are exact. It takes the square of the memory.
+    Its derivatives of any order are exact; it takes the square of the memory.
     """
     if axis is None:
         return _others_of_rows(reshape(x, [-1]), shape(x))
@@ -163,18 +147,14 @@ def _written_out(x: Tensor, axis: Axes) -> Tensor:
 def _others_of_rows(rows: Tensor, result_shape: Tensor) -> Tensor:
     count = shape(rows)[-1]
     own = one_hot(range_op(count), count, dtype=rows.dtype)
-    others = expand_dims(rows, -2) * (1 - own) + own
+    others = create_op("ExpandDims", (rows,), {"axis": (-2,)}) * (1 - own) + own
     return reshape(reduce_prod(others, -1), result_shape)
 
 
-register(
-    OpDef(
-        "ProdOfOthers",
-        _product_of_others,
-        lambda x, *, axis: Spec(x.dtype, x.shape),
-        _product_of_others_gradient,
-    )
-)
+# fmt: off
+register(OpDef("ProdOfOthers", _product_of_others, rules.like_first,
+    lambda op, grad: gradients(_written_out(op.inputs[0], op.attrs["axis"]), op.inputs, grad)))
+# fmt: on
 
 
 # --- running sums and products -------------------------------------------------------------------
@@ -195,43 +175,37 @@ def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
     return kernel
 
 
-def _scan_shape(x: Spec, *, axis: int, exclusive: bool, reverse: bool) -> Spec:
+def _scan_rule(x: Spec, *, axis: int, exclusive: bool, reverse: bool) -> Spec:
     rules.check_dtype(x.dtype, rules.NUMBERS)
     if x.shape is not None:
         rules.normalize_axis(axis, len(x.shape))
     return Spec(x.dtype, x.shape)
 
 
-def _cumsum_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [create_op("Cumsum", (grad,), {**op.attrs, "reverse": not op.attrs["reverse"]})]
+def _cumsum_back(op: Operation, grad: Tensor) -> Tensor:
+    return create_op("Cumsum", (grad,), {**op.attrs, "reverse": not op.attrs["reverse"]})
 
 
-def _cumprod_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    (x,) = op.inputs
-    weighted = grad * op.outputs[0]
-    return [create_op("Cumsum", (weighted,), {**op.attrs, "reverse": not op.attrs["reverse"]}) / x]
+# fmt: off
+register(OpDef("Cumsum", _scan(np.add), _scan_rule, lambda op, grad: [_cumsum_back(op, grad)]))
+register(OpDef("Cumprod", _scan(np.multiply), _scan_rule,
+    lambda op, grad: [_cumsum_back(op, grad * op.outputs[0]) / op.inputs[0]]))
+# fmt: on
 
 
-register(OpDef("Cumsum", _scan(np.add), _scan_shape, _cumsum_gradient))
-register(OpDef("Cumprod", _scan(np.multiply), _scan_shape, _cumprod_gradient))
-
-
-def _scan_attrs(axis: Any, exclusive: bool, reverse: bool) -> dict[str, Any]:
-    return {"axis": static_int(axis, "axis"), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name: Any) -> Tensor:
+    attrs = {"axis": static_int(axis, "axis"), "exclusive": bool(exclusive), "reverse": bool(reverse)}
+    return create_op(op_type, (x,), attrs, name)
 
 
 def cumsum(
     x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Return the running sum along an axis. TF1: ``tf.cumsum``.
+    """Return the running sum along an axis, from the end on if ``reverse``. TF1: ``tf.cumsum``.
 
-    Args:
-        x: the tensor.
-        axis: to sum along.
-        exclusive: the first result is 0, the last element is not added.
-        reverse: start from the end.
+    With ``exclusive`` the first result is 0 and the last element is not added.
     """
-    return create_op("Cumsum", (x,), _scan_attrs(axis, exclusive, reverse), name)
+    return _running("Cumsum", x, axis, exclusive, reverse, name)
 
 
 def cumprod(
@@ -241,7 +215,7 @@ def cumprod(
 
     Its gradient divides by ``x``, as the original's does: it is not defined where an element is 0.
     """
-    return create_op("Cumprod", (x,), _scan_attrs(axis, exclusive, reverse), name)
+    return _running("Cumprod", x, axis, exclusive, reverse, name)
 
 
 # --- positions of extremes ------------------------------------------------------------------------
@@ -251,7 +225,7 @@ _OUTSIDE = (
 )
 
 
-def _arg_shape(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
+def _arg_rule(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
     rules.check_dtype(x.dtype, (*rules.REALS, dtypes.bool), "input")
     if x.shape is None:
         return Spec(output_type, None)
@@ -266,8 +240,8 @@ def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-register(OpDef("ArgMax", _arg_kernel(np.argmax), _arg_shape, ZERO))
-register(OpDef("ArgMin", _arg_kernel(np.argmin), _arg_shape, ZERO))
+register(OpDef("ArgMax", _arg_kernel(np.argmax), _arg_rule, ZERO))
+register(OpDef("ArgMin", _arg_kernel(np.argmin), _arg_rule, ZERO))
 
 
 def _arg(
