@@ -13,7 +13,7 @@ whatever has no graph: a remote training API, a loop of reinforcement learning, 
         await sess.run("train", {"batch": batch})
 """
 
-from asyncmon.programs.function import FunctionProgram
-from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.function import FunctionProgram as FunctionProgram
+from asyncmon.programs.function_session import FunctionSession as FunctionSession
 
 __all__ = ["FunctionProgram", "FunctionSession"]

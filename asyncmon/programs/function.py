@@ -15,8 +15,6 @@ from asyncmon.programs.steps import Step
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Mapping
 
-__all__ = ["FunctionProgram"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -33,20 +31,20 @@ class FunctionProgram:
 
     A step is a transaction: it works on a copy of the state, which becomes the state when the step has
     returned; one that fails or is cancelled changes nothing. An entry of the state is copied when the
-    step asks for it: ``state["w"]`` copies ``w``, and nothing else. An array that the step keeps or
-    returns, or a view of it, is no part of the state any more: who has it may write to it. Steps that
-    change state come one after another. A plain function runs in the loop's thread and should be short.
+    step reads it: ``state["w"]`` copies ``w``, and nothing else. An array that the step keeps or
+    returns, or a view of it, is not shared with the state any more. Steps that change state run one
+    after another. A plain function runs in the loop's thread and should be short.
 
     The global step is the entry ``"global_step"`` where the state declares one, and counted by the
-    steps themselves; else the program counts each run of a step that is not read-only.
+    steps themselves; otherwise each run of a step that is not read-only counts.
 
     Args:
         state: arrays, numbers, and nested dicts and lists of these. Its structure, shapes and dtypes
             are fixed. The functions get it as their parameter ``state``, or else as their first. Whole
             numbers are of 64 bits; a ``global_step`` is one of them.
         steps: names to functions, plain or ``async def``; see also :meth:`step`.
-        read_only: names of steps that change no state, such as an evaluation: they take no turn and
-            no copy, may be peeked at, and do not count. One that writes to the state fails.
+        read_only: names of steps that change no state, such as an evaluation: they run beside other
+            steps, on no copy, can be peeked at, and do not count. One that writes to the state fails.
 
     Example::
 
@@ -132,7 +130,7 @@ class FunctionProgram:
         return FunctionSession(self, self.state, self.steps)
 
     def init_op(self) -> Any:
-        """Return what sets the state to what was declared."""
+        """Return the fetch that sets the state to the declared one."""
         return INITIALIZE
 
     def local_init_op(self) -> None:
@@ -162,7 +160,7 @@ class FunctionProgram:
         return key
 
     def describe(self) -> dict[str, Any]:
-        """Return what goes into checkpoints about this program."""
+        """Return the description of this program in checkpoints."""
         return {"type": "FunctionProgram", "steps": list(self.steps)}
 
 

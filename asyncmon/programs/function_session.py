@@ -1,10 +1,11 @@
-"""A running function program: its state, and the turns of its steps."""
+"""A running function program: its state, and its steps one after another."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
 from asyncmon.fair_lock import FairLock
 from asyncmon.loop_budget import LoopBudget
-from asyncmon.programs.borrowed import Borrowed
+from asyncmon.programs.copy_on_access import CopyOnAccess
 from asyncmon.programs.state_tree import (
     Tree,
     adopt,
@@ -22,15 +23,12 @@ from asyncmon.programs.state_tree import (
     replace_leaves,
     unwritable,
 )
-from asyncmon.programs.structure import leaves, map_leaves
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
 
     from asyncmon.programs.steps import Step
-
-__all__ = ["GLOBAL_STEP", "INITIALIZE", "FunctionSession"]
 
 GLOBAL_STEP = "global_step"
 
@@ -63,7 +61,7 @@ class FunctionSession:
         self._steps = steps
         self._counts = GLOBAL_STEP not in state
         self._step = 0
-        self._turn = FairLock()
+        self._lock = FairLock()
         self._closed = False
 
     @property
@@ -88,14 +86,14 @@ class FunctionSession:
         Args:
             fetches: names, in any nesting of lists, tuples, dicts, namedtuples and dataclasses.
             feed_dict: parameters of the steps by name.
-            options: ``timeout_in_ms`` is kept to.
+            options: its ``timeout_in_ms`` is the deadline.
             run_metadata: gets the ``duration``.
 
         Raises:
             RuntimeError: the session is closed.
-            NotFoundError: a name that nothing in this run has; the state is as before.
+            NotFoundError: a name that is not in this run; the state is as before.
             TypeError: a fetch that is no name, or a step that left a state of another form.
-            InvalidArgumentError: a feed is missing, or no step knows one.
+            InvalidArgumentError: a feed is missing, or is no parameter of a step.
             DeadlineExceededError: it took longer than ``options.timeout_in_ms``.
             Exception: what a step raised.
         """
@@ -136,11 +134,11 @@ class FunctionSession:
             await budget.pause()
         if steps is not None and read_only:
             return await self._compute(fetches, steps, feeds)
-        turn = self._turn
-        if turn.held:
-            await turn.wait()
+        lock = self._lock
+        if lock.held:
+            await lock.wait()
         else:
-            turn.held = True
+            lock.held = True
         try:
             self._check_open()
             if steps is None:
@@ -148,23 +146,23 @@ class FunctionSession:
                 return map_leaves(fetches, lambda _: None)
             return await self._transact(fetches, steps, feeds)
         finally:
-            turn.release()
+            lock.release()
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         tree = before = self._tree
         step = self._step + 1
-        working = Borrowed(before)
+        working = CopyOnAccess(before)
         results = {}
         for one in steps:
             if one.read_only and before:
-                results[one.name] = await _looked_at(one, unwritable(dict(working.now())), feeds)
+                results[one.name] = await _run_read_only(one, unwritable(working.current()), feeds)
                 continue
             result = one(working, feeds)
             results[one.name] = await result if one.waits(result) else result
         if before:
             problems: list[str] = []
             unshared = working.unshared()
-            tree = adopt(dict(working.now()), before, unshared, problems)
+            tree = adopt(working.current(), before, unshared, problems)
             if problems:
                 raise TypeError(
                     f"The steps {list(results)} left a state of another form than was declared, and "
@@ -177,7 +175,7 @@ class FunctionSession:
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         number = self._step if self._counts else None
         tree = self._tree  # another step may commit while this one waits
-        results = {one.name: await _looked_at(one, tree, feeds) for one in steps}
+        results = {one.name: await _run_read_only(one, tree, feeds) for one in steps}
         return _fetched(fetches, results, tree, number, self._steps)
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
@@ -244,7 +242,7 @@ class FunctionSession:
             InvalidArgumentError: something does not fit; the error lists everything that does not.
         """
         self._check_open()
-        await self._turn.wait()
+        await self._lock.wait()
         try:
             self._check_open()
             present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
@@ -261,7 +259,7 @@ class FunctionSession:
             if self._counts and GLOBAL_STEP in values:
                 self._step = int(values[GLOBAL_STEP])
         finally:
-            self._turn.release()
+            self._lock.release()
 
     async def close(self) -> None:
         """Refuse further use. A second call does nothing."""
@@ -269,7 +267,7 @@ class FunctionSession:
 
 
 class _Ready:
-    """An awaitable that has its value already."""
+    """An awaitable of a value that is there already."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -308,8 +306,8 @@ def _value(
     )
 
 
-async def _looked_at(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
-    """Call a read-only step with a copy of a state whose arrays are so, and see that it is one."""
+async def _run_read_only(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
+    """Run a read-only step on unwritable arrays, and check that it has left the containers as well."""
     given = unwritable(state)
     result = step(given, feeds)
     if step.waits(result):
@@ -320,3 +318,30 @@ async def _looked_at(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -
             "it without read_only, or let it return the value."
         )
     return result
+
+
+# -- nested fetches: lists, tuples, dicts, namedtuples and dataclasses of names
+
+
+def map_leaves(structure: Any, fn: Callable[[Any], Any]) -> Any:
+    """Return a structure of the same kind with ``fn`` of each leaf in its place."""
+    if structure.__class__ is str:
+        return fn(structure)
+    if isinstance(structure, Mapping):
+        mapped = {key: map_leaves(value, fn) for key, value in structure.items()}
+        return mapped if type(structure) is dict else type(structure)(mapped)  # type: ignore[call-arg]
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*(map_leaves(value, fn) for value in structure))
+    if isinstance(structure, list | tuple):
+        return type(structure)(map_leaves(value, fn) for value in structure)
+    if is_dataclass(structure) and not isinstance(structure, type):
+        names = [field.name for field in fields(structure) if field.init]
+        return replace(structure, **{name: map_leaves(getattr(structure, name), fn) for name in names})
+    return fn(structure)
+
+
+def leaves(structure: Any) -> list[Any]:
+    """Return the leaves, in order."""
+    found: list[Any] = []
+    map_leaves(structure, found.append)
+    return found

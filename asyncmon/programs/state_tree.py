@@ -12,19 +12,6 @@ from asyncmon.checkpoint.dtypes import element_of, is_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Arrays",
-    "Tree",
-    "adopt",
-    "declare",
-    "first_change",
-    "flatten",
-    "misfit",
-    "replace_leaves",
-    "unwritable",
-    "with_fresh_arrays",
-]
-
 Tree = Any
 """A dict with string keys, a list, an array, or a number."""
 
@@ -74,7 +61,7 @@ def declare(tree: Tree, path: str = "state") -> Tree:
 
 
 def with_fresh_arrays(tree: Tree, made: Arrays) -> Tree:
-    """Return a copy that may be changed at will; its arrays are also put into ``made``, by ``id``."""
+    """Return a deep copy; its arrays are also put into ``made``, by ``id``."""
     if isinstance(tree, np.ndarray):
         array = tree.copy()
         made[id(array)] = array
@@ -99,7 +86,7 @@ def unwritable(tree: Tree) -> Tree:
 
 
 def first_change(now: Tree, before: Tree, path: tuple[str | int, ...] = ()) -> str | None:
-    """Return where something was put into the containers of a tree, in words, or None."""
+    """Return the first place at which the containers of a tree were changed, or None."""
     kind = before.__class__
     if kind not in (dict, list):
         return None if now is before else _place(path)
@@ -119,21 +106,21 @@ def first_change(now: Tree, before: Tree, path: tuple[str | int, ...] = ()) -> s
 def adopt(
     new: Tree,
     old: Tree,
-    handed_out: Arrays,
+    unshared: Arrays,
     problems: list[str],
     path: tuple[str | int, ...] = (),
 ) -> Tree:
-    """Return what a step made of its copy as the next state, or note why it cannot be.
+    """Return the copy that a step has changed as the next state, or note why it cannot be.
 
-    Arrays that the step alone had become the state's as they are, read-only from here on; others are
-    copied in, as somebody may write to them.
+    Arrays that only the step had become part of the state, read-only; others, which other code may
+    write to, are copied.
 
     Args:
-        new: what the step left.
-        old: the state before, which says what is expected where.
-        handed_out: the arrays that it was given and nobody else refers to, by ``id``.
-        problems: gets a sentence for everything that does not fit.
-        path: where this is, for the sentences.
+        new: the copy.
+        old: the state before, of the same structure.
+        unshared: the arrays that the step got and that only the copy refers to, by ``id``.
+        problems: a sentence for everything that does not fit is added.
+        path: of this part, for the sentences.
     """
     if isinstance(old, dict):
         if not isinstance(new, Mapping) or new.keys() != old.keys():
@@ -141,7 +128,7 @@ def adopt(
             problems.append(f"{_place(path)} must keep the keys {list(old)}, found {found!r}")
             return old
         return {
-            key: was if new[key] is was else adopt(new[key], was, handed_out, problems, (*path, key))
+            key: was if new[key] is was else adopt(new[key], was, unshared, problems, (*path, key))
             for key, was in old.items()
         }
     if isinstance(old, list):
@@ -149,18 +136,18 @@ def adopt(
             problems.append(f"{_place(path)} must stay a list of {len(old)}, found {new!r}")
             return old
         return [
-            adopt(one, was, handed_out, problems, (*path, i))
+            adopt(one, was, unshared, problems, (*path, i))
             for i, (one, was) in enumerate(zip(new, old, strict=True))
         ]
     if isinstance(old, np.ndarray):
-        return _adopt_array(new, old, handed_out, problems, path)
+        return _adopt_array(new, old, unshared, problems, path)
     return _adopt_number(new, old, problems, path)
 
 
 def _adopt_array(
     new: Any,
     old: NDArray[Any],
-    handed_out: Arrays,
+    unshared: Arrays,
     problems: list[str],
     path: tuple[str | int, ...],
 ) -> NDArray[Any]:
@@ -175,7 +162,7 @@ def _adopt_array(
             f"shape {array.shape} and dtype {array.dtype}"
         )
         return old
-    if id(array) not in handed_out or array.dtype != old.dtype:
+    if id(array) not in unshared or array.dtype != old.dtype:
         array = array.astype(old.dtype)
     return _frozen(array)
 
@@ -230,7 +217,7 @@ def replace_leaves(tree: Tree, values: Mapping[str, Any], prefix: str = "") -> T
 
 
 def misfit(name: str, value: Any, old: Any) -> str | None:
-    """Return what is wrong with a value that is to be loaded in the place of another, or None."""
+    """Return why a value cannot be loaded in the place of another, or None."""
     array, present = np.asarray(value), np.asarray(old)
     if array.shape != present.shape:
         return f"{name!r} has shape {present.shape}, the value {array.shape}"

@@ -1,4 +1,4 @@
-"""A named step: a function, and what it wants to be called with."""
+"""A named step: a function and its parameters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from asyncmon.errors import InvalidArgumentError
-
-__all__ = ["Step"]
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -52,8 +50,7 @@ class Step:
         return named[0] if has_state and named else None
 
     def __call__(self, state: Any, feeds: Mapping[Any, Any] | None) -> Any:
-        """Call the function with the state and the feeds it takes. Return what it returns, an awaitable
-        if it :attr:`waits`.
+        """Call the function with the state and the feeds it takes. See :meth:`waits` for the result.
 
         Raises:
             InvalidArgumentError: a feed that it needs is missing.
@@ -72,5 +69,5 @@ class Step:
         return self.fn(**arguments)
 
     def waits(self, result: Any) -> bool:
-        """Whether what a call returned has to be awaited."""
+        """Return whether the result of a call is to be awaited."""
         return self.is_async or isinstance(result, Awaitable)

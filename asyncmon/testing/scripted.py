@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.programs.function_session import map_leaves
 from asyncmon.programs.state_tree import misfit
-from asyncmon.programs.structure import map_leaves
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:

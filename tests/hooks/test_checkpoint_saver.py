@@ -393,3 +393,19 @@ async def test_nothing_is_left_behind(train: Train, tmp_path: Path, error: Excep
             await train(hook_for(tmp_path, save_steps=2), session=session)
         except KeyError:
             pass
+
+
+async def test_by_seconds_failures_that_come_oftener_do_not_keep_saves_from_being_made(
+    tmp_path: Path, lasting: Lasting
+) -> None:
+    """AX-11: each session lives for 7 s; saves are due at 10, 20 and 30 s all the same."""
+    scripts = [lasting(1, [None] * 6 + [AbortedError("gone")]) for _ in range(4)]
+    sessions = [
+        ScriptedSession(script, state={"global_step": 100 * i}) for i, script in enumerate(scripts)
+    ]
+    async with MonitoredSession(
+        ScriptedCreator(*sessions, ScriptedSession(lasting(1))), [hook_for(tmp_path, save_secs=10)]
+    ) as sess:
+        while asyncio.get_running_loop().time() < 32:
+            await sess.run("train")
+    assert {102, 205}.issubset(await saved(tmp_path))

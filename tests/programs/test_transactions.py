@@ -10,7 +10,7 @@ import pytest
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.programs import FunctionProgram
-from asyncmon.programs.borrowed import Borrowed
+from asyncmon.programs.copy_on_access import CopyOnAccess
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ async def test_arrays_swapped_by_a_step_are_swapped() -> None:
 
 async def test_who_shares_an_array_is_found_out() -> None:
     state = {name: np.zeros(2) for name in ("alone", "view", "kept", "nowhere")}
-    borrowed = Borrowed({**state, "deep": {"alone": [np.zeros(1)], "kept": [np.zeros(1)]}})
+    borrowed = CopyOnAccess({**state, "deep": {"alone": [np.zeros(1)], "kept": [np.zeros(1)]}})
     others = [borrowed["view"][:1], borrowed["kept"], borrowed["deep"]["kept"][0]]
     alone = [id(borrowed["alone"]), id(borrowed["deep"]["alone"][0])]
     borrowed["nowhere"]

@@ -161,3 +161,15 @@ async def test_a_tick_in_a_body_that_is_cancelled_is_not_repeated() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1.5):
                 await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("pause", "expected"), [(3, [(3, 30)]), (17, [(3, 37), (4, 40)])])
+async def test_ticks_that_continue_others_keep_their_phase_and_catch_up_once(
+    pause: float, expected: list[tuple[int, float]]
+) -> None:
+    loop = asyncio.get_running_loop()
+    first = Coordinator().every(10)
+    assert [await anext(first) for _ in range(2)] == [1, 2]
+    await asyncio.sleep(pause)
+    second = Coordinator().every(10, continuing=first)
+    assert [(await anext(second), loop.time()) for _ in expected] == expected

@@ -1,4 +1,4 @@
-"""The state as a step gets it: a dict whose entries are copied when they are first asked for."""
+"""The state as a step gets it: a dict whose entries are copied when they are first read."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import numpy as np
 
 from asyncmon.programs.state_tree import Arrays, Tree, with_fresh_arrays
 
-__all__ = ["Borrowed"]
-
 _MUTABLE = (np.ndarray, dict, list)
 
 
-class Borrowed(dict[str, Any]):
-    """The state for one step, which may change it at will, and does not harm the state before.
+class CopyOnAccess(dict[str, Any]):
+    """The state for one step, which may change it without changing the state before.
 
-    An entry is copied with all there is in it the moment the step asks for it; one that it does not
-    ask for costs nothing, however large. In all else it is a ``dict``, and what is in it are arrays,
-    numbers and plain dicts and lists of these.
+    An entry is copied, with everything in it, when the step first reads it; the others cost nothing,
+    however large. Otherwise it is a ``dict`` of arrays, numbers and plain dicts and lists of these.
 
     Args:
         state: the state before.
@@ -32,7 +29,7 @@ class Borrowed(dict[str, Any]):
         super().__init__(state)
         self._state = state
         self.copies: Arrays = {}
-        """The arrays that the step was given, by ``id``."""
+        """The arrays that the step got, by ``id``."""
 
     def __getitem__(self, key: str) -> Tree:
         value = super().__getitem__(key)
@@ -41,14 +38,14 @@ class Borrowed(dict[str, Any]):
             super().__setitem__(key, value)
         return value
 
-    def now(self) -> Iterator[tuple[str, Tree]]:
-        """Return names and values as they are: the old ones of entries that were not asked for."""
-        return iter(super().items())
+    def current(self) -> dict[str, Tree]:
+        """Return names and values, with the old values of entries that were not read."""
+        return dict(super().items())
 
     def unshared(self) -> Arrays:
-        """Return the arrays that the step was given and that nobody refers to but this state.
+        """Return the arrays that the step got and that only this state refers to.
 
-        Whoever refers to another one, a view of it maybe, could go on to write to it.
+        Code that refers to another one, or to a view of it, could still write to it.
         """
         counts = self._references()
         return {i: array for i, array in self.copies.items() if counts[i] <= _UNSHARED}
@@ -56,7 +53,7 @@ class Borrowed(dict[str, Any]):
     def _references(self) -> dict[int, int]:
         return {i: sys.getrefcount(array) for i, array in self.copies.items()}
 
-    # Whatever else of a dict hands out values, by way of __getitem__.
+    # All other ways of a dict to read values, through __getitem__.
 
     def get(self, key: str, default: Any = None) -> Any:
         """As that of ``dict``."""
@@ -93,7 +90,9 @@ class Borrowed(dict[str, Any]):
         """As that of ``dict``."""
         return dict(self)
 
-    def __iter__(self) -> Iterator[str]:  # being there makes dict(state) and {**state} call __getitem__
+    def __iter__(
+        self,
+    ) -> Iterator[str]:  # makes dict(state) and {**state} call __getitem__
         return super().__iter__()
 
     def __or__(self, other: Any) -> Any:
@@ -104,10 +103,10 @@ class Borrowed(dict[str, Any]):
 
 
 def _references_of_unshared() -> int:
-    state = Borrowed({"array": np.zeros(0)})
+    state = CopyOnAccess({"array": np.zeros(0)})
     state["array"]
     return max(state._references().values())
 
 
 _UNSHARED = _references_of_unshared()
-"""How many references are counted of an array that is in one place of the state and nowhere else."""
+"""The count of references to an array that is in one place of the state only, on this interpreter."""

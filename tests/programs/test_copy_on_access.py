@@ -1,4 +1,4 @@
-"""What a step gets: a dict that copies its entries when they are asked for."""
+"""A step gets a dict that copies its entries when they are first read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.programs import FunctionProgram
-from asyncmon.programs.borrowed import Borrowed
+from asyncmon.programs.copy_on_access import CopyOnAccess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ def state() -> dict[str, Any]:
     return tree
 
 
-WAYS: dict[str, Callable[[Borrowed], dict[str, Any]]] = {
+WAYS: dict[str, Callable[[CopyOnAccess], dict[str, Any]]] = {
     "[]": lambda borrowed: {key: borrowed[key] for key in borrowed},
     "get": lambda borrowed: {key: borrowed.get(key) for key in borrowed},
     "items": lambda borrowed: {key: value for key, value in borrowed.items()},  # noqa: C416
@@ -48,7 +48,7 @@ WAYS: dict[str, Callable[[Borrowed], dict[str, Any]]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_asked_for_may_be_changed_and_the_state_stays(way: str) -> None:
     before = state()
-    got = WAYS[way](Borrowed(before))
+    got = WAYS[way](CopyOnAccess(before))
     got["w"] += 1
     got["nested"]["b"] *= 5
     got["nested"]["list"][0] -= 1
@@ -65,16 +65,16 @@ def test_what_is_asked_for_may_be_changed_and_the_state_stays(way: str) -> None:
 
 def test_an_entry_is_copied_once_and_one_not_asked_for_never() -> None:
     before = state()
-    borrowed = Borrowed(before)
+    borrowed = CopyOnAccess(before)
     assert borrowed["w"] is borrowed["w"] is not before["w"]
     assert set(borrowed.copies) == {id(borrowed["w"])}
-    left = dict(borrowed.now())
+    left = borrowed.current()
     assert left["nested"] is before["nested"]
     assert left["w"] is borrowed["w"]
 
 
 def test_what_was_put_there_is_got_back() -> None:
-    borrowed, own = Borrowed(state()), np.zeros(3)
+    borrowed, own = CopyOnAccess(state()), np.zeros(3)
     borrowed["w"] = own
     borrowed["nested"] = own
     assert borrowed["w"] is borrowed["nested"] is own
@@ -85,10 +85,10 @@ def test_what_was_put_there_is_got_back() -> None:
     with pytest.raises(KeyError):
         borrowed["nowhere"]
     with pytest.raises(KeyError):
-        Borrowed({}).popitem()
+        CopyOnAccess({}).popitem()
     with pytest.raises(TypeError):
         borrowed | 3  # type: ignore[operator]
-    assert json.dumps(Borrowed({"a": {"b": [1]}})) == '{"a": {"b": [1]}}'
+    assert json.dumps(CopyOnAccess({"a": {"b": [1]}})) == '{"a": {"b": [1]}}'
 
 
 @pytest.mark.asyncio
