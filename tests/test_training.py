@@ -265,11 +265,10 @@ def _modified(path: Path) -> int:
 
 
 async def test_kc_8_how_many_checkpoints_are_kept_is_an_argument(
-    made: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: tuple[Any, Any], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 60.0)
     program, op = made
-    saver = Saver(max_to_keep=2)
+    saver = Saver(max_to_keep=2, when_busy="wait")
     async with MonitoredTrainingSession(
         checkpoint_dir=tmp_path, program=program, save_checkpoint_steps=1, saver=saver
     ) as sess:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.hooks.hook_support import forgiven
+from asyncmon.hooks.hook_support import log_errors
 from asyncmon.runtime.hook_check import check_method
 from asyncmon.summary.events import SessionLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from asyncmon.checkpoint.save_handle import SaveHandle
     from asyncmon.runtime.coordinator import Coordinator
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_QUICK_SECS = 0.25  # a saver whose saves take less than this
-_PATIENCE_SECS = 1.0  # is waited for this long, so that quick steps do not outrun it
-
-_MOMENTS: dict[str, tuple[str, ...]] = {
+_METHODS: dict[str, tuple[str, ...]] = {
     "begin": (),
     "before_save": ("session", "global_step_value"),
     "after_save": ("session", "global_step_value"),
@@ -34,16 +32,16 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
 
 
 class CheckpointSaverListener:
-    """Told of a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
+    """Called around a :class:`CheckpointSaverHook`'s saves. TF1: ``tf.train.CheckpointSaverListener``.
 
     All methods are optional. ``before_save`` is awaited before the state is taken, ``after_save`` when
     the checkpoint is committed. Of several listeners all are called before a save, in order, then all
     after it.
 
-    By steps and where saves are quick, the run that made one due ends when ``after_save`` has, so that
-    a stop it asks for comes at that very step, as in TF1; but it waits for a second at most. Where
-    saves are slow, or by seconds, steps go on meanwhile; by seconds also during ``before_save``, so
-    that the step of the checkpoint may be later.
+    By steps, the run that makes a save due ends after ``after_save``, so that a stop requested there
+    comes at that very step, as in TF1; but it waits no longer than the hook's ``wait_secs``. By
+    seconds, steps go on during both calls, so that the checkpoint may be of a later step than
+    ``before_save`` was called with.
 
     Example::
 
@@ -67,7 +65,7 @@ class CheckpointSaverListener:
 
 
 def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverListener, ...]:
-    """Refuse listeners that could not be told, before the first save.
+    """Refuse listeners that could not be called, before the first save.
 
     Raises:
         TypeError: they are no list; one is a class, lacks a method, or has a plain or wrong one.
@@ -80,145 +78,134 @@ def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverLis
             raise TypeError(
                 f"listeners must be objects, got the class {one.__name__!r}. Write `{one.__name__}()`."
             )
-        for moment, arguments in _MOMENTS.items():
-            method = getattr(one, moment, None)
+        for name, arguments in _METHODS.items():
+            method = getattr(one, name, None)
             if method is None:
                 raise TypeError(
-                    f"{one!r} is no listener, it has no method {moment!r}. Derive the class from "
+                    f"{one!r} is no listener, it has no method {name!r}. Derive the class from "
                     "asyncmon.CheckpointSaverListener."
                 )
-            check_method(type(one).__name__, moment, arguments, method, what="listeners")
+            check_method(type(one).__name__, name, arguments, method, what="listeners")
     return checked
 
 
-class Commits:
-    """Saves that were started, in order, until all is said of them.
+class PendingSaves:
+    """Saves that were started, in order, until each is logged and all listeners were called.
 
-    A recovery ends the tasks of the session it replaces, but no save: the next session takes over what
-    is still to be said. No listener is called twice for one checkpoint.
+    A recovery ends the tasks of the session it replaces, but no save: the next session takes over the
+    pending ones. No listener is called twice for one checkpoint.
 
-    What fails in a task is dealt with as the hook's ``on_error`` says: ``"detach"`` has
-    :meth:`raise_if_failed` raise it, in a moment of the hook.
+    An error in a task is handled as the hook's ``on_error`` says: with ``"detach"``,
+    :meth:`raise_if_failed` raises it in a method of the hook.
 
     Args:
-        hook: whose saves they are.
-        output: where the ``CHECKPOINT`` events go.
-        listeners: whose ``after_save`` is called.
+        hook: the hook that starts the saves.
+        output: for the ``CHECKPOINT`` events.
+        listeners: their ``after_save`` is called.
     """
 
     def __init__(
         self, hook: SessionRunHook, output: SharedWriter, listeners: Sequence[CheckpointSaverListener]
     ) -> None:
-        self.kept: int | None = None
+        self.committed_step: int | None = None
         """The step of the checkpoint that this session committed, or began with, last."""
-        self.quick = True
-        """Whether the last save was done so fast that steps may wait for one."""
         self._hook = hook
         self._output = output
         self._listeners = listeners
-        self._open: list[_Commit] = []
+        self._pending: list[_PendingSave] = []
         self._last: asyncio.Task[Any] | None = None
         self._error: Exception | None = None
         self._session: Session
         self._coord: Coordinator
 
     def take_over(self, session: Session, coord: Coordinator) -> None:
-        """Begin in a new session, with what the one before left unsaid."""
+        """Begin in a new session, with the pending saves of the one before."""
         self._session, self._coord, self._last = session, coord, None
-        for commit in self._open:
-            self._watch(commit)
+        for save in self._pending:
+            self._create_task(save)
 
-    async def wait_for(self, handle: SaveHandle) -> None:
-        """Wait for a save, and say all there is to say."""
-        commit = self._add(handle)
-        await self._follow(commit, None)
+    async def finish(self, handle: SaveHandle) -> None:
+        """Wait for the commit of a save, log it and call the listeners."""
+        await self._finish(self._add(handle), None)
 
     def follow(self, handle: SaveHandle) -> None:
-        """Do so in a task, after what is said of the saves before."""
-        self._watch(self._add(handle))
+        """Like :meth:`finish`, in a background task, after the saves before it."""
+        self._create_task(self._add(handle))
 
-    async def wait_a_moment(self) -> None:
-        """Wait until nothing is left to say, if that does not take long."""
-        if self._last is not None:
-            await asyncio.wait([self._last], timeout=_PATIENCE_SECS)
-
-    async def wait(self) -> None:
-        """Wait until nothing is left to say."""
-        if self._last is not None:
-            await asyncio.wait([self._last])
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until no save is pending, or for some seconds."""
+        if self._last is not None and not self._last.done():
+            await asyncio.wait([self._last], timeout=timeout)
 
     def raise_if_failed(self) -> None:
-        """Raise, once, the error for which the hook is to be detached."""
+        """Raise, once, the error that detaches the hook."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
-    def write_down(self) -> None:
-        """Write down what nobody followed to its end. The session is closed, so no listener is told."""
-        for commit in self._open:
-            if commit.handle.done and commit.handle.error is None:
-                self._write_down(commit)
-        self._open.clear()
+    def record_committed(self) -> None:
+        """Log the pending saves that are committed. The session is closed, so no listener is called."""
+        for save in self._pending:
+            if save.handle.done and save.handle.error is None:
+                self._record(save)
+        self._pending.clear()
 
-    def _add(self, handle: SaveHandle) -> _Commit:
-        commit = _Commit(handle, self._session, self._listeners)
-        self._open.append(commit)
-        return commit
+    def _add(self, handle: SaveHandle) -> _PendingSave:
+        save = _PendingSave(handle, self._session, iter(self._listeners))
+        self._pending.append(save)
+        return save
 
-    def _watch(self, commit: _Commit) -> None:
-        name = f"CheckpointSaverHook, step {commit.handle.step}"
-        self._last = self._coord.create_task(self._follow_beside, commit, self._last, name=name)
+    def _create_task(self, save: _PendingSave) -> None:
+        name = f"CheckpointSaverHook, step {save.handle.step}"
+        self._last = self._coord.create_task(self._finish_in_task, save, self._last, name=name)
 
-    async def _follow_beside(self, commit: _Commit, before: asyncio.Task[Any] | None) -> None:
-        with forgiven(self._hook, f"the checkpoint of step {commit.handle.step}"):
+    async def _finish_in_task(self, save: _PendingSave, before: asyncio.Task[Any] | None) -> None:
+        step = save.handle.step
+        with log_errors(self._hook, f"the checkpoint of step {step}"):
             try:
-                await self._follow(commit, before)
+                await self._finish(save, before)
             except Exception as error:
                 if self._hook.on_error != "detach":
                     raise
                 logger.exception(
-                    "The checkpoint of step %s: on_error='detach', at the next save.",
-                    commit.handle.step,
+                    "The checkpoint of step %s: on_error='detach', at the next save.", step
                 )
                 self._error = error
 
-    async def _follow(self, commit: _Commit, before: asyncio.Task[Any] | None) -> None:
+    async def _finish(self, save: _PendingSave, before: asyncio.Task[Any] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
         try:
-            await self._say(commit)
+            await save.handle
+            if self._record(save):
+                await self._call_after_save(save)
         except asyncio.CancelledError:
-            raise  # the next session may go on with it
+            raise  # it stays pending, for the next session
         except BaseException:
-            self._open.remove(commit)
+            self._pending.remove(save)
             raise
-        self._open.remove(commit)
+        self._pending.remove(save)
 
-    async def _say(self, commit: _Commit) -> None:
-        handle = commit.handle
-        await handle
-        if not self._write_down(commit):
-            return
-        step = handle.step
-        assert step is not None, "it is committed"
-        if commit.session is self._session:
-            self.kept = step
-        self.quick = (handle.seconds or 0.0) < _QUICK_SECS
+    async def _call_after_save(self, save: _PendingSave) -> None:
+        step = save.handle.step
+        assert step is not None, "known once the save is committed"
+        if save.session is self._session:
+            self.committed_step = step
         logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
-        for listener in commit.listeners:
-            with forgiven(self._hook, f"after_save of {listener!r}"):
+        for listener in save.listeners:
+            with log_errors(self._hook, f"after_save of {listener!r}"):
                 if await listener.after_save(self._session, step):
                     line = "A CheckpointSaverListener requested that training be stopped. listener: %s"
                     logger.info(line, listener)
                     self._coord.request_stop(reason=line % (listener,))
 
-    def _write_down(self, commit: _Commit) -> bool:
-        """Log that the checkpoint is committed, and write its event. False where there is none."""
-        handle = commit.handle
+    def _record(self, save: _PendingSave) -> bool:
+        """Log a committed save and write its event, once. False where there is no checkpoint of it."""
+        handle = save.handle
         if handle.superseded_by is not None or handle.seconds is None:
             return False
-        if not commit.is_written_down:
-            commit.is_written_down = True
+        if not save.recorded:
+            save.recorded = True
             logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
             if self._output.writer is not None:
                 event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
@@ -226,15 +213,13 @@ class Commits:
         return True
 
 
-class _Commit:
-    """A save, and how much has been said of it."""
+@dataclass(slots=True, eq=False)
+class _PendingSave:
+    """A save, and how far its follow-up has got."""
 
-    def __init__(
-        self, handle: SaveHandle, session: Session, listeners: Sequence[CheckpointSaverListener]
-    ) -> None:
-        self.handle = handle
-        self.session = session
-        """Whose state is saved."""
-        self.listeners = iter(listeners)
-        """Those that are not told yet; who was being told when its session went is not told again."""
-        self.is_written_down = False
+    handle: SaveHandle
+    session: Session
+    """The session whose state is saved."""
+    listeners: Iterator[CheckpointSaverListener]
+    """Those not called yet; one that was interrupted by a recovery is not called again."""
+    recorded: bool = False

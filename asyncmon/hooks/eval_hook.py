@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import sys
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
 from asyncmon.hooks.hook_support import (
-    forgiven,
     global_step_of,
-    idle_until,
     leave_out,
-    let_idle,
+    log_errors,
     require_global_step,
+    step_after,
     whole_number,
 )
+from asyncmon.hooks.step_schedule import StepSchedule
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.program import current_program
 from asyncmon.snapshot import Snapshot
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
 
 logger = logging.getLogger(__name__)
-
-_NOT_DUE = sys.maxsize
 
 
 class Evaluations(SessionRunHook):
@@ -93,7 +90,7 @@ class Evaluations(SessionRunHook):
             for tag, value in metrics.items():
                 self._output.writer.add_scalar(f"{self.name}/{tag}", value, step)
         for listener in self._listeners:
-            with forgiven(self, f"the listener {listener!r}"):
+            with log_errors(self, f"the listener {listener!r}"):
                 result = listener(step, metrics)
                 if inspect.isawaitable(result):
                     await result
@@ -154,33 +151,29 @@ class EvalHook(Evaluations):
         super().__init__(name, output_dir, summary_writer)
         if sum(when is not None for when in (every_n_steps, every_n_secs, checkpoint_dir)) != 1:
             raise ValueError("Exactly one of every_n_steps, every_n_secs and checkpoint_dir is needed.")
-        if every_n_secs is not None and not every_n_secs > 0:
-            raise ValueError(f"invalid every_n_secs={every_n_secs!r}: it must be positive.")
         if checkpoint_dir is not None and not concurrent:
             raise ValueError("Evaluating checkpoint files needs no pause: leave out concurrent=False.")
-        self._every_n_steps = (
-            None if every_n_steps is None else whole_number("every_n_steps", every_n_steps, least=1)
-        )
-        self._every_n_secs = every_n_secs
+        self._schedule: StepSchedule | None = None
+        if checkpoint_dir is None:
+            self._schedule = StepSchedule(
+                self, EvalHook, "every_n_", every_n_steps, every_n_secs, at_once=False, both_ways=True
+            )
         self._checkpoint_dir = checkpoint_dir
         self._concurrent = concurrent
         self._at_end = at_end
         self._request = {"steps": steps, "weight": weight}
         self._metrics, self._batches = metrics, batches
         self._evaluator: Evaluator | None = None
-        self._due = 0
-        self._last_step = 0  # that was seen
-        self._seen: int | None = None  # the step that was evaluated, is being, or waits to be
+        self._tick_passed = False
+        self._seen: int | None = None  # the step of the newest evaluation that began
         self._waiting: Snapshot | None = None
         self._came: asyncio.Event
         self._idle: asyncio.Event
-        self._is_over = False  # the background of this session: nobody takes what waits
+        self._is_over = False  # the background of this session, which takes what is pending
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
             leave_out(self, EvalHook, "background")
-        if every_n_steps is not None:
-            let_idle(self, EvalHook)
 
     async def begin(self) -> None:
         """Refuse a program without global step, and prepare it for evaluations."""
@@ -190,33 +183,35 @@ class EvalHook(Evaluations):
         self._idle.set()
         self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
         self._evaluator.prepare()
+        if self._schedule is not None:
+            self._schedule.forget_ticks()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count from here on."""
         await super().after_create_session(session, coord)
         self._is_over = False
         self._drop_waiting()
-        self._count_from(global_step_of(self, session))
+        self._seen, self._tick_passed = None, False
+        if self._schedule is not None:
+            self._schedule.start(global_step_of(self, session))
 
-    def _count_from(self, step: int) -> None:
-        self._seen = None
-        self._last_step = step
-        self._next_at(step + (self._every_n_steps or 0))
-
-    def _next_at(self, step: int) -> None:
-        self._due = step
-        idle_until(self, step)
+    def _is_due(self, step: int) -> bool:
+        schedule = self._schedule
+        assert schedule is not None, "after_run is left out where checkpoints are evaluated"
+        if schedule.every_secs is not None:
+            due, self._tick_passed = self._tick_passed, False
+            return due
+        if schedule.restarts(step):
+            self._seen = None
+        due = schedule.is_due(step)
+        if due:
+            schedule.done(step)
+        return due
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Evaluate, or have evaluated, the state after this run if it is due."""
-        step = run_values.step
-        assert step is not None, "after_create_session saw to it"
-        if step < self._last_step and self._every_n_steps is not None:  # an earlier state was loaded
-            self._count_from(step)
-        self._last_step = step
-        if step < self._due:
+        if not self._is_due(step_after(run_values)):
             return
-        self._next_at(_NOT_DUE if self._every_n_steps is None else step + self._every_n_steps)
         if not self._concurrent:
             await self._evaluate(await run_context.session.snapshot())
             return
@@ -232,15 +227,14 @@ class EvalHook(Evaluations):
         try:
             if self._checkpoint_dir is not None:
                 async for path in checkpoints_iterator(self._checkpoint_dir):
-                    with forgiven(self, f"the evaluation of {path!r}"):
+                    with log_errors(self, f"the evaluation of {path!r}"):
                         await self._evaluate_checkpoint(path)
-            elif self._every_n_secs is not None:
-                self._next_at(_NOT_DUE)
-                async for _ in coord.every(self._every_n_secs):
+            elif self._schedule is not None and self._schedule.every_secs is not None:
+                async for _ in self._schedule.ticks(coord):
                     if not self._concurrent:
-                        self._next_at(0)
+                        self._tick_passed = True
                     elif session.global_step != self._seen:
-                        with forgiven(self, "an evaluation"):
+                        with log_errors(self, "an evaluation"):
                             await self._evaluate_now(session)
             else:
                 await self._evaluate_what_comes()
@@ -288,7 +282,7 @@ class EvalHook(Evaluations):
             await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
 
     async def _evaluate(self, state: Snapshot) -> None:
-        assert self._evaluator is not None, "after_create_session saw to it"
+        assert self._evaluator is not None, "set in begin"
         self._idle.clear()
         self._seen = state.step
         try:

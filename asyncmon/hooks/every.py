@@ -6,14 +6,12 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.hooks.hook_support import (
-    forgiven,
     global_step_of,
-    idle_until,
-    leave_out,
-    let_idle,
+    log_errors,
     require_global_step,
-    whole_number,
+    step_after,
 )
+from asyncmon.hooks.step_schedule import StepSchedule
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -32,17 +30,11 @@ class EveryHook(SessionRunHook):
     ) -> None:
         if (steps is None) == (secs is None):
             raise ValueError(f"Give one of steps and secs, got steps={steps!r} and secs={secs!r}.")
-        if secs is not None and not secs > 0:
-            raise ValueError(f"invalid secs={secs!r}: it must be positive.")
-        self._steps = None if steps is None else whole_number("steps", steps, least=1)
-        self._secs = secs
+        self._schedule = StepSchedule(self, EveryHook, "", steps, secs, at_once=False)
+        self._period = self._schedule.every_steps
         self._fn = fn
         self._takes_session = _takes_session(fn)
-        self._done = 0
         self.name = getattr(fn, "__qualname__", repr(fn))
-        leave_out(self, EveryHook, *(("background",) if secs is None else ("after_run",)))
-        if secs is None:
-            let_idle(self, EveryHook)
 
     async def __call__(self, *args: Any) -> Any:
         """Call the function itself."""
@@ -50,29 +42,29 @@ class EveryHook(SessionRunHook):
 
     async def begin(self) -> None:
         """Refuse a program without global step, when called by steps."""
-        if self._steps is not None:
+        self._schedule.forget_ticks()
+        if self._period is not None:
             require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count steps from here on."""
-        if self._steps is not None:
-            self._done = global_step_of(self, session) // self._steps
-            idle_until(self, (self._done + 1) * self._steps)
+        if self._period is not None:
+            step = global_step_of(self, session)
+            self._schedule.start(step - step % self._period)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Call the function when the run completed or passed a multiple of ``steps``."""
-        assert self._steps is not None, "left out otherwise"
-        step = run_values.step
-        assert step is not None, "after_create_session saw to it"
-        done, self._done = self._done, step // self._steps
-        idle_until(self, (self._done + 1) * self._steps)
-        if self._done > done:
+        step = step_after(run_values)
+        assert self._period is not None, "left out by seconds"
+        multiple = step - step % self._period
+        if not self._schedule.restarts(multiple) and self._schedule.is_due(multiple):
+            self._schedule.done(multiple)
             await self._call(run_context.session)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Call the function every so many seconds."""
-        async for _ in coord.every(self._secs):
-            with forgiven(self, "a call"):
+        async for _ in self._schedule.ticks(coord):
+            with log_errors(self, "a call"):
                 await self._call(session)
 
     async def _call(self, session: Session) -> None:
@@ -85,8 +77,8 @@ def every(
     """Make a hook of one async function that is called every so many steps or seconds.
 
     By steps, the function is awaited on the step path after the runs that complete a multiple of
-    ``steps``. By seconds, it is awaited in a task beside the steps, does not drift, and never overlaps
-    itself. The function takes the raw session, or nothing.
+    ``steps``. By seconds, it is awaited in a background task, does not drift, keeps its phase over
+    recoveries, and never overlaps itself. The function takes the raw session, or nothing.
 
     Raises:
         TypeError: the function is no ``async def``.

@@ -1,4 +1,4 @@
-"""Helpers of the hooks: argument checks, left-out methods, logged errors, samples, names in graphs."""
+"""Helpers of the hooks: checks, left-out methods, logged errors, samples, and names in graphs."""
 
 from __future__ import annotations
 
@@ -17,46 +17,75 @@ if TYPE_CHECKING:
 
     from asyncmon.graph import Graph
     from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.created_session import CreatedSession
+    from asyncmon.runtime.hook import SessionRunValues
     from asyncmon.runtime.protocols import Session
 
 logger = logging.getLogger(__name__)
 
 
-def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *moments: str) -> None:
-    """Make this object do nothing at some moments, so that nothing is called there in vain.
+def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
+    """Return an argument as an int.
 
-    What a subclass of ``owner`` overrides stays.
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is less than ``least``.
     """
-    for moment in moments:
-        if getattr(type(hook), moment) is getattr(owner, moment):
-            setattr(hook, moment, getattr(SessionRunHook, moment).__get__(hook))
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {value!r}.") from None
+    if least is not None and number < least:
+        raise ValueError(f"invalid {name}={value!r}: it must be {least} or more.")
+    return number
+
+
+def positive(name: str, value: float) -> float:
+    """Return an argument that is a positive number.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not value > 0:
+        raise ValueError(f"invalid {name}={value!r}: it must be positive.")
+    return value
+
+
+def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *methods: str) -> None:
+    """Make methods of this object as those of the base class, which are never called.
+
+    Methods that a subclass of ``owner`` overrides stay.
+    """
+    for method in methods:
+        if getattr(type(hook), method) is getattr(owner, method):
+            setattr(hook, method, getattr(SessionRunHook, method).__get__(hook))
 
 
 def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
-    """Let a hook be called only in runs that reach its ``idle_until_step``.
+    """Let runs that do not reach its ``idle_until_step`` leave a hook out.
 
-    A subclass of ``owner`` that overrides what is called around runs is called in each.
+    A subclass of ``owner`` that overrides a method around runs is called in each run.
     """
-    moments = "before_run", "after_run"
-    if all(getattr(type(hook), moment) is getattr(owner, moment) for moment in moments):
+    methods = "before_run", "after_run"
+    if all(getattr(type(hook), method) is getattr(owner, method) for method in methods):
         hook.idle_until_step = 0
 
 
 def idle_until(hook: SessionRunHook, step: float) -> None:
-    """Say which step a hook is to be called at next, if it idles at all."""
+    """Set the step that a hook waits for next, if it idles at all."""
     if hook.idle_until_step is not None:
         hook.idle_until_step = step
 
 
 @contextlib.contextmanager
-def forgiven(hook: SessionRunHook, what: str) -> Iterator[None]:
+def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
     """Log an error of the block and go on behind it, where ``hook.on_error`` is ``"log"``.
 
-    For what a hook does in a task, time after time: an error that left the task would end it for good.
+    For one round of a background task: an error that leaves the task ends it.
 
     Args:
-        hook: whose policy counts.
-        what: what is done, for the log.
+        hook: has the policy.
+        what: the work of the block, for the log.
     """
     try:
         yield
@@ -88,36 +117,47 @@ def global_step_of(hook: SessionRunHook, session: Session) -> int:
     return step
 
 
+def step_after(run_values: SessionRunValues) -> int:
+    """Return the global step after a run of a program that counts steps."""
+    step = run_values.step
+    assert step is not None, "checked in begin and in after_create_session"
+    return step
+
+
+def created_session(coord: Coordinator) -> CreatedSession:
+    """Return the parts of the session that a hook's coordinator belongs to."""
+    assert coord._session is not None, "hooks have the coordinator of a created session"
+    return coord._session
+
+
 def veto_saving(coord: Coordinator, reason: str) -> None:
     """Keep saver hooks from saving the state of this session any more. A recovery makes a new one.
 
     For guards, in ``after_run``: savers wait until all hooks have seen a step. They do not wait for
     steps that are run with ``hooks=False``, which guards do not see.
     """
-    assert coord._session is not None, "hooks have the coordinator of a created session"
-    coord._session.boundary.veto(reason)
+    created_session(coord).boundary.veto(reason)
 
 
 async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None]:
-    """Return what the next run that succeeds computes for ``fetches``, and its global step.
+    """Return the values of ``fetches`` in the next run that succeeds, and its global step.
 
     A run that fails raises its error in its caller, which may go on; here it must not end the session.
     """
     while True:
         try:
-            assert coord._session is not None, "hooks have the coordinator of a created session"
-            return await coord._session.sample(fetches)
+            return await created_session(coord).sample(fetches)
         except Exception as error:
-            logger.debug("Asking the next run instead of one that failed: %r", error)
+            logger.debug("Sampling the run after one that failed: %r", error)
 
 
 async def samples_every(
     coord: Coordinator, secs: float, fetches: Any
 ) -> AsyncGenerator[tuple[Any, int | None]]:
-    """Yield what :func:`next_sample` returns: of the first run, then every ``secs`` until a stop.
+    """Yield a :func:`next_sample` of the first run, then every ``secs`` until a stop, without drift.
 
-    The moments do not drift. Only values that were waited for a whole period, for want of a run or in a
-    long one, begin a new row of moments: nothing is reported twice within a moment.
+    A sample that was pending for a whole period, without a run or in a long one, begins a new phase:
+    two samples are never closer than the period because of a late one.
     """
     yield await next_sample(coord, fetches)
     came_late = True
@@ -132,26 +172,6 @@ async def samples_every(
                 break
 
 
-def whole_number(name: str, value: Any, *, least: int | None = None) -> int:
-    """Return an argument as an int.
-
-    Raises:
-        TypeError: it is no whole number.
-        ValueError: it is less than ``least``.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {value!r}.") from None
-    if least is not None and number < least:
-        raise ValueError(f"invalid {name}={value!r}: it must be {least} or more.")
-    return number
-
-
-def _no_global_step(hook: SessionRunHook) -> RuntimeError:
-    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")
-
-
 def current_graph() -> Graph | None:
     """Return the graph whose session is being prepared; None for another kind of program."""
     graph: Graph | None = getattr(current_program(), "graph", None)
@@ -159,14 +179,14 @@ def current_graph() -> Graph | None:
 
 
 def global_step_name() -> str:
-    """Return what the global step is called in summaries."""
+    """Return the name of the global step in summaries."""
     graph = current_graph()
     step = None if graph is None else get_global_step(graph)
     return "global_step" if step is None else str(step.op.name)
 
 
 def named_tensor(fetch: Any) -> Any:
-    """Return the tensor that a name stands for, and other fetches as they are.
+    """Return the tensor of a name, and other fetches as they are.
 
     A name without an index is that of an operation with one output. In other programs than graphs
     names stay names.
@@ -193,3 +213,7 @@ def named_tensor(fetch: Any) -> Any:
             f"Name {fetch} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
         )
     return tensor
+
+
+def _no_global_step(hook: SessionRunHook) -> RuntimeError:
+    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")

@@ -11,8 +11,8 @@ import numpy as np
 from asyncmon import clock
 from asyncmon.hooks.hook_support import (
     current_graph,
-    forgiven,
     leave_out,
+    log_errors,
     named_tensor,
     samples_every,
     whole_number,
@@ -122,7 +122,7 @@ class LoggingTensorHook(SessionRunHook):
         """Every so many seconds, log the values of the next run."""
         assert self._every_n_secs is not None, "left out otherwise"
         async for values, step in samples_every(coord, self._every_n_secs, self._args.fetches):
-            with forgiven(self, "a report"):
+            with log_errors(self, "a report"):
                 self._log(values)
             self._logged_step = step
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncmon import clock
-from asyncmon.hooks.hook_support import forgiven
+from asyncmon.hooks.hook_support import log_errors
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -94,7 +94,7 @@ class LoopLagHook(SessionRunHook):
                 self._lags.append(max(0.0, now - due))
                 if now >= report_at:
                     report_at = now + self._every_n_secs
-                    with forgiven(self, "a report"):
+                    with log_errors(self, "a report"):
                         self._report(session.global_step)
         finally:
             watch.stop()

@@ -9,19 +9,17 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from asyncmon import clock, files
+from asyncmon import files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
 from asyncmon.hooks.hook_support import (
-    forgiven,
     global_step_of,
-    idle_until,
-    let_idle,
+    log_errors,
     require_global_step,
-    whole_number,
+    step_after,
 )
+from asyncmon.hooks.step_schedule import StepSchedule
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
-from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
@@ -66,24 +64,17 @@ class ProfilerHook(SessionRunHook):
         show_dataflow: bool = True,
         show_memory: bool = False,
     ) -> None:
-        SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
-        if save_secs is not None and not save_secs > 0:
-            raise ValueError(f"invalid save_secs={save_secs!r}: it must be positive.")
-        self._save_steps = (
-            None if save_steps is None else whole_number("save_steps", save_steps, least=1)
+        self._schedule = StepSchedule(
+            self, ProfilerHook, "save_", save_steps, save_secs, at_once=False, both_ways=True
         )
-        self._save_secs = save_secs
         self._directory = os.fspath(output_dir) or os.curdir
         self._show_dataflow = show_dataflow
         self._show_memory = show_memory
         self._output = SharedWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
-        self._due: float | None = None  # a step or a time; None before the first run
-        self._last_step = 0  # that was seen
+        self._is_first = True
         self._traces = False
         self._began = 0.0
-        if self._save_steps is not None:
-            let_idle(self, ProfilerHook)
         self._coord: Coordinator
 
     async def begin(self) -> None:
@@ -94,18 +85,14 @@ class ProfilerHook(SessionRunHook):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count from here on."""
         self._coord = coord
-        self._due = None
-        self._count_from(global_step_of(self, session))
-
-    def _count_from(self, step: int) -> None:
-        self._last_step = step
-        if self._save_steps is not None:
-            self._due = step + self._save_steps
-            idle_until(self, self._due)
+        self._is_first = self._schedule.every_secs is not None
+        self._schedule.start(global_step_of(self, session))
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for a trace if this run is due."""
-        self._traces = self._due is not None and self._next_mark(run_context.session) >= self._due
+        step = global_step_of(self, run_context.session)
+        self._schedule.restarts(step)
+        self._traces = not self._is_first and self._schedule.is_due(step + 1)
         if not self._traces:
             return None
         self._began = time.perf_counter()
@@ -113,16 +100,12 @@ class ProfilerHook(SessionRunHook):
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write the trace, beside the steps."""
-        step = run_values.step
-        assert step is not None, "after_create_session saw to it"
-        if self._due is None:
-            self._due = clock.monotonic() + (self._save_secs or 0.0)
+        step = step_after(run_values)
+        if self._traces or self._is_first:
+            self._is_first = False
+            self._schedule.done(step)
         if not self._traces:
             return
-        if self._save_steps is not None:
-            self._count_from(step)
-        else:
-            self._due = clock.monotonic() + (self._save_secs or 0.0)
         metadata = run_values.run_metadata
         if self._output.file_writer is not None and metadata.nodes:
             with contextlib.suppress(ValueError):  # traced before a recovery: the first trace stays
@@ -136,19 +119,10 @@ class ProfilerHook(SessionRunHook):
         """Let go of the writer."""
         await self._output.close()
 
-    def _next_mark(self, session: Session) -> float:
-        if self._save_steps is None:
-            return clock.monotonic()
-        step = global_step_of(self, session)
-        if step < self._last_step:  # an earlier state was loaded
-            self._count_from(step)
-        self._last_step = step
-        return step + 1
-
     async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
         path = os.path.join(self._directory, f"timeline-{step}.json")
         logger.info("Saving timeline for %d into '%s'.", step, path)
-        with forgiven(self, f"the timeline of step {step}"):
+        with log_errors(self, f"the timeline of step {step}"):
             await files.make_dirs(self._directory)
             await files.in_thread(self._write_file, path, step, nodes, program)
 

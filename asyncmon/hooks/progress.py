@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock, files
-from asyncmon.hooks.hook_support import forgiven, named_tensor, next_sample, whole_number
+from asyncmon.hooks.hook_support import log_errors, named_tensor, next_sample, whole_number
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ProgressHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Show the progress now and then."""
         async for _ in coord.every(self._every_secs):
-            with forgiven(self, "a report"):
+            with log_errors(self, "a report"):
                 await self._show(session.global_step or 0)
 
     async def end(self, session: Session) -> None:

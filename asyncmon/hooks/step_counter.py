@@ -1,22 +1,19 @@
-"""How many steps a second."""
+"""Measure the rate of steps."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Final
 
-from asyncmon import clock
 from asyncmon.hooks.hook_support import (
-    forgiven,
     global_step_name,
     global_step_of,
-    idle_until,
-    leave_out,
-    let_idle,
+    log_errors,
     next_sample,
     require_global_step,
-    whole_number,
+    step_after,
 )
+from asyncmon.hooks.step_schedule import StepSchedule
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -71,79 +68,58 @@ class StepCounterHook(SessionRunHook):
             every_n_steps = None
         if (every_n_steps is None) == (every_n_secs is None):
             raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
-        if every_n_secs is not None and not every_n_secs > 0:
-            raise ValueError(f"invalid every_n_secs={every_n_secs!r}: it must be positive.")
-        self._every_n_secs = every_n_secs
-        self._every_n_steps = 0
-        if every_n_steps is None:
-            leave_out(self, StepCounterHook, "after_run")
-        else:
-            self._every_n_steps = whole_number("every_n_steps", every_n_steps, least=1)
-            leave_out(self, StepCounterHook, "background")
-            let_idle(self, StepCounterHook)
+        self._schedule = StepSchedule(self, StepCounterHook, "every_n_", every_n_steps, every_n_secs)
         self._output = SharedWriter(output_dir, summary_writer)
         self._tag = "global_step/sec"
         self._last_step: int | None = None
-        self._mark: tuple[float, int] | None = None
-        self._due = 0
         self._warned = False
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and take hold of the writer."""
+        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
         self._tag = f"{global_step_name()}/sec"
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Begin to measure anew."""
-        self._output.start(global_step_of(self, session))
-        self._last_step = self._mark = None
-        self._due = 0
-        idle_until(self, self._due)
+        step = global_step_of(self, session)
+        self._output.start(step)
+        self._schedule.start(step)
+        self._last_step = None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Report when it is due."""
-        step = run_values.step
-        assert step is not None, "after_create_session saw to it"
+        step = step_after(run_values)
         last, self._last_step = self._last_step, step
-        if last is not None and step <= last:
-            if step == last:
-                self._did_not_advance(step)
-                return
-            self._mark, self._due = None, step  # an earlier state was loaded: measure anew
-        if step >= self._due:
+        if step == last:
+            self._did_not_advance(step)
+        elif self._schedule.is_due(step):
             self._report(step)
-            self._due = step + self._every_n_steps
-            idle_until(self, self._due)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Report every so many seconds, from the end of the first run on."""
         await next_sample(coord, [])
-        with forgiven(self, "a report"):
+        with log_errors(self, "a report"):
             self._report(global_step_of(self, session))
-        async for _ in coord.every(self._every_n_secs):
+        async for _ in coord.every(self._schedule.every_secs):
             step = global_step_of(self, session)
-            assert self._mark is not None, "the first report set it"
-            if step == self._mark[1]:
-                await next_sample(coord, [])
-                if global_step_of(self, session) == step:
-                    self._did_not_advance(step)
+            if step != self._schedule.last_step:
+                with log_errors(self, "a report"):
+                    self._report(step)
                 continue
-            if step < self._mark[1]:
-                self._mark = None
-            with forgiven(self, "a report"):
-                self._report(step)
+            await next_sample(coord, [])
+            if global_step_of(self, session) == step:
+                self._did_not_advance(step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Let go of the writer."""
+        """Release the writer."""
         await self._output.close()
 
     def _report(self, step: int) -> None:
-        now, mark = clock.monotonic(), self._mark
-        self._mark = now, step
-        if mark is None or now <= mark[0]:
-            return
-        rate = (step - mark[1]) / (now - mark[0])
+        secs, steps = self._schedule.done(step)
+        if not secs or steps is None:
+            return  # the first of a session or of a loaded state; or no time passed
+        rate = steps / secs
         logger.info("global_step/sec: %g", rate)
         if self._output.writer is not None:
             self._output.writer.add_scalar(self._tag, rate, step)

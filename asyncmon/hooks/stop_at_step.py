@@ -1,4 +1,4 @@
-"""Stop after so many steps."""
+"""Stop at a step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from asyncmon.hooks.hook_support import (
     idle_until,
     let_idle,
     require_global_step,
+    step_after,
     whole_number,
 )
 from asyncmon.runtime.hook import SessionRunHook
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class StopAtStepHook(SessionRunHook):
     """Ask for a stop at a step. TF1: ``tf.train.StopAtStepHook``.
 
-    A session that is at the step already when it is created is told to stop at once, before any run.
+    A session that is created at or beyond the step is stopped at once, before any run.
 
     Args:
         num_steps: how many steps to do, counted from the step at which the first session begins; a
@@ -44,7 +45,8 @@ class StopAtStepHook(SessionRunHook):
         if num_steps is not None and last_step is not None:
             raise ValueError("Only one of num_steps or last_step can be specified.")
         self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
-        self._last_step = None if last_step is None else whole_number("last_step", last_step)
+        self.last_step = None if last_step is None else whole_number("last_step", last_step)
+        """The step to stop at; None while ``num_steps`` has no session to count from."""
         let_idle(self, StopAtStepHook)
 
     async def begin(self) -> None:
@@ -54,20 +56,19 @@ class StopAtStepHook(SessionRunHook):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Fix the last step, once. Ask for a stop if the session is there already."""
         step = global_step_of(self, session)
-        if self._last_step is None:
+        if self.last_step is None:
             assert self._num_steps is not None, "one of the two is given"
-            self._last_step = step + self._num_steps
-        idle_until(self, self._last_step)
-        if step >= self._last_step:
+            self.last_step = step + self._num_steps
+        idle_until(self, self.last_step)
+        if step >= self.last_step:
             coord.request_stop(reason=self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Ask for a stop if the run reached the last step."""
-        step = run_values.step
-        assert step is not None, "after_create_session saw to it"
-        assert self._last_step is not None, "after_create_session set it"
-        if step >= self._last_step:
+        step = step_after(run_values)
+        assert self.last_step is not None, "set in after_create_session"
+        if step >= self.last_step:
             run_context.request_stop(self._reason(step))
 
     def _reason(self, step: int) -> str:
-        return f"StopAtStepHook: step {step} reached the last step, {self._last_step}"
+        return f"StopAtStepHook: step {step} reached the last step, {self.last_step}"

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from asyncmon.hooks.hook_support import (
     global_step_of,
     idle_until,
-    leave_out,
-    let_idle,
     require_global_step,
     samples_every,
-    whole_number,
+    step_after,
 )
+from asyncmon.hooks.step_schedule import StepSchedule
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
-from asyncmon.runtime.timer import SecondOrStepTimer
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
@@ -76,71 +74,50 @@ class SummarySaverHook(SessionRunHook):
     ) -> None:
         if (scaffold is None) == (summary_op is None):
             raise ValueError("Exactly one of scaffold or summary_op must be provided.")
-        SecondOrStepTimer(every_secs=save_secs, every_steps=save_steps)  # one of the two, or it says so
+        self._schedule = StepSchedule(self, SummarySaverHook, "save_", save_steps, save_secs)
         self._output = SharedWriter(output_dir, summary_writer)
         if not self._output.writes:
             raise ValueError(
                 "SummarySaverHook has nowhere to write: give output_dir or summary_writer."
             )
-        if save_secs is not None and not save_secs > 0:
-            raise ValueError(f"invalid save_secs={save_secs!r}: it must be positive.")
         self.on_error = on_error
-        self._save_secs = save_secs
-        self._save_steps = 0
-        if save_steps is None:
-            leave_out(self, SummarySaverHook, "before_run", "after_run")
-        else:
-            self._save_steps = whole_number("save_steps", save_steps, least=1)
-            leave_out(self, SummarySaverHook, "background")
-            let_idle(self, SummarySaverHook)
         self._scaffold = scaffold
         self._summary_op = summary_op
         self._fetches: list[Any] = []
-        self._due: int | None = 0  # None: there is nothing to write
         self._step_before = 0
-        self._last_step = 0  # that was seen
         self._asked = False
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and take hold of the writer."""
+        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Say at which step the session begins, and that the first run is due."""
+        """Write ``START``; the first run is due."""
         op = self._summary_op if self._scaffold is None else self._scaffold.summary_op
         self._fetches = list(op) if isinstance(op, list | tuple) else [] if op is None else [op]
-        self._begin_at(global_step_of(self, session))
-
-    def _begin_at(self, step: int) -> None:
-        self._last_step = step
-        self._due = 0 if self._fetches else None
-        idle_until(self, 0 if self._fetches else math.inf)
+        step = global_step_of(self, session)
+        self._schedule.start(step)
+        if not self._fetches:
+            idle_until(self, math.inf)
         self._output.start(step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Ask for the summary if this run is going to be due."""
-        if self._due is None:
+        if not self._fetches:
             return None
         step = self._step_before = global_step_of(self, run_context.session)
-        if step < self._last_step:  # an earlier state was loaded
-            self._begin_at(step)
-        self._asked = step + 1 >= self._due
+        self._restarts(step)
+        self._asked = self._schedule.is_due(step + 1)
         return SessionRunArgs(self._fetches) if self._asked and self.on_error == "raise" else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write the summary if the run was due and did advance the step."""
-        step, before = run_values.step, self._step_before
-        assert step is not None, "after_create_session saw to it"
-        if self._due is None or step == before:
+        step = step_after(run_values)
+        if not self._fetches or self._restarts(step) or step <= self._step_before:
             return
-        if step < before:  # in this very run
-            self._begin_at(step)
-            return
-        self._last_step = step
-        if self._asked and step >= self._due:
-            self._due = step + self._save_steps
-            idle_until(self, self._due)
+        if self._asked and self._schedule.is_due(step):
+            self._schedule.done(step)
             if self.on_error == "log":
                 await self._write_apart(run_context.session, run_context.original_args.feed_dict)
             else:
@@ -150,18 +127,25 @@ class SummarySaverHook(SessionRunHook):
         """Every so many seconds, write the summary of the next run."""
         if not self._fetches:
             return
-        assert self._save_secs is not None, "left out otherwise"
+        secs = self._schedule.every_secs
+        assert secs is not None, "left out by steps"
         apart = self.on_error == "log"
         fetches = [] if apart else self._fetches
-        async for results, step in samples_every(coord, self._save_secs, fetches):
+        async for results, step in samples_every(coord, secs, fetches):
             if apart:
                 await self._write_apart(session, None)
             else:
                 self._write(results, step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Flush, and let go of the writer, whatever the end."""
+        """Flush and release the writer, at any end."""
         await self._output.close()
+
+    def _restarts(self, step: int) -> bool:
+        restarts = self._schedule.restarts(step)
+        if restarts:
+            self._output.start(step)
+        return restarts
 
     async def _write_apart(self, session: Session, feed_dict: Mapping[Any, Any] | None) -> None:
         step = session.global_step
@@ -172,7 +156,7 @@ class SummarySaverHook(SessionRunHook):
 
     def _write(self, results: list[Any], step: int | None) -> None:
         writer = self._output.writer
-        assert writer is not None, "the constructor saw to it"
+        assert writer is not None, "checked in the constructor"
         for result in results:
             if isinstance(result, Mapping):
                 for tag, value in result.items():

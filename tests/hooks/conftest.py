@@ -25,12 +25,6 @@ class Train(Protocol):
     ) -> ScriptedSession: ...
 
 
-@pytest.fixture(autouse=True)
-def quick_saves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have all saves count as quick, also on a machine that is busy with something else."""
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 60.0)
-
-
 @pytest.fixture
 def train() -> Train:
     """Train until a stop is requested, or for some runs; return the raw session."""

@@ -240,11 +240,10 @@ class Gate(FileCalls):
 
 
 async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._QUICK_SECS", 0.0)
     gate, session = Gate(), ScriptedSession()
-    hook = hook_for(tmp_path, save_steps=2, saver=Saver(max_to_keep=None, calls=gate))
+    hook = hook_for(tmp_path, save_steps=2, wait_secs=0, saver=Saver(max_to_keep=None, calls=gate))
     async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
         gate.open_gate.clear()
         for _ in range(9):
@@ -256,7 +255,7 @@ async def test_ax_12_steps_go_on_during_a_slow_save_and_further_ones_are_coalesc
     assert await saved(tmp_path) == [0, 2, 8, 9]
 
 
-async def test_where_saves_are_quick_the_run_waits_for_the_one_before(tmp_path: Path) -> None:
+async def test_a_run_waits_for_the_save_before_the_one_that_it_makes_due(tmp_path: Path) -> None:
     gate, session = Gate(), ScriptedSession()
     hook = hook_for(tmp_path, save_steps=1, saver=Saver(max_to_keep=None, calls=gate))
     async with MonitoredSession(ScriptedCreator(session), [hook]) as sess:
@@ -312,7 +311,9 @@ async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | 
     gate = Gate()
     scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=folder)
-    hook = CheckpointSaverHook(folder, save_steps=2, scaffold=scaffold, listeners=listeners)
+    hook = CheckpointSaverHook(
+        folder, save_steps=2, scaffold=scaffold, listeners=listeners, wait_secs=0
+    )
     async with MonitoredSession(creator, [hook]) as sess:
         await sess.run("train")
         gate.open_gate.clear()
@@ -328,10 +329,9 @@ async def recover_during_a_save(folder: Path, *listeners: Any, error: OSError | 
 
 
 async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
-    tmp_path: Path, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lines: Lines
 ) -> None:
     """HK-CKPT-7: its listeners are told as well, with the session that took over."""
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
     await recover_during_a_save(tmp_path, Listener("a", record, tmp_path))
     assert [line for line in record if "after" in line] == [
@@ -343,11 +343,8 @@ async def test_hk_ckpt_11_a_recovery_leaves_nothing_unsaid_of_a_save_under_way(
     assert len(written) == 3
 
 
-async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(tmp_path: Path) -> None:
     """Those that come after it are, when the new session is there."""
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
 
     class Slow(CheckpointSaverListener):
@@ -360,7 +357,9 @@ async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
     scaffold = Scaffold(saver=Saver(max_to_keep=None, calls=gate))
     creator = ChiefSessionCreator(scaffold, program=Preempted(), checkpoint_dir=tmp_path)
     listeners = Slow(), Listener("a", record, tmp_path)
-    hook = CheckpointSaverHook(tmp_path, save_steps=2, scaffold=scaffold, listeners=listeners)
+    hook = CheckpointSaverHook(
+        tmp_path, save_steps=2, scaffold=scaffold, listeners=listeners, wait_secs=0
+    )
     async with MonitoredSession(creator, [hook]) as sess:
         await sess.run("train")
         await sess.run("train")
@@ -372,23 +371,19 @@ async def test_a_listener_that_a_recovery_interrupts_is_not_told_again(
 
 
 async def test_a_save_that_fails_during_a_recovery_interrupts_the_session_that_takes_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OpError, match="No space left"):
         await recover_during_a_save(tmp_path, error=error)
 
 
-async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_end_in_a_hurry_still_writes_down_what_is_committed(tmp_path: Path) -> None:
     """HK-CKPT-11: the session is closed by then, so that no listener is told."""
-    monkeypatch.setattr("asyncmon.hooks.checkpoint_listeners._PATIENCE_SECS", 0.0)
     record: list[str] = []
     gate = Gate()
     saver = Saver(max_to_keep=None, calls=gate)
-    hook = hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver)
+    hook = hook_for(tmp_path, Listener("a", record, tmp_path), save_steps=1, saver=saver, wait_secs=0)
     failed = asyncio.Event()
 
     async def fail() -> None:

@@ -1,0 +1,109 @@
+"""When a hook is due: every so many steps, or every so many seconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asyncmon.hooks.hook_support import idle_until, leave_out, let_idle, positive, whole_number
+from asyncmon.runtime.timer import SecondOrStepTimer
+
+if TYPE_CHECKING:
+    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook import SessionRunHook
+    from asyncmon.runtime.timer import Ticks
+
+
+class StepSchedule:
+    """Decide when a hook is due: by steps around runs, by seconds in its background.
+
+    By steps, the hook idles until its next due step. The methods that serve only the other way are
+    left out. Neither holds for methods that a subclass of ``owner`` overrides.
+
+    Args:
+        hook: the hook.
+        owner: the class of this package that defines the hook's methods.
+        prefix: the hook's arguments are ``<prefix>steps`` and ``<prefix>secs``, for error messages.
+        every_steps: due once the step is this much beyond that of the last time.
+        every_secs: due once this many seconds passed since the last time.
+        at_once: whether the first step of a session is due; if not, a session begins with a period.
+        both_ways: leave out no methods.
+
+    Raises:
+        ValueError: neither or both are given, or the one is not positive.
+        TypeError: ``every_steps`` is no whole number.
+    """
+
+    def __init__(
+        self,
+        hook: SessionRunHook,
+        owner: type[SessionRunHook],
+        prefix: str,
+        every_steps: int | None,
+        every_secs: float | None,
+        *,
+        at_once: bool = True,
+        both_ways: bool = False,
+    ) -> None:
+        self._timer = SecondOrStepTimer(every_secs=every_secs, every_steps=every_steps)
+        self.every_secs: float | None = None
+        self.every_steps: int | None = None
+        if every_secs is not None:
+            self.every_secs = positive(f"{prefix}secs", every_secs)
+            others = ["before_run", "after_run"]
+        else:
+            self.every_steps = whole_number(f"{prefix}steps", every_steps, least=1)
+            others = ["background"]
+            let_idle(hook, owner)
+        if not both_ways:
+            leave_out(hook, owner, *others)
+        self._hook = hook
+        self._at_once = at_once
+        self._ticks: Ticks | None = None
+
+    @property
+    def last_step(self) -> int | None:
+        """The step at which the hook was due last; None where the next step is due."""
+        return self._timer.last_triggered_step()
+
+    def start(self, step: int) -> None:
+        """Begin anew, at the step of a session or of an earlier state that was loaded."""
+        self._timer.reset()
+        if not self._at_once:
+            self._timer.update_last_triggered_step(step)
+        self._idle()
+
+    def restarts(self, step: int) -> bool:
+        """Begin anew if an earlier state than that of the last time was loaded. Return whether."""
+        last = self.last_step
+        if last is None or step >= last:
+            return False
+        self.start(step)
+        return True
+
+    def is_due(self, step: int) -> bool:
+        """Return whether a step is due. An earlier one than the last due step is."""
+        return self._timer.should_trigger_for_step(step)
+
+    def done(self, step: int) -> tuple[float, int] | tuple[None, None]:
+        """Note that a step was due. Return the seconds and steps since the last time, or None."""
+        elapsed = self._timer.update_last_triggered_step(step)
+        self._idle()
+        return elapsed
+
+    def forget_ticks(self) -> None:
+        """Let the next :meth:`ticks` begin a new phase."""
+        self._ticks = None
+
+    def ticks(self, coord: Coordinator) -> Ticks:
+        """Return ticks every ``every_secs``. They keep their phase over recoveries.
+
+        A tick that passes during a recovery comes at once after it, so that failures that come oftener
+        than the period do not prevent all of them.
+        """
+        self._ticks = coord.every(self.every_secs, continuing=self._ticks)
+        return self._ticks
+
+    def _idle(self) -> None:
+        if self.every_steps is not None:
+            last = self.last_step
+            idle_until(self._hook, 0 if last is None else last + self.every_steps)
