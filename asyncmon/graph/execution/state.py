@@ -33,8 +33,8 @@ Slots = tuple[int, ...]
 RANDOM_STATE = "__random_state__"
 """The generator's state in snapshots, a reserved name: two uint64, the seed and the runs drawn in."""
 
-_READ_OFTEN = 1.0  # seconds between reads beside steps: commits go out of place
-_PINNED_OFTEN = 5.0  # seconds between pins: memory of earlier versions is kept for later ones
+_READ_OFTEN = 1.0  # seconds between reads beside steps: commits write elsewhere
+_MOVED_OFTEN = 5.0  # seconds between commits that did: memory of earlier versions is kept
 _KEPT = 2  # earlier versions: the last one, and one that was pinned meanwhile
 _ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
 
@@ -93,7 +93,7 @@ class StateStore:
         self._writing: frozenset[int] = frozenset()  # slots that are written in place at present
         self._waiting: list[tuple[Callable[[Pin], object], Collection[int] | None]] = []
         self._pins: set[Pin] = set()
-        self._pinned_often = _Often(_PINNED_OFTEN)
+        self._moved_often = _Often(_MOVED_OFTEN)
         self._reads: dict[Slots, _Often] = {}  # beside steps, by what is read
         self._recycled: dict[Slots, list[FlatArray]] = {}
         self._arenas: list[Arena] = []
@@ -172,7 +172,7 @@ class StateStore:
             return {slot for slots, often in self._reads.items() if often for slot in slots}
 
     def _pin(self, slots: Collection[int] | None) -> Pin:
-        self._pinned_often.note()
+        self._drop_unused()
         values = self.values
         wanted = range(len(values)) if slots is None else slots
         pin = Pin({slot: values[slot] for slot in wanted})
@@ -198,7 +198,7 @@ class StateStore:
             for slot, value in new:
                 values[slot] = value
 
-    def end_apply(self, replaced: Iterable[tuple[Slots, FlatArray]]) -> None:
+    def end_apply(self, replaced: Sequence[tuple[Slots, FlatArray]]) -> None:
         """Serve what waits for a pin.
 
         Args:
@@ -209,10 +209,11 @@ class StateStore:
             self._writing, self._waiting = frozenset(), []
         for receive, pin in served:
             receive(pin)
+        if replaced:
+            self._moved_often.note()
         for slots, flat in replaced:
             self._recycled[slots] = [flat, *self._recycled.get(slots, ())][:_KEPT]
-        if self._recycled and not self._pinned_often:
-            self._recycled = {}
+        self._drop_unused()
 
     def recycled(self, slots: Slots, values: Sequence[Any]) -> FlatArray | None:
         """Return memory that held earlier values of these shapes, if some is kept and not pinned."""
@@ -222,6 +223,11 @@ class StateStore:
             if fits and not self.is_pinned(slots, flat.parts):
                 return kept.pop(i)
         return None
+
+    def _drop_unused(self) -> None:
+        """Free memory of earlier versions where no commit will use it soon."""
+        if self._recycled and not self._moved_often:
+            self._recycled = {}
 
     # Memory of runs.
 

@@ -123,19 +123,31 @@ async def test_memory_comes_back_when_snapshots_stop(wait: Any) -> None:
         await counters.check(5)
 
 
+async def test_memory_comes_back_when_steps_stop_and_snapshots_go_on(wait: Any) -> None:
+    async with Counters() as counters:
+        for _ in range(3):
+            counters.store.note_read(counters.slots)
+            await counters.train()
+        assert counters.store._recycled
+        wait(5.1)
+        (await counters.session.snapshot()).release()
+        assert not counters.store._recycled
+        await counters.train()
+        await counters.check(4)
+
+
 async def test_a_state_that_is_read_often_takes_turns_with_two_pieces_of_memory(wait: Any) -> None:
     async with Counters() as counters:
-        seen = [await counters.train()]
+        await counters.train()
         for _ in range(2):
             wait(0.9)
             counters.store.note_read(counters.slots)
-            (await counters.session.snapshot()).release()
-        seen += [await counters.train() for _ in range(5)]
+        seen = [await counters.train() for _ in range(6)]
         assert seen == [seen[0], seen[1]] * 3
         assert not set(seen[0]) & set(seen[1])
         wait(1.1)
         assert await counters.train() == await counters.train() == seen[1]
-        await counters.check(8)
+        await counters.check(9)
 
 
 async def test_only_what_is_read_often_is_written_elsewhere(wait: Any) -> None:
