@@ -75,7 +75,12 @@ def _until_done(task: asyncio.Future[Any]) -> asyncio.Future[None]:
     The error of ``asyncio.wait`` would refer to the task, which may end with that very error.
     """
     waiter: asyncio.Future[None] = task.get_loop().create_future()
-    task.add_done_callback(lambda _task: waiter.done() or waiter.set_result(None))
+
+    def complete(_task: object) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(complete)
     return waiter
 
 

@@ -1,18 +1,16 @@
-"""A lock that is handed on in the order in which it was asked for."""
+"""A lock that is passed on in the order of the requests."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
-__all__ = ["FairLock"]
-
 
 class FairLock:
-    """First come, first served; nobody slips in between a release and the next one's turn.
+    """First come, first served: a release passes the lock to the longest waiter.
 
-    ``held`` is a plain attribute, so that a synchronous section on the loop's thread may go ahead
-    while it is false without taking the lock.
+    ``held`` is a plain attribute, so that a synchronous section on the loop's thread may run while it
+    is false without taking the lock.
     """
 
     __slots__ = ("_waiting", "held")
@@ -29,36 +27,36 @@ class FairLock:
         return True
 
     def ask(self) -> asyncio.Future[None]:
-        """Queue up. The lock is held by the caller when the future is done; see :meth:`withdraw`."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Enter the queue. The caller holds the lock when the future is done; see :meth:`withdraw`."""
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.held:
-            self._waiting.append(turn)
+            self._waiting.append(place)
         else:
             self.held = True
-            turn.set_result(None)
-        return turn
+            place.set_result(None)
+        return place
 
     async def wait(self) -> None:
-        """Take the lock after everybody who asked before."""
-        turn = self.ask()
+        """Take the lock after all earlier callers."""
+        place = self.ask()
         try:
-            await turn
+            await place
         except BaseException:
-            self.withdraw(turn)
+            self.withdraw(place)
             raise
 
-    def withdraw(self, turn: asyncio.Future[None]) -> None:
-        """Leave the queue, or hand on what came just now."""
-        if turn.done() and not turn.cancelled():
+    def withdraw(self, place: asyncio.Future[None]) -> None:
+        """Leave the queue, or pass the lock on where it was just granted."""
+        if place.done() and not place.cancelled():
             self.release()
         else:
-            turn.cancel()
+            place.cancel()
 
     def release(self) -> None:
-        """Hand the lock to the first in the queue."""
+        """Pass the lock to the first in the queue."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
                 return
         self.held = False

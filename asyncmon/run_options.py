@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-__all__ = ["NodeStats", "RunMetadata", "RunOptions", "SessionConfig", "check_options"]
-
 
 @dataclass(slots=True)
 class RunOptions:

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Snapshot"]
-
 
 class Snapshot(Mapping[str, NDArray[Any]]):
     """The state of a session between two steps: names to read-only arrays.

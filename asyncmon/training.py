@@ -1,4 +1,4 @@
-"""The usual monitored session: scaffold, session creator and the hooks that everybody wants."""
+"""The usual monitored session: scaffold, session creator and the default hooks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint import Saver
     from asyncmon.runtime import SessionRunHook
 
-__all__ = ["USE_DEFAULT", "MonitoredTrainingSession"]
-
 
 class _Default(Enum):
     USE_DEFAULT = "the default"
@@ -34,7 +32,7 @@ class _Default(Enum):
 
 
 USE_DEFAULT: Final = _Default.USE_DEFAULT
-"""Marks an argument that was not given, so that None can mean "not by this"."""
+"""Marks a missing argument, so that None can mean "not by this"."""
 
 
 def MonitoredTrainingSession(
@@ -77,8 +75,8 @@ def MonitoredTrainingSession(
         checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; made if missing.
             None: no checkpoints are written or restored.
         scaffold: its saver and summaries are used. Default: made from the program.
-        hooks: yours. Guards go before and savers after them, by their ``priority``.
-        chief_only_hooks: yours, for the chief.
+        hooks: called after guards and before savers, by their ``priority``.
+        chief_only_hooks: likewise, for the chief only.
         save_checkpoint_secs: seconds between checkpoints. Default: 600.
         save_summaries_steps: steps between summaries. Default: 100.
         save_summaries_secs: seconds between summaries.
@@ -195,7 +193,7 @@ def _cadence(
 
 
 def _check_numbers(**values: Any) -> None:
-    """Refuse what is no number and would silently switch something off."""
+    """Refuse values that are no numbers and would silently switch something off."""
     for name, value in values.items():
         if value is USE_DEFAULT or value is None:
             continue

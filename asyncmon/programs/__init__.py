@@ -15,5 +15,3 @@ whatever has no graph: a remote training API, a loop of reinforcement learning, 
 
 from asyncmon.programs.function import FunctionProgram as FunctionProgram
 from asyncmon.programs.function_session import FunctionSession as FunctionSession
-
-__all__ = ["FunctionProgram", "FunctionSession"]
