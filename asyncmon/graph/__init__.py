@@ -63,7 +63,9 @@ from asyncmon.graph.ops.functions import (
     log, log1p, negative, reciprocal, rint, round, rsqrt, sigmoid, sign, sin, sinh, sqrt, square,
     tan, tanh,
 )
-from asyncmon.graph.ops.gather import TopK, gather, gather_nd, in_top_k, scatter_nd, top_k
+from asyncmon.graph.ops.gather import (
+    TopK, gather, gather_nd, in_top_k, scatter_nd, top_k, unsorted_segment_sum,
+)
 from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
 from asyncmon.graph.ops.linalg import matmul
@@ -76,7 +78,6 @@ from asyncmon.graph.ops.reduce import (
     argmax, argmin, cumprod, cumsum, reduce_all, reduce_any, reduce_logsumexp, reduce_max,
     reduce_mean, reduce_min, reduce_prod, reduce_sum,
 )
-from asyncmon.graph.ops.segments import unsorted_segment_sum
 from asyncmon.graph.ops.shape_ops import (
     broadcast_to, cast, expand_dims, rank, reshape, shape, shape_n, size, squeeze, tile, transpose,
 )

@@ -14,7 +14,7 @@ import pytest
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, RandomOpDef, table
-from asyncmon.graph.ops.segments import unique_rows
+from asyncmon.graph.ops.gather import unique_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Gather and scatter by tensors of indices: gather, gather_nd, scatter_nd, top_k."""
+"""Gather and scatter by tensors of indices: gather, gather_nd, scatter_nd, segment sums, top_k."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.convert import static_int
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.ops.broadcast import sum_to_shape
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
 from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor
@@ -29,16 +29,14 @@ _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Array:
     if batch_dims:
         return params[_gather_index(params.shape, indices, axis=axis, batch_dims=batch_dims)]
-    check_inside(indices, params.shape[axis])
-    return np.take(params, indices, axis)
+    return np.take(params, check_inside(indices, params.shape[axis]), axis)
 
 
 def _gather_index(
     shape: tuple[int, ...], indices: Array, *, axis: int, batch_dims: int
 ) -> tuple[Any, ...]:
-    indices = np.asarray(indices)
-    batch, at = batch_dims % (indices.ndim + 1), axis % len(shape)
-    check_inside(indices, shape[at])
+    batch, at = batch_dims % (np.ndim(indices) + 1), axis % len(shape)
+    indices = check_inside(indices, shape[at])
     if not batch:
         return (*[slice(None)] * at, indices)
     rest = indices.shape[batch:]
@@ -72,8 +70,7 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 def _row_count(params: Tensor, indices: Tensor) -> Tensor:
     """Return the number of indices for a reshape: -1, which costs the run nothing, where that is it."""
-    row = None if params.spec.shape is None else params.spec.shape[1:]
-    if row is not None and None not in row and 0 not in row:
+    if rules.num_elements((params.spec.shape or (None, None))[1:]):
         return convert_to_tensor([-1])
     return create_op("Reshape", (create_op("Size", (indices,)), [1]))
 
@@ -95,12 +92,11 @@ def gather(
 
     Args:
         params: the tensor.
-        indices: integers in [0, size of the axis), of any shape, which takes the place of the axis.
-        validate_indices: accepted for the original's sake; indices are always checked.
+        indices: integers of any shape, which takes the place of the axis. InvalidArgumentError in the
+            run unless all are in [0, size of the axis).
+        validate_indices: without effect: indices are always checked.
         axis: by default ``batch_dims``.
         batch_dims: how many leading dimensions ``params`` and ``indices`` share.
-
-    Errors at run time: InvalidArgumentError for an index out of range.
     """
     at = batch_dims if axis is None else static_int(axis, "axis")
     return create_op("GatherV2", (params, indices), {"axis": at, "batch_dims": batch_dims}, name)
@@ -127,7 +123,7 @@ def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:
     return params[index] if index else np.broadcast_to(params, indices.shape[:-1] + params.shape)
 
 
-def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int = 0) -> Array:
+def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int) -> Array:
     sizes = tuple(shape.tolist())
     index = _nd_index(indices, sizes, batch_dims)
     return put(sizes, index, updates) if index else sum_to_shape(updates, sizes)
@@ -160,36 +156,125 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     return [like("ScatterNd", (indices, grad), params, op.attrs), None]
 
 
-def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int = 0) -> Spec:
+def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
     return Spec(updates.dtype, shape_from(shape))
 
 
-def _scatter_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
-    attrs = {"batch_dims": op.attrs.get("batch_dims", 0)}
-    return [None, create_op("GatherNd", (grad, op.inputs[0]), attrs), None]
-
-
+# fmt: off
 register(OpDef("GatherNd", _gather_nd, _gather_nd_rule, _gather_nd_gradient, aliases=True))
-register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule, _scatter_nd_gradient, aliases=True))
+register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule,
+    lambda op, grad: [None, create_op("GatherNd", (grad, op.inputs[0]), op.attrs), None], aliases=True))
+# fmt: on
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
     """Return the elements or slices of a tensor at vectors of coordinates. TF1: ``tf.gather_nd``.
 
-    Args:
-        params: the tensor.
-        indices: its last dimension holds coordinates of the first dimensions of ``params``.
-        batch_dims: how many leading dimensions ``params`` and ``indices`` share.
-
-    Errors at run time: InvalidArgumentError for coordinates out of range.
+    The last dimension of ``indices`` holds coordinates of the first dimensions of ``params``;
+    InvalidArgumentError in the run for those out of range.
     """
     return create_op("GatherNd", (params, indices), {"batch_dims": batch_dims}, name)
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return zeros with updates added at vectors of coordinates. TF1: ``tf.scatter_nd``."""
-    return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), None, name)
+    return create_op("ScatterNd", (indices, updates, shape_tensor(shape)), {"batch_dims": 0}, name)
+
+
+# --- rows of equal indices -------------------------------------------------------------------------
+def sum_rows(values: Array, indices: Array, count: Any) -> Any:
+    """Add up the rows of each index; rows of a negative index are dropped."""
+    result = np.zeros((int(count), *values.shape[np.ndim(indices) :]), values.dtype)
+    flat = np.reshape(indices, -1)
+    rows = np.reshape(values, (flat.size, *result.shape[1:]))
+    if flat.size and flat.min() < 0:
+        rows, flat = rows[flat >= 0], flat[flat >= 0]
+    add_rows(result, flat, rows)
+    return result
+
+
+def add_rows(target: Array, indices: Array, rows: Array) -> None:
+    """Add each row at its index, in place; equal indices add up."""
+    if not indices.size:
+        return
+    if target.ndim == 1 and target.dtype.kind == "f":
+        target += np.bincount(indices, rows, target.size).astype(target.dtype, copy=False)
+        return
+    order = np.argsort(indices, kind="stable")
+    ids = indices[order]
+    starts = np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+    target[ids[starts]] += np.add.reduceat(rows[order], starts, axis=0, dtype=target.dtype)
+
+
+def _sum_rows_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
+    rules.check_dtype(values.dtype, rules.NUMBERS, "data")
+    return Spec(values.dtype, _rows_shape(values, indices, *(count.known_dims() or (None,))))
+
+
+def _rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
+    """Return the shape of so many rows out of ``values``, which has a row for each index."""
+    if values.shape is None or indices.shape is None:
+        return None
+    rules.merge(values.shape[: len(indices.shape)], indices.shape)
+    return (count, *values.shape[len(indices.shape) :])
+
+
+def _rows_of(x: Array, indices: Array) -> Array:
+    """The rows at indices, zeros at negative ones."""
+    indices = np.asarray(indices)
+    if not len(x):
+        return np.zeros((*indices.shape, *x.shape[1:]), x.dtype)
+    rows = np.take(x, indices, 0, mode="clip")
+    if indices.size and indices.min() < 0:
+        rows[indices < 0] = 0
+    return rows
+
+
+def _rows_of_rule(x: Spec, indices: Spec) -> Spec:
+    if x.shape is None or indices.shape is None:
+        return Spec(x.dtype, None)
+    return Spec(x.dtype, indices.shape + x.shape[1:])
+
+
+def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    count = create_op("Shape", (op.inputs[0],))[0]
+    return [create_op("UnsortedSegmentSum", (grad, op.inputs[1], count)), None]
+
+
+# fmt: off
+register(OpDef("UnsortedSegmentSum", sum_rows, _sum_rows_rule,
+    lambda op, grad: [create_op("RowsOf", (grad, op.inputs[1])), None, None]))
+register(OpDef("RowsOf", _rows_of, _rows_of_rule, _rows_of_gradient))
+# fmt: on
+
+
+def unsorted_segment_sum(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Tensor:
+    """Return the sum of the rows of each segment; negative ids are dropped. TF1: same name."""
+    return create_op("UnsortedSegmentSum", (data, segment_ids, num_segments), None, name)
+
+
+def _unique_rows(values: Array, indices: Array) -> tuple[Array, Array]:
+    flat = np.reshape(indices, -1)
+    distinct, position = np.unique(flat, return_inverse=True)
+    if len(distinct) == len(flat):
+        return np.reshape(values, (len(flat), *values.shape[np.ndim(indices) :])), flat
+    return sum_rows(values, position.reshape(np.shape(indices)), len(distinct)), distinct
+
+
+# fmt: off
+register(OpDef("UniqueRows", _unique_rows, lambda values, indices:
+    (Spec(values.dtype, _rows_shape(values, indices, None)), Spec(indices.dtype, (None,))),
+    aliases=True))
+# fmt: on
+
+
+def unique_rows(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows of a sparse gradient with those of equal indices added up, and their indices."""
+    rows, kept = create_ops("UniqueRows", (values, indices))
+    return rows, kept
 
 
 # --- the greatest of a row -------------------------------------------------------------------------
@@ -231,25 +316,6 @@ def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]
     return [like("Put", (grad, op.outputs[1]), op.inputs[0], attrs), None]
 
 
-register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))
-
-
-def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
-    """Return the ``k`` greatest elements of each row and their positions, the greatest first.
-
-    TF1: ``tf.nn.top_k``.
-
-    Of equal elements the one with the lower position comes first.
-
-    Args:
-        input: tensor of rank 1 or higher; a row is its last dimension.
-        k: how many.
-        sorted: false allows any order; they are sorted all the same.
-    """
-    values, indices = create_ops("TopKV2", (input, k), None, name)
-    return TopK(values, indices)
-
-
 def _in_top_k(predictions: Array, targets: Array, k: Array) -> Array:
     rows, classes = predictions.shape
     if not classes:
@@ -269,16 +335,23 @@ def _in_top_k_rule(predictions: Spec, targets: Spec, k: Spec) -> Spec:
     return Spec(dtypes.bool, (rules.merge_dim(rows, count),))
 
 
+register(OpDef("TopKV2", _top_k, _top_k_rule, _top_k_gradient))
 register(OpDef("InTopKV2", _in_top_k, _in_top_k_rule, ZERO))
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopK:
+    """Return the ``k`` greatest elements of each row and their positions, the greatest first.
+
+    TF1: ``tf.nn.top_k``. A row is the last dimension. Of equal elements the one with the lower position
+    comes first. They are sorted also where ``sorted`` is false.
+    """
+    return TopK(*create_ops("TopKV2", (input, k), None, name))
 
 
 def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
     """Return for each row whether the target is among the ``k`` greatest predictions.
 
-    TF1: ``tf.nn.in_top_k``.
-
-    Classes that tie at the edge all count as in. A target out of range, or any prediction of the
-    row that is not finite, gives false.
+    TF1: ``tf.nn.in_top_k``. Classes that tie at the edge all count as in. A target out of range, or any
+    prediction of the row that is not finite, gives false.
     """
-    scores = convert_to_tensor(predictions)
-    return create_op("InTopKV2", (scores, targets, k), None, name or "in_top_k")
+    return create_op("InTopKV2", (predictions, targets, k), None, name or "in_top_k")

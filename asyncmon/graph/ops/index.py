@@ -137,13 +137,14 @@ def to_shape(values: Spec, *others: Spec, **_attrs: object) -> Spec:
 register(OpDef("Put", _put, to_shape, _put_gradient))
 
 
-def check_inside(indices: Any, size: int) -> None:
-    """Refuse an index that is not in [0, size)."""
+def check_inside(indices: Any, size: int) -> Array:
+    """Return indices, which must be in [0, size), as an array."""
     indices = np.asarray(indices)
     if indices.size and (indices.min() < 0 or indices.max() >= size):
         at = np.argwhere((indices < 0) | (indices >= size))[0]
         where = f"[{','.join(map(str, at))}]" if at.size else ""
         raise InvalidArgumentError(f"indices{where} = {indices[tuple(at)]} is not in [0, {size})")
+    return indices
 
 
 # --- slice ------------------------------------------------------------------------------------------

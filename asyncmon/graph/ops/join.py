@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,10 +52,6 @@ def check_one_dtype(op_type: str, values: Sequence[Spec], parameter: str = "valu
         )
 
 
-def _unpack(x: Array, *, num: int, axis: int) -> Any:
-    return _outputs(np.moveaxis(x, axis, 0))
-
-
 def _outputs(parts: Sequence[Array]) -> Any:
     """Return what a kernel gives back: a tuple, or the value of a single output itself."""
     return parts[0] if len(parts) == 1 else tuple(parts)
@@ -71,14 +67,6 @@ def _unpack_rule(x: Spec, *, num: int, axis: int) -> tuple[Spec, ...]:
     return tuple(Spec(x.dtype, shape, dims=None if known is None else (known[i],)) for i in range(num))
 
 
-def _pack_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))
-
-
-def _unpack_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    return [create_op("Pack", _all_grads(op, grads), {"axis": op.attrs["axis"]})]
-
-
 def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
     """Return the gradients of all outputs, zeros where nothing flows."""
     return [
@@ -87,18 +75,19 @@ def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
     ]
 
 
-register(OpDef("Pack", _pack, _pack_rule, _pack_gradient))
-register(OpDef("Unpack", _unpack, _unpack_rule, _unpack_gradient, aliases=True))
+# fmt: off
+register(OpDef("Pack", _pack, _pack_rule, lambda op, grad:
+    list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))))
+register(OpDef("Unpack", lambda x, *, num, axis: _outputs(np.moveaxis(x, axis, 0)), _unpack_rule,
+    lambda op, *grads: [create_op("Pack", _all_grads(op, grads), {"axis": op.attrs["axis"]})],
+    aliases=True))
+# fmt: on
 
 
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
-    """Return tensors of one shape put side by side along a new dimension. TF1: ``tf.stack``.
+    """Return tensors of one shape and dtype side by side along a new dimension. TF1: ``tf.stack``.
 
     Of numbers only, it is the constant that the list stands for, of a dtype that holds them all.
-
-    Raises:
-        ValueError: there are none, or shapes differ.
-        TypeError: dtypes differ.
     """
     at = static_int(axis, "axis")
     if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
@@ -126,11 +115,7 @@ def _tensors(values: Any) -> list[Tensor]:
 
 
 def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unstack") -> list[Tensor]:
-    """Return the slices along an axis as a list. TF1: ``tf.unstack``.
-
-    Raises:
-        ValueError: ``num`` is not given and the size along the axis is not known.
-    """
+    """Return the slices along an axis as a list, ``num`` if that is not known. TF1: ``tf.unstack``."""
     x, at = convert_to_tensor(value), static_int(axis, "axis")
     if num is None and x.spec.shape is not None:
         num = x.spec.shape[rules.normalize_axis(at, len(x.spec.shape))]
@@ -140,10 +125,6 @@ def unstack(value: Any, num: int | None = None, axis: Any = 0, name: str = "unst
 
 
 # --- concat and split -----------------------------------------------------------------------------
-def _concat(*values: Array, axis: int, out: Array | None = None) -> Array:
-    return np.concatenate(values, axis, out=out)
-
-
 def _concat_rule(*values: Spec, axis: int) -> Spec:
     check_one_dtype("ConcatV2", values)
     dtype, known = values[0].dtype, [value.shape for value in values if value.shape is not None]
@@ -174,22 +155,9 @@ def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return list(create_ops("SplitV", (grad, sizes), {"num": num, "axis": axis}))
 
 
-def _split(x: Array, *, num: int, axis: int) -> Any:
-    return _cut(x, [x.shape[axis] // num] * num, axis)
-
-
 def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
-    return _cut(x, _with_rest(sizes.tolist(), x.shape[axis]), axis)
-
-
-def _cut(x: Array, sizes: Sequence[int], axis: int) -> Any:
-    parts, start = [], 0
-    index: list[Any] = [slice(None)] * x.ndim
-    for size in sizes:
-        index[axis] = slice(start, start + size)
-        parts.append(x[tuple(index)])
-        start += size
-    return _outputs(parts)
+    parts = _with_rest(sizes.tolist(), x.shape[axis])
+    return _outputs(np.split(x, list(accumulate(parts[:-1])), axis))
 
 
 def _with_rest(sizes: list[int], total: int) -> list[int]:
@@ -230,18 +198,17 @@ def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]
     return [joined, None][: len(op.inputs)]
 
 
-register(OpDef("ConcatV2", _concat, _concat_rule, _concat_gradient, out=True))
-register(OpDef("Split", _split, _split_rule, _split_gradient, aliases=True))
+# fmt: off
+register(OpDef("ConcatV2", lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
+    _concat_rule, _concat_gradient, out=True))
+register(OpDef("Split", lambda x, *, num, axis: _outputs(np.split(x, num, axis)), _split_rule,
+    _split_gradient, aliases=True))
 register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True))
+# fmt: on
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    """Return tensors joined along an existing axis. TF1: ``tf.concat``.
-
-    Raises:
-        ValueError: other dimensions differ.
-        TypeError: dtypes differ.
-    """
+    """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
     if not isinstance(values, list | tuple):
         values = [values]
     tensors = _tensors(values)
@@ -260,9 +227,6 @@ def split(
         num_or_size_splits: how many equal parts, or the size of each (one may be -1: the rest).
         axis: to cut along.
         num: how many parts, where the sizes are a tensor of unknown length.
-
-    Raises:
-        ValueError: the size is known and does not fit, or the number of parts is not known.
     """
     at, how = static_int(axis, "axis"), num_or_size_splits
     listed = isinstance(how, list | tuple) or is_tensor_like(how) or np.ndim(how)

@@ -16,7 +16,7 @@ from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
@@ -59,29 +59,24 @@ def broadcast_like(value: Any, x: Tensor) -> Tensor:
 
 
 # --- asking for the shape -------------------------------------------------------------------------
-def _shape(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
-    return np.array(np.shape(x), out_type.as_numpy_dtype)
+def _integers(
+    ask: Callable[[Array], Any], known: Callable[[Shape], tuple[Shape, Shape]]
+) -> tuple[Callable[..., Any], rules.Rule]:
+    """Return kernel and rule of an op on a shape; ``known`` returns its own shape and its elements."""
+
+    def kernel(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
+        return np.array(ask(x), out_type.as_numpy_dtype)
+
+    def rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
+        own, elements = known(x.shape)
+        return Spec(out_type, own, dims=elements)
+
+    return kernel, rule
 
 
-def _shape_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
-    return Spec(out_type, (rank_of(x.shape),), dims=x.shape)
-
-
-def _size(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
-    return np.array(np.size(x), out_type.as_numpy_dtype)
-
-
-def _size_rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
-    return Spec(out_type, (), dims=(rules.num_elements(x.shape),))
-
-
-def _rank_rule(x: Spec) -> Spec:
-    return Spec(dtypes.int32, (), dims=(rank_of(x.shape),))
-
-
-register(OpDef("Shape", _shape, _shape_rule, ZERO))
-register(OpDef("Size", _size, _size_rule, ZERO))
-register(OpDef("Rank", lambda x: np.array(np.ndim(x), np.int32), _rank_rule, ZERO))
+register(OpDef("Shape", *_integers(np.shape, lambda shape: ((rank_of(shape),), shape)), ZERO))
+register(OpDef("Size", *_integers(np.size, lambda shape: ((), (rules.num_elements(shape),))), ZERO))
+register(OpDef("Rank", *_integers(np.ndim, lambda shape: ((), (rank_of(shape),))), ZERO))
 
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
@@ -150,24 +145,15 @@ def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
     return tuple(free if d == -1 else d for d in dims)
 
 
-def _reshape_gradient(op: Operation, grad: Tensor) -> Gradients:
-    """Return the gradient in the shape of the first input, and None for a second one."""
-    return [like("Reshape", (grad,), op.inputs[0]), None][: len(op.inputs)]
-
-
-register(
-    OpDef(
-        "Reshape", _reshape, _reshape_rule, _reshape_gradient, aliases=True, run_rule=_reshape_run_rule
-    )
-)
+# fmt: off
+register(OpDef("Reshape", _reshape, _reshape_rule,
+    lambda op, grad: [like("Reshape", (grad,), op.inputs[0]), None],
+    aliases=True, run_rule=_reshape_run_rule))
+# fmt: on
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
-    """Return the same elements in another shape; one -1 stands for what is left. TF1: ``tf.reshape``.
-
-    Raises:
-        ValueError: the sizes are known and differ (InvalidArgumentError in the run otherwise).
-    """
+    """Return the elements in another shape; one -1 stands for what is left. TF1: ``tf.reshape``."""
     return create_op("Reshape", (tensor, shape_tensor(shape)), None, name)
 
 
@@ -187,13 +173,6 @@ def _expand_dims_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     new = {rules.normalize_axis(a, rank) for a in axis}
     rest = iter(x.shape)
     return Spec(x.dtype, tuple(1 if i in new else next(rest) for i in range(rank)))
-
-
-def _expand_dims_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [create_op("Squeeze", (grad,), op.attrs)]
-
-
-register(OpDef("ExpandDims", _expand_dims, _expand_dims_rule, _expand_dims_gradient, aliases=True))
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
@@ -216,23 +195,21 @@ def _squeeze_rule(x: Spec, *, axis: tuple[int, ...] | None) -> Spec:
     return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-register(OpDef("Squeeze", np.squeeze, _squeeze_rule, _reshape_gradient, aliases=True))
+# fmt: off
+register(OpDef("ExpandDims", _expand_dims, _expand_dims_rule,
+    lambda op, grad: [create_op("Squeeze", (grad,), op.attrs)], aliases=True))
+register(OpDef("Squeeze", np.squeeze, _squeeze_rule,
+    lambda op, grad: [like("Reshape", (grad,), op.inputs[0])], aliases=True))
+# fmt: on
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
-    """Return the tensor without its dimensions of size 1, or without those of ``axis``.
-
-    TF1: ``tf.squeeze``.
-    """
+    """Return the tensor without its dimensions of size 1, or those of ``axis``. TF1: ``tf.squeeze``."""
     axes = static_axes(renamed_argument("axis", axis, "squeeze_dims", squeeze_dims))
     return create_op("Squeeze", (input,), {"axis": axes or None}, name)
 
 
 # --- order and repetition of dimensions -----------------------------------------------------------
-def _transpose(x: Array, *, perm: tuple[int, ...] | None) -> Array:
-    return np.transpose(x, perm)
-
-
 def _transpose_rule(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
     if perm is None:
         return Spec(x.dtype, None if x.shape is None else x.shape[::-1])
@@ -249,7 +226,10 @@ def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Transpose", (grad,), {"perm": back})]
 
 
-register(OpDef("Transpose", _transpose, _transpose_rule, _transpose_gradient, aliases=True))
+# fmt: off
+register(OpDef("Transpose", lambda x, *, perm: np.transpose(x, perm), _transpose_rule,
+    _transpose_gradient, aliases=True))
+# fmt: on
 
 
 def transpose(
@@ -257,12 +237,8 @@ def transpose(
 ) -> Tensor:
     """Return the tensor with its dimensions in another order, by default reversed.
 
-    TF1: ``tf.transpose``.
-
-    Args:
-        a: the tensor.
-        perm: for each dimension of the result, the one of ``a`` it is; known when the graph is built.
-        conjugate: take the complex conjugate too.
+    TF1: ``tf.transpose``. ``perm`` holds for each dimension of the result the one of ``a`` it is, and
+    must be known when the graph is built.
     """
     x = convert_to_tensor(a)
     if conjugate and x.dtype.is_complex:
@@ -287,11 +263,10 @@ def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
     return Spec(x.dtype, rules.merge(rules.broadcast(x.shape, dims), dims))
 
 
-def _broadcast_to_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [like("SumToShape", (grad,), op.inputs[0]), None]
-
-
-register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule, _broadcast_to_gradient, aliases=True))
+# fmt: off
+register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule,
+    lambda op, grad: [like("SumToShape", (grad,), op.inputs[0]), None], aliases=True))
+# fmt: on
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -365,9 +340,7 @@ register(OpDef("Cast", _cast, _cast_rule, _cast_gradient, out=True))
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return the elements as another dtype; floats become integers by dropping the fraction.
 
-    TF1: ``tf.cast``.
-
-    A tensor that has the dtype already is returned as it is.
+    TF1: ``tf.cast``. A tensor that has the dtype already is returned as it is.
     """
     wanted = dtypes.as_dtype(dtype)
     tensor = convert_to_tensor(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,55 +11,33 @@ from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.build import create_op, graph_of
 from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.op import SAME, OpDef, VariableOpDef, register
-from asyncmon.graph.core.shape import TensorShape, is_compatible
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.shape import TensorShape, is_compatible, like_first
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.index import check_inside
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
 
 # --- reading ----------------------------------------------------------------------------------------
-def _variable_rule(*, variable: str, dtype: DType, shape: Shape) -> Spec:
-    return Spec(dtype, shape)
-
-
-def _like_ref(ref: Spec, *_others: Spec) -> Spec:
-    return Spec(ref.dtype, ref.shape)
-
-
-def _value_or_initial(value: Any, initial: Any) -> Any:
-    return initial if value is None else value
-
-
-def _value_rule(ref: Spec, initial: Spec) -> Spec:
-    return Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape)
-
-
-def _is_initialized(value: Any) -> np.bool_:
-    return np.bool_(value is not None)
-
-
-def _is_initialized_rule(_ref: Spec) -> Spec:
-    return Spec(dtypes.bool, ())
-
-
 def _report(*initialized: Any, names: tuple[str, ...]) -> Array:
     missing = [name for name, ok in zip(names, initialized, strict=True) if not ok]
     return np.array(missing, dtype=object)
 
 
-def _report_rule(*_initialized: Spec, names: tuple[str, ...]) -> Spec:
-    return Spec(dtypes.string, (None,))
-
-
-register(VariableOpDef("VariableV2", None, _variable_rule, refs=0, changes=False))
-register(VariableOpDef("ReadVariable", None, _like_ref, SAME, changes=False))
-register(VariableOpDef("InitializedValue", _value_or_initial, _value_rule, changes=False, aliases=True))
-register(VariableOpDef("IsVariableInitialized", _is_initialized, _is_initialized_rule, changes=False))
-register(OpDef("ReportUninitializedVariables", _report, _report_rule, stateful=True))
+# fmt: off
+register(VariableOpDef("VariableV2", None, lambda *, variable, dtype, shape: Spec(dtype, shape),
+    refs=0, changes=False))
+register(VariableOpDef("ReadVariable", None, like_first, SAME, changes=False))
+register(VariableOpDef("InitializedValue", lambda value, initial: initial if value is None else value,
+    lambda ref, initial: Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape),
+    changes=False, aliases=True))
+register(VariableOpDef("IsVariableInitialized", lambda value: np.bool_(value is not None),
+    lambda ref: Spec(dtypes.bool, ()), changes=False))
+register(OpDef("ReportUninitializedVariables", _report,
+    lambda *initialized, names: Spec(dtypes.string, (None,)), stateful=True))
+# fmt: on
 
 
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
@@ -67,10 +46,6 @@ def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
 
 
 # --- assigning --------------------------------------------------------------------------------------
-def _assign(_ref: Any, value: Any, *, validate_shape: bool) -> Any:
-    return value
-
-
 def _assign_rule(ref: Spec, value: Spec, *, validate_shape: bool = True) -> Spec:
     if not is_compatible(ref.shape, value.shape):
         hint = "" if validate_shape else " (make it with validate_shape=False if it is to change)"
@@ -81,17 +56,14 @@ def _assign_rule(ref: Spec, value: Spec, *, validate_shape: bool = True) -> Spec
     return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)
 
 
-def _add(ref: Array, value: Array) -> None:
-    np.add(ref, value, out=ref)
-
-
-def _subtract(ref: Array, value: Array) -> None:
-    np.subtract(ref, value, out=ref)
-
-
-register(VariableOpDef("Assign", _assign, _assign_rule, aliases=True, initializes=True))
-register(VariableOpDef("AssignAdd", np.add, _assign_rule, update=_add, blockwise=True))
-register(VariableOpDef("AssignSub", np.subtract, _assign_rule, update=_subtract, blockwise=True))
+# fmt: off
+register(VariableOpDef("Assign", lambda ref, value, *, validate_shape: value, _assign_rule,
+    aliases=True, initializes=True))
+register(VariableOpDef("AssignAdd", np.add, _assign_rule,
+    update=lambda ref, value: np.add(ref, value, out=ref), blockwise=True))
+register(VariableOpDef("AssignSub", np.subtract, _assign_rule,
+    update=lambda ref, value: np.subtract(ref, value, out=ref), blockwise=True))
+# fmt: on
 
 
 def assign(
@@ -108,11 +80,7 @@ def assign(
         value: of its dtype and shape.
         validate_shape: false lets a variable change its shape that was made with
             ``validate_shape=False``; None is true. Others keep theirs, which plans rely on.
-        use_locking: accepted for the original's sake, here and below; a run's writes are one
-            transaction.
-
-    Raises:
-        TypeError, ValueError: dtype or shape do not fit.
+        use_locking: without effect, here and below: a run's writes are one transaction.
     """
     attrs = {"validate_shape": validate_shape is None or validate_shape}
     return create_op("Assign", (ref, _operand("Assign", ref, value)), attrs, name)
@@ -144,19 +112,10 @@ def _operand(type: str, ref: Any, value: Any) -> Tensor:
 
 
 # --- scattering -------------------------------------------------------------------------------------
-def _check_indices(indices: Array, *, size: int) -> Array:
-    check_inside(indices, size)
-    return indices
-
-
 def _indices_rule(indices: Spec, *, size: int) -> Spec:
     if not indices.dtype.is_integer:
         raise TypeError(f"Indices must be integers, got {indices.dtype.name}")
     return Spec(indices.dtype, indices.shape)
-
-
-def _set_rows(ref: Array, indices: Array, updates: Array) -> None:
-    ref[indices] = updates
 
 
 def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
@@ -167,13 +126,16 @@ def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
                 f"Updates must have shape {TensorShape(expected)} (of the indices, then of a row), "
                 f"but have {TensorShape(updates.shape)}"
             )
-    return _like_ref(ref)
+    return like_first(ref)
 
 
-register(OpDef("CheckIndices", _check_indices, _indices_rule, aliases=True))
+# fmt: off
+register(OpDef("CheckIndices", lambda indices, *, size: check_inside(indices, size), _indices_rule,
+    aliases=True))
 register(VariableOpDef("ScatterAdd", None, _scatter_rule, update=np.add.at))
 register(VariableOpDef("ScatterSub", None, _scatter_rule, update=np.subtract.at))
-register(VariableOpDef("ScatterUpdate", None, _scatter_rule, update=_set_rows))
+register(VariableOpDef("ScatterUpdate", None, _scatter_rule, update=operator.setitem))
+# fmt: on
 
 
 def scatter_add(
@@ -183,12 +145,9 @@ def scatter_add(
 
     Args:
         ref: the variable, of shape ``[n, ...]``.
-        indices: integers from 0 to n - 1, of any shape.
+        indices: integers of any shape. InvalidArgumentError in the run unless they are from 0 to n - 1.
         updates: of the shape of ``indices`` followed by that of a row, or a scalar.
         use_locking: as for :func:`assign`.
-
-    Raises:
-        InvalidArgumentError: in the run, where an index is out of range.
     """
     return _scatter("ScatterAdd", ref, indices, updates, name)
 

@@ -26,7 +26,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape, is_known
 from asyncmon.graph.ops.basic import constant, group
 from asyncmon.graph.ops.create import fill
-from asyncmon.graph.ops.segments import unique_rows
+from asyncmon.graph.ops.gather import unique_rows
 from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.ops.variable_ops import assign, assign_add
 from asyncmon.graph.variables.scope import get_variable_scope

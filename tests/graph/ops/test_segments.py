@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.ops.segments import add_rows, sum_rows
+from asyncmon.graph.ops.gather import add_rows, sum_rows
 
 ROWS = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 AT = np.array([1, 0, 1])
