@@ -36,7 +36,7 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
     try:
         if groups:
             read = store.read_often()
-            in_place = [slot for group in groups for slot in group.written_in_place(read)]
+            in_place = frozenset[int]().union(*[group.written_in_place(read) for group in groups])
             store.begin_apply(in_place)
             writes = [group.prepare(store, registers, read, new, replaced) for group in groups]
             between = bool(in_place)

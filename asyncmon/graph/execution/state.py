@@ -181,11 +181,10 @@ class StateStore:
 
     # Committing the next one. One run at a time does.
 
-    def begin_apply(self, slots: Iterable[int]) -> None:
+    def begin_apply(self, slots: frozenset[int]) -> None:
         """Let nothing be pinned of these slots until :meth:`end_apply`: they are written in place."""
-        writing = frozenset(slots)
         with self._mutex:
-            self._writing = writing
+            self._writing = slots
 
     def publish(self, new: Sequence[tuple[int, Any]]) -> None:
         """Make the next version the present one, given the slots that have other values in it."""

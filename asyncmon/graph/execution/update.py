@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from operator import is_
 from time import perf_counter
@@ -53,6 +54,7 @@ class UpdateGroup:
     def __init__(self, updates: Sequence[Update], new_register: Callable[[], int]) -> None:
         self.updates = tuple(updates)
         self.refs: tuple[Slots, ...] = tuple(zip(*(update.slots for update in updates), strict=True))
+        self._slots = frozenset(chain(*self.refs))
         self.is_flat = len(updates) > 1
         self.per_variable: tuple[int, ...] = ()
         if self.is_flat:
@@ -87,9 +89,11 @@ class UpdateGroup:
             start = end
         return FlatArray(array, parts)
 
-    def written_in_place(self, read: AbstractSet[int]) -> list[int]:
+    def written_in_place(self, read: AbstractSet[int]) -> frozenset[int]:
         """Return the slots that are, if they are not pinned."""
-        return [slot for slots in self.refs if not self._moves(slots, read) for slot in slots]
+        if read.isdisjoint(self._slots):
+            return self._slots
+        return frozenset(chain(*(slots for slots in self.refs if not self._moves(slots, read))))
 
     def _moves(self, slots: Slots, read: AbstractSet[int]) -> bool:
         """Return whether values are written to other memory because some of them are read often."""

@@ -1,4 +1,4 @@
-"""Kernels on several threads: those of the session's team, lent to the thread of a run."""
+"""Kernels on several threads: those of the session's team, used by the thread of a run."""
 
 from __future__ import annotations
 

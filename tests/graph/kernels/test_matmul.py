@@ -55,7 +55,7 @@ def test_large_ones(inner: int, columns: int) -> None:
         ((6, 3, 20, 8), (8, 40)),
     ],
 )
-def test_cut_up_or_not_and_with_whose_help(
+def test_split_products_are_whole_ones_on_any_number_of_threads(
     a: Any, b: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "_WORTH_IT", 1000)
@@ -74,7 +74,7 @@ def test_cut_up_or_not_and_with_whose_help(
     np.testing.assert_array_equal(pieces, into)  # to the bit, whoever helped
 
 
-def test_transposed_operands_are_cut_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_transposed_matrices_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_WORTH_IT", 1000)
     x, y = RNG.normal(size=(50, 90)), RNG.normal(size=(60, 50))
     with split_products():

@@ -77,7 +77,7 @@ def test_errors_come_out_and_end_the_rest() -> None:
         assert done == []
 
 
-def test_products_are_cut_up_inside_with_only() -> None:
+def test_products_are_split_inside_with_only() -> None:
     assert not is_splitting()
     with split_products():
         with split_products():
