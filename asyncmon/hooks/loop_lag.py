@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncmon import clock
-from asyncmon.hooks.hook_support import log_errors
+from asyncmon.hooks.hook_support import log_errors, positive
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -57,16 +57,9 @@ class LoopLagHook(SessionRunHook):
         output_dir: str | os.PathLike[str] | None = None,
         summary_writer: SummaryWriter | None = None,
     ) -> None:
-        for name, value in {
-            "every_n_secs": every_n_secs,
-            "warn_secs": warn_secs,
-            "interval_secs": interval_secs,
-        }.items():
-            if not value > 0:
-                raise ValueError(f"invalid {name}={value!r}: it must be positive.")
-        self._every_n_secs = every_n_secs
-        self._warn_secs = warn_secs
-        self._interval_secs = interval_secs
+        self._every_n_secs = positive("every_n_secs", every_n_secs)
+        self._warn_secs = positive("warn_secs", warn_secs)
+        self._interval_secs = positive("interval_secs", interval_secs)
         self._output = SharedWriter(output_dir, summary_writer)
         self._lags: list[float] = []
         self.percentiles: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A progress bar, or lines where there is nothing to draw it on."""
+"""Show the progress: a bar, or lines where there is no terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock, files
-from asyncmon.hooks.hook_support import log_errors, named_tensor, next_sample, whole_number
+from asyncmon.hooks.hook_support import (
+    created_session,
+    log_errors,
+    named_tensor,
+    next_sample,
+    positive,
+    whole_number,
+)
+from asyncmon.hooks.stop_at_step import StopAtStepHook
 from asyncmon.runtime.hook import SessionRunHook
 
 if TYPE_CHECKING:
@@ -24,13 +32,13 @@ class ProgressHook(SessionRunHook):
     """Show how far training is: steps, rate, time left and chosen values. Needs the extra ``progress``.
 
     On a terminal and in notebooks it draws a bar; elsewhere it prints one plain line per interval. A
-    task does it beside the steps, and a thread does the printing; a run costs nothing, but for the
-    values once a second.
+    background task does it, and a thread prints; a run costs nothing, but for the values once a second.
 
     Args:
-        last_step: the step at which training is over; None where it is not known.
+        last_step: the step at which training is over. None: that of the session's
+            :class:`StopAtStepHook`, the lowest of several; unknown without one.
         values: fetches by tag to be shown.
-        description: what is going on.
+        description: a title for the bar or the lines.
         refresh_secs: how often the bar is drawn.
         line_secs: how often a line is printed where there is no bar.
         console: where to print; standard error if None.
@@ -40,7 +48,7 @@ class ProgressHook(SessionRunHook):
 
     Example::
 
-        hooks = [ProgressHook(last_step=10_000, values={"loss": loss})]
+        hooks = [StopAtStepHook(last_step=10_000), ProgressHook(values={"loss": loss})]
     """
 
     def __init__(
@@ -53,10 +61,11 @@ class ProgressHook(SessionRunHook):
         line_secs: float = 10.0,
         console: Console | None = None,
     ) -> None:
-        for name, secs in {"refresh_secs": refresh_secs, "line_secs": line_secs}.items():
-            if not secs > 0:
-                raise ValueError(f"invalid {name}={secs!r}: it must be positive.")
-        self._last_step = None if last_step is None else whole_number("last_step", last_step, least=1)
+        positive("refresh_secs", refresh_secs)
+        positive("line_secs", line_secs)
+        self._given_last_step = (
+            None if last_step is None else whole_number("last_step", last_step, least=1)
+        )
         self._values = dict(values or {})
         self._display, interactive = _display(description, console)
         self._every_secs = refresh_secs if interactive else line_secs
@@ -64,20 +73,22 @@ class ProgressHook(SessionRunHook):
         self._sampled: Mapping[str, Any] = {}
         self._rate: float | None = None
         self._mark = (0.0, 0)
+        self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Find out which tensors the names of a graph stand for; forget an earlier session."""
+        """Look up the names in the graph; forget an earlier session."""
         self._fetches = {tag: named_tensor(fetch) for tag, fetch in self._values.items()}
         self._sampled, self._rate = {}, None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Begin to measure; ask for the values from now on."""
+        """Begin to measure, and to sample the values."""
+        self._coord = coord
         self._mark = clock.monotonic(), session.global_step or 0
         if self._values:
             coord.create_task(self._sample, coord, name="ProgressHook values", cancel_on_stop=True)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Show the progress now and then."""
+        """Show the progress periodically."""
         async for _ in coord.every(self._every_secs):
             with log_errors(self, "a report"):
                 await self._show(session.global_step or 0)
@@ -87,7 +98,7 @@ class ProgressHook(SessionRunHook):
         await self._show(session.global_step or 0)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Give the terminal back."""
+        """Release the terminal."""
         await files.in_thread(self._display.stop)
 
     async def _sample(self, coord: Coordinator) -> None:
@@ -102,14 +113,22 @@ class ProgressHook(SessionRunHook):
             rate = max(0, step - mark) / (now - before)
             self._rate = rate if self._rate is None else self._rate + _SMOOTHING * (rate - self._rate)
             self._mark = now, step
-        await files.in_thread(self._display.show, step, self._last_step, self._text(step))
+        last_step = self._last_step()
+        await files.in_thread(self._display.show, step, last_step, self._text(step, last_step))
 
-    def _text(self, step: int) -> str:
-        parts = [f"step {step}" if self._last_step is None else f"step {step}/{self._last_step}"]
+    def _last_step(self) -> int | None:
+        if self._given_last_step is not None:
+            return self._given_last_step
+        hooks = created_session(self._coord).hooks()
+        stops = [hook.last_step for hook in hooks if isinstance(hook, StopAtStepHook)]
+        return min((step for step in stops if step is not None), default=None)
+
+    def _text(self, step: int, last_step: int | None) -> str:
+        parts = [f"step {step}" if last_step is None else f"step {step}/{last_step}"]
         if self._rate is not None:
             parts.append(f"{self._rate:.3g} steps/s")
-        if self._last_step is not None and self._rate:
-            left = datetime.timedelta(seconds=round(max(0, self._last_step - step) / self._rate))
+        if last_step is not None and self._rate:
+            left = datetime.timedelta(seconds=round(max(0, last_step - step) / self._rate))
             parts.append(f"{left} left")
         parts += [f"{tag} = {_brief(value)}" for tag, value in self._sampled.items()]
         return ", ".join(parts)
@@ -167,7 +186,7 @@ class _Lines:
         self._console.print(line, soft_wrap=True, markup=False, highlight=False)
 
     def stop(self) -> None:
-        """There is nothing to give back."""
+        """Do nothing: no terminal is held."""
 
 
 def _brief(value: Any) -> str:

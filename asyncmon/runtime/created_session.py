@@ -10,6 +10,8 @@ from asyncmon.runtime.samples import Samples
 from asyncmon.runtime.step_boundary import StepBoundary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.stop_control import StopControl
 
@@ -20,13 +22,15 @@ class CreatedSession:
     Args:
         raw: the raw session.
         stops: of the whole session, over recoveries.
+        hooks: returns the hooks that the session has now.
     """
 
-    __slots__ = ("boundary", "raw", "samples", "stops")
+    __slots__ = ("boundary", "hooks", "raw", "samples", "stops")
 
-    def __init__(self, raw: Session, stops: StopControl) -> None:
+    def __init__(self, raw: Session, stops: StopControl, hooks: Callable[[], tuple[Any, ...]]) -> None:
         self.raw = raw
         self.stops = stops
+        self.hooks = hooks
         self.samples = Samples(getattr(raw, "check_fetches", None))
         self.boundary = StepBoundary(raw)
 

@@ -153,7 +153,7 @@ class Lifecycle:
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""
         self.raw = await self._creator.create_session()
-        created = CreatedSession(self.raw, self.stops)
+        created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)

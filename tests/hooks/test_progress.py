@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from asyncmon.hooks import ProgressHook
+from asyncmon.hooks import ProgressHook, StopAtStepHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.testing import ScriptedSession, assert_nothing_left_behind
 
@@ -52,6 +52,30 @@ async def test_without_a_last_step_nothing_is_said_of_the_time_left(
     hook = ProgressHook(console=console, line_secs=5, description="[fine] tuning")
     await train(hook, runs=6, session=ScriptedSession(lasting(0.99)))
     assert printed(console).splitlines()[0] == "[fine] tuning: step 5, 1 steps/s"
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_the_last_step_is_that_of_a_stop_at_step_hook(
+    train: Train, lasting: Lasting, first: bool
+) -> None:
+    """The lowest of several, whatever their order; counted from the step the session begins at."""
+    console = lines_console()
+    hooks = [ProgressHook(line_secs=5, console=console), StopAtStepHook(num_steps=10)]
+    session = ScriptedSession(lasting(0.99), state={"global_step": 100})
+    await train(*(hooks if first else hooks[::-1]), StopAtStepHook(last_step=500), session=session)
+    assert [line.split(",")[0] for line in printed(console).splitlines()] == [
+        "training: step 105/110",
+        "training: step 110/110",
+    ]
+
+
+async def test_a_given_last_step_precedes_that_of_a_stop_at_step_hook(
+    train: Train, lasting: Lasting
+) -> None:
+    console = lines_console()
+    hooks = ProgressHook(200, line_secs=5, console=console), StopAtStepHook(last_step=5)
+    await train(*hooks, session=ScriptedSession(lasting(0.99)))
+    assert printed(console).splitlines()[-1].startswith("training: step 5/200")
 
 
 async def test_a_bar_is_drawn_on_a_terminal_and_taken_away(train: Train, lasting: Lasting) -> None:
