@@ -1,8 +1,9 @@
 """Blocking calls, made in one place and never on the event loop's thread.
 
 Everything that touches a disk goes through here: small whole files by :func:`read_bytes` and
-:func:`write_atomic`, anything longer as a plain function handed to :func:`in_thread`. What must be
-shown to survive any failing call is written through :class:`FileCalls`.
+:func:`write_atomic`, lines of text by :func:`append_lines`, anything longer as a plain function handed
+to :func:`in_thread`. What must be shown to survive any failing call is written through
+:class:`FileCalls`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from asyncmon import portable
 from asyncmon.cancellation import outlast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -68,6 +69,29 @@ async def read_range(path: str | os.PathLike[str], start: int, count: int) -> by
     async with aiofiles.open(path, "rb") as file:
         await file.seek(start)
         return await file.read(count)
+
+
+async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sync: bool) -> None:
+    """Append lines to a file; make it, with its directory, where it is missing.
+
+    A last line that a crash has cut is ended first. Must not be cancelled: see
+    :func:`~asyncmon.cancellation.shielded`.
+
+    Args:
+        path: the file.
+        lines: without their line ends.
+        sync: whether to return only when they are durable.
+    """
+    await make_dirs(Path(path).parent)
+    async with aiofiles.open(path, "ab+") as file:
+        if await file.tell():
+            await file.seek(-1, os.SEEK_END)
+            if await file.read(1) != b"\n":
+                await file.write(b"\n")
+        await file.write("".join(f"{line}\n" for line in lines).encode())
+        if sync:
+            await file.flush()
+            await in_thread(os.fsync, file.fileno())
 
 
 async def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:

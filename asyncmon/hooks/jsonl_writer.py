@@ -1,4 +1,4 @@
-"""Summaries as lines of JSON, for whoever has no TensorBoard."""
+"""Write summaries as lines of JSON, to read them without TensorBoard."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock, files
+from asyncmon.cancellation import shielded
 from asyncmon.summary.events import SessionLog, Summary
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class JsonlWriter:
     ``"Infinity"`` and ``"-Infinity"``. A file that is there already is continued; after a recovery the
     steps that are repeated come a second time.
 
-    ``add_*`` are plain calls and never touch the disk. Lines are written in a worker thread, at the
-    latest after ``flush_secs``, and by ``flush`` and ``close``, which raise what the disk refused; what
-    could not be written is kept and tried again. What is added before an event loop runs waits for one.
+    ``add_*`` are plain calls and never touch the disk. Lines are written in the background after
+    ``flush_secs``, and by ``flush`` and ``close``, which raise the disk's errors; lines that could not
+    be written are kept and tried again. Lines added before an event loop runs wait for one.
 
     Args:
-        path: the file; made, with its directory, when there is something to write.
-        flush_secs: how many seconds a line waits at most.
+        path: the file; made, with its directory, when the first line is written.
+        flush_secs: how many seconds a line is pending at most.
 
     Example::
 
@@ -54,11 +55,10 @@ class JsonlWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._writing: asyncio.Lock
-        self._continues = True
         self._started = False
 
     def start(self, global_step: int | None = None) -> None:
-        """Note that a session begins, once."""
+        """Add the begin of a session, once."""
         if not self._started:
             self._started = True
             self._add(global_step, {"event": "start"})
@@ -93,7 +93,7 @@ class JsonlWriter:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        await self._write(sync=True)
+        await shielded(self._write, True, name=f"JsonlWriter {self._path!r}")
 
     async def close(self) -> None:
         """Flush. No file is held open, so adding more afterwards is fine."""
@@ -106,27 +106,25 @@ class JsonlWriter:
         await self.close()
 
     def _add(self, global_step: int | None, values: dict[str, Any]) -> None:
-        step = None if global_step is None else int(global_step)  # also what running a tensor gave
+        step = None if global_step is None else int(global_step)  # a run may return a numpy number
         line = {"step": step, "time": clock.wall(), **values}
         self._lines.append(json.dumps(line, allow_nan=False))
-        with contextlib.suppress(RuntimeError):  # no loop is running yet: the lines wait for one
+        with contextlib.suppress(RuntimeError):
             loop = self._enter_loop()
             if self._timer is None:
-                self._timer = loop.call_later(self._flush_secs, self._write_soon)
+                self._timer = loop.call_later(self._flush_secs, self._flush_later)
 
     def _enter_loop(self) -> asyncio.AbstractEventLoop:
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # what belongs to one that has ended does nothing any more
+        if loop is not self._loop:  # the timer and the lock of one that ended are of no use
             self._loop, self._timer, self._writing = loop, None, asyncio.Lock()
         return loop
 
-    def _write_soon(self) -> None:
+    def _flush_later(self) -> None:
         self._timer = None
-        self._task = asyncio.get_running_loop().create_task(
-            self._write_quietly(), name=f"JsonlWriter {self._path!r}"
-        )
+        self._task = asyncio.create_task(self._write_or_log(), name=f"JsonlWriter {self._path!r}")
 
-    async def _write_quietly(self) -> None:
+    async def _write_or_log(self) -> None:
         try:
             await self._write(sync=False)
         except OSError:
@@ -135,28 +133,12 @@ class JsonlWriter:
     async def _write(self, sync: bool) -> None:
         async with self._writing:
             lines, self._lines = self._lines, []
-            if not lines:
-                return
-            try:
-                await files.in_thread(self._append, "".join(f"{line}\n" for line in lines), sync)
-            except OSError:
-                self._lines[:0] = lines
-                raise
-
-    def _append(self, text: str, sync: bool) -> None:
-        directory = os.path.dirname(self._path)
-        if directory:
-            os.makedirs(directory, exist_ok=True)
-        with open(self._path, "ab+") as file:
-            if self._continues and file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a crash has left half a line
-                    text = f"\n{text}"
-            file.write(text.encode())
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        self._continues = False
+            if lines:
+                try:
+                    await files.append_lines(self._path, lines, sync=sync)
+                except BaseException:  # also where the loop is being closed
+                    self._lines[:0] = lines
+                    raise
 
 
 def _plain(value: Value) -> Any:

@@ -142,6 +142,20 @@ async def test_a_file_is_continued_also_after_half_a_line(tmp_path: Path) -> Non
     assert [json.loads(line)["a"] for line in lines[2:]] == [1, 2]
 
 
+async def test_a_cancelled_flush_leaves_whole_lines(tmp_path: Path) -> None:
+    writer = JsonlWriter(tmp_path / "x")
+    for step in range(1000):
+        writer.add_scalar("a", 1.0, step)
+    flushing = asyncio.create_task(writer.flush())
+    await asyncio.sleep(0)
+    flushing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await flushing
+    writer.add_scalar("a", 1.0, 1000)
+    await writer.close()
+    assert [line["step"] for line in read(tmp_path / "x")] == list(range(1001))
+
+
 async def test_what_the_disk_refuses_is_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "directory"
     blocked.write_text("a file is in the way")
