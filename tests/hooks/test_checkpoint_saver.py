@@ -65,6 +65,7 @@ async def saved(folder: Path) -> list[int]:
         ({"save_steps": 1, "save_secs": 1}, "Can not provide both every_secs and every_steps."),
         ({"save_steps": 0}, "invalid save_steps=0"),
         ({"save_secs": 0}, "invalid save_secs=0"),
+        ({"save_steps": 1, "wait_secs": -1}, "invalid wait_secs=-1"),
     ],
 )
 async def test_hk_ckpt_1_wrong_arguments(tmp_path: Path, arguments: Any, message: str) -> None:
@@ -196,6 +197,24 @@ async def test_hk_ckpt_3_by_seconds_not_while_nothing_runs(tmp_path: Path) -> No
         assert await saved(tmp_path) == [0, 1]
         await asyncio.sleep(100)
         assert await saved(tmp_path) == [0, 1]
+
+
+async def test_by_seconds_failures_that_come_oftener_do_not_prevent_all_saves(
+    tmp_path: Path, lasting: Lasting
+) -> None:
+    """Each session is gone after 7 s, and saves are due at 10, 20 and 30 s of all of them."""
+    scaffold = Scaffold(saver=Saver(max_to_keep=None))
+
+    class Program(ScriptedProgram):
+        def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
+            return ScriptedSession(lasting(1, [None] * 6 + [AbortedError("gone")]))
+
+    creator = ChiefSessionCreator(scaffold, program=Program(), checkpoint_dir=tmp_path)
+    hook = CheckpointSaverHook(tmp_path, save_secs=10, scaffold=scaffold)
+    async with MonitoredSession(creator, [hook]) as sess:
+        while (sess.global_step or 0) < 12:
+            await sess.run("train")
+    assert await saved(tmp_path) == [0, 2, 7, 12]
 
 
 async def test_by_seconds_a_run_costs_nothing(tmp_path: Path) -> None:
