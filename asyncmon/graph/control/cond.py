@@ -6,33 +6,31 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.control.subgraph import (
     SubGraph,
-    around,
-    awaits,
-    holds,
     replay,
     run_subplan,
+    subgraph_op,
+    traced,
+    unwrapped,
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.build import (
     control_dependencies,
     convert_to_tensor,
-    create_ops,
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, common
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.execution.outer_facts import split_inputs
-from asyncmon.graph.ops.basic import constant, identity
+from asyncmon.graph.execution.facts import split_inputs
+from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import zeros_like
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run import Run
 
@@ -75,56 +73,30 @@ def cond(
     if not callable(false_fn):
         raise TypeError(f"false_fn must be callable, got {false_fn!r}.")
     with name_scope(name, "cond", [pred]):
-        true_graph, true_value = _traced(true_fn)
-        false_graph, false_value = _traced(false_fn)
-        if not nest.same_structure(true_value, false_value):
+        (first, value), (second, other) = (_branch(build) for build in (true_fn, false_fn))
+        if not nest.same_structure(value, other):
             raise ValueError(
-                "true_fn and false_fn must return the same structure, got "
-                f"{true_value!r} and {false_value!r}."
+                f"true_fn and false_fn must return the same structure, got {value!r} and {other!r}."
             )
-        _check_dtypes(true_graph, false_graph)
-        branches = (true_graph, false_graph)
-        chosen_by = convert_to_tensor(pred)
-        taken, after = around(*branches)
-        with after:
-            outputs = create_ops(
-                "AsyncIf" if awaits(branches) else "If", (chosen_by, *taken), {"branches": branches}
+        types = [[target.dtype.name for target in branch.targets] for branch in (first, second)]
+        if types[0] != types[1]:
+            raise ValueError(
+                "Outputs of true_fn and false_fn must have the same type: "
+                f"{', '.join(types[0])} and {', '.join(types[1])}."
             )
-        result = nest.pack_like(true_value, [identity(output, "Merge") for output in outputs])
-    if not strict and isinstance(result, list | tuple) and len(result) == 1:
-        return result[0]
-    return result
+        outputs = subgraph_op("If", [convert_to_tensor(pred)], (first, second))
+        result = nest.pack_like(value, [identity(output, "Merge") for output in outputs])
+    return unwrapped(result, keep=strict)
 
 
-def _traced(build: Callable[[], Any]) -> tuple[SubGraph, Any]:
-    """Build a branch. Operations among its results become tensors that are there once they are done."""
-    graph = SubGraph(get_default_graph())
-    context = building.get()
-    scope = None if context is None else context.variable_scope
-    with entered(BuildContext(graph, variable_scope=scope)):
+def _branch(build: Callable[[], Any]) -> tuple[SubGraph, Any]:
+    def checked() -> Any:
         value = build()
         if value is None:
             raise ValueError(f"{build!r} must return something, not None: a tensor or an operation.")
-        for leaf in nest.flatten(value):
-            graph.targets.append(_target(leaf))
-    return graph, value
+        return value
 
-
-def _target(leaf: Any) -> Tensor:
-    if isinstance(leaf, Operation):
-        with control_dependencies([leaf]):
-            return identity(constant(True))
-    return identity(leaf)
-
-
-def _check_dtypes(true_graph: SubGraph, false_graph: SubGraph) -> None:
-    true_types = [target.dtype.name for target in true_graph.targets]
-    false_types = [target.dtype.name for target in false_graph.targets]
-    if true_types != false_types:
-        raise ValueError(
-            "Outputs of true_fn and false_fn must have the same type: "
-            f"{', '.join(true_types)} and {', '.join(false_types)}."
-        )
+    return traced(checked)
 
 
 def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> tuple[Spec, ...]:
@@ -140,7 +112,7 @@ async def _if(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, iteration: int
 ) -> Any:
     (pred,), *taken = split_inputs(op, arrays)
-    chosen = 0 if holds(pred) else 1
+    chosen = 0 if pred else 1
     return await run_subplan(op, plans[chosen], run, taken[chosen], state, iteration)
 
 
@@ -155,25 +127,19 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
         def build() -> list[Tensor]:
             graph = get_default_graph()
             inside = {i: graph.take_in(captured[i]) for i in own}
-            given = {p: inside[i] for p, i in zip(branch.parameters, own, strict=True)}
-            results = replay(branch, given, graph)
-            flowing = [(y, g) for y, g in zip(results, grads, strict=True) if g is not None]
-            xs = [inside[i] for i in wanted if i in own]
-            found = dict(
-                zip(
-                    [i for i in wanted if i in own],
-                    gradients(
-                        [y for y, _ in flowing],
-                        xs,
-                        [convert_to_tensor(g) for _, g in flowing],
-                        unconnected_gradients="zero",
-                    ),
-                    strict=True,
-                )
-            )
-            return [
-                convert_to_tensor(found[i]) if i in found else zeros_like(captured[i]) for i in wanted
+            results = replay(branch, dict(zip(branch.parameters, inside.values(), strict=True)), graph)
+            flowing = [
+                (y, convert_to_tensor(g)) for y, g in zip(results, grads, strict=True) if g is not None
             ]
+            mine = [i for i in wanted if i in inside]
+            found = gradients(
+                [y for y, _ in flowing],
+                [inside[i] for i in mine],
+                [g for _, g in flowing],
+                unconnected_gradients="zero",
+            )
+            by_input = dict(zip(mine, map(convert_to_tensor, found), strict=True))
+            return [by_input[i] if i in by_input else zeros_like(captured[i]) for i in wanted]
 
         return build
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core.build import control_dependencies
+from asyncmon.graph.core import nest
+from asyncmon.graph.core.build import control_dependencies, create_ops, get_default_graph
+from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.execution.analysis import needed_ops
 from asyncmon.graph.execution.program import execute, watched
-from asyncmon.graph.ops.basic import identity
+from asyncmon.graph.ops.basic import constant, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.spec import Shape
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run import Run
 
@@ -118,15 +119,47 @@ def _inner_name(tensor: Tensor) -> str:
     return tensor.op.name.rpartition("/")[2]
 
 
-def around(*branches: SubGraph) -> tuple[list[Tensor], AbstractContextManager[None]]:
-    """Return what subgraphs take in, and what puts their op after what they are ordered after."""
-    taken = [tensor for branch in branches for tensor in branch.captured]
-    return taken, control_dependencies([op for branch in branches for op in branch.outer_control])
+def traced(
+    build: Callable[..., Any], likes: Sequence[tuple[Tensor, Shape]] = ()
+) -> tuple[SubGraph, Any]:
+    """Return a subgraph, and the structure that a function returns whose leaves are its targets.
+
+    Args:
+        build: takes the parameters. Operations among its results become targets that are there once
+            they are done.
+        likes: a tensor for each parameter, and its shape.
+    """
+    graph = SubGraph(get_default_graph())
+    context = building.get()
+    scope = None if context is None else context.variable_scope
+    with entered(BuildContext(graph, variable_scope=scope)):
+        result = build(*[graph.parameter(tensor, shape) for tensor, shape in likes])
+        graph.targets += map(_target, nest.flatten(result))
+    return graph, result
 
 
-def awaits(graphs: Iterable[SubGraph]) -> bool:
-    """Return true when something inside has to be awaited."""
-    return any(op.op_def.awaits for graph in graphs for op in graph.get_operations())
+def _target(leaf: Any) -> Tensor:
+    if isinstance(leaf, Operation):
+        with control_dependencies([leaf]):
+            return identity(constant(True))
+    return identity(leaf)
+
+
+def subgraph_op(
+    type: str, inputs: Sequence[Tensor], branches: Sequence[SubGraph], **attrs: Any
+) -> tuple[Tensor, ...]:
+    """Return the outputs of an op that runs subgraphs: its awaited form where a node inside waits."""
+    nodes = [op for branch in branches for op in branch.get_operations()]
+    kind = f"Async{type}" if any(op.op_def.awaits for op in nodes) else type
+    captured = [tensor for branch in branches for tensor in branch.captured]
+    with control_dependencies([op for branch in branches for op in branch.outer_control]):
+        return create_ops(kind, (*inputs, *captured), {"branches": tuple(branches), **attrs})
+
+
+def unwrapped(result: Any, *, keep: bool) -> Any:
+    """Return a structure; of one that has a single item, this item, unless it is to be kept."""
+    single = isinstance(result, list | tuple) and len(result) == 1
+    return result[0] if single and not keep else result
 
 
 def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> list[Tensor]:
@@ -140,13 +173,9 @@ def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> li
     Raises:
         ValueError: it does something that must not be done twice.
     """
+    check_repeatable(branch)
     made = dict(given)
     for op in needed_ops(branch.targets, branch.parameters):
-        if _happens_once(op):
-            raise ValueError(
-                f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
-                "which its gradient would do. Move it out of the part that is differentiated."
-            )
         if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
             read = made[branch.take_in(branch._variable(op.inputs[0]))]
             made[op.outputs[0]] = identity(read)  # for each input its own gradient
@@ -160,23 +189,20 @@ def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> li
     return [made[target] for target in branch.targets]
 
 
-def _happens_once(op: Operation) -> bool:
-    """Return whether an op, or one of its branches, does more than compute."""
-    op_def = op.op_def
-    if isinstance(op_def, ControlOpDef) and any(
-        _happens_once(inner)
-        for graph in op.attrs["branches"]
-        for inner in needed_ops(graph.targets, graph.parameters)
-    ):
-        return True
-    return op_def.awaits or op_def.changes or op_def.foreign
+def check_repeatable(branch: SubGraph) -> None:
+    """Refuse a subgraph that does more than compute.
 
-
-def holds(condition: Any) -> bool:
-    """Return whether what a cond or a loop looks at is true; refuse what is no scalar."""
-    if getattr(condition, "ndim", 0):
-        raise InvalidArgumentError(f"A condition must be a scalar, but it has shape {condition.shape}")
-    return bool(condition)
+    Raises:
+        ValueError: it, or one inside, does something that must not be done twice.
+    """
+    for op in needed_ops(branch.targets, branch.parameters):
+        if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
+            raise ValueError(
+                f"Operation {op.name!r} ({op.type}) in a branch or loop cannot be run a second time, "
+                "which its gradient would do. Move it out of the part that is differentiated."
+            )
+        for inner in op.attrs["branches"] if isinstance(op.op_def, ControlOpDef) else ():
+            check_repeatable(inner)
 
 
 async def run_subplan(

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.control.subgraph import (
     SubGraph,
-    around,
-    awaits,
-    holds,
+    check_repeatable,
     replay,
     run_subplan,
+    subgraph_op,
+    traced,
+    unwrapped,
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.build import (
@@ -23,12 +25,12 @@ from asyncmon.graph.core.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.context import BuildContext, entered
 from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
 from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.execution.outer_facts import split_inputs
+from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
 
@@ -84,61 +86,32 @@ def while_loop(
         raise ValueError("No loop variables provided.")
     if parallel_iterations < 1:
         raise TypeError("parallel_iterations must be a positive integer.")
-    if maximum_iterations is not None:
-        return _bounded(
-            cond,
-            body,
-            loop_vars,
-            shape_invariants,
-            back_prop,
-            name,
-            maximum_iterations,
-            return_same_structure,
+    if maximum_iterations is not None:  # counted in one more loop variable
+        most = convert_to_tensor(maximum_iterations)
+        _, result = while_loop(
+            lambda i, inner: logical_and(i < most, cond(*_arguments(inner))),
+            lambda i, inner: (i + 1, _like(inner, body(*_arguments(inner)))),
+            (constant(0, most.dtype), loop_vars),
+            None if shape_invariants is None else (TensorShape(()), shape_invariants),
+            back_prop=back_prop,
+            name=name,
         )
+        return unwrapped(result, keep=return_same_structure)
     with name_scope(name, "while"):
         first = [convert_to_tensor(value) for value in nest.flatten(loop_vars)]
         shapes = _invariants(loop_vars, shape_invariants, first)
-        test, _ = _traced(lambda *args: [cond(*args)], loop_vars, first, shapes)
-        step, result = _traced(body, loop_vars, first, shapes)
+        likes = list(zip(first, shapes, strict=True))
+
+        def called(function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *inside: function(*_arguments(nest.pack_like(loop_vars, inside)))
+
+        test, _ = traced(lambda *inside: [called(cond)(*inside)], likes)
+        step, result = traced(called(body), likes)
         _check(loop_vars, result, test, step, shapes)
-        branches = (test, step)
-        taken, after = around(*branches)
-        with after:
-            outputs = create_ops(
-                "AsyncWhile" if awaits(branches) else "While",
-                (*first, *taken),
-                {"branches": branches, "count": len(first)},
-            )
+        outputs = subgraph_op("While", first, (test, step), count=len(first))
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
-    packed = nest.pack_like(result, outputs)
-    if not return_same_structure and isinstance(packed, list | tuple) and len(packed) == 1:
-        return packed[0]
-    return packed
-
-
-def _bounded(
-    cond: Any,
-    body: Any,
-    loop_vars: Any,
-    invariants: Any,
-    back_prop: bool,
-    name: Any,
-    most: Any,
-    same: bool,
-) -> Any:
-    """Count the iterations in one more loop variable."""
-    most = convert_to_tensor(most)
-    counted = while_loop(
-        lambda i, inner: logical_and(i < most, cond(*_arguments(inner))),
-        lambda i, inner: (i + 1, _like(inner, body(*_arguments(inner)))),
-        (constant(0, most.dtype), loop_vars),
-        None if invariants is None else (TensorShape(()), invariants),
-        back_prop=back_prop,
-        name=name,
-    )
-    result = counted[1]
-    return result[0] if not same and isinstance(result, list | tuple) and len(result) == 1 else result
+    return unwrapped(nest.pack_like(result, outputs), keep=return_same_structure)
 
 
 def _arguments(loop_vars: Any) -> Sequence[Any]:
@@ -151,20 +124,6 @@ def _like(loop_vars: Any, result: Any) -> Any:
     if single and not nest.same_structure(loop_vars, result):
         return type(loop_vars)([result])
     return result
-
-
-def _traced(
-    build: Callable[..., Any], loop_vars: Any, first: Sequence[Tensor], shapes: Sequence[Shape]
-) -> tuple[SubGraph, Any]:
-    graph = SubGraph(get_default_graph())
-    context = building.get()
-    scope = None if context is None else context.variable_scope
-    with entered(BuildContext(graph, variable_scope=scope)):
-        inside = [graph.parameter(x, shape) for x, shape in zip(first, shapes, strict=True)]
-        result = build(*_arguments(nest.pack_like(loop_vars, inside)))
-        for leaf in nest.flatten(result):
-            graph.targets.append(identity(leaf))
-    return graph, result
 
 
 def _invariants(loop_vars: Any, invariants: Any, first: Sequence[Tensor]) -> list[Shape]:
@@ -230,12 +189,31 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 async def _while(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
-    values, for_test, for_step = split_inputs(op, arrays)
+    return await _iterate(run, op, plans, split_inputs(op, arrays), state, base, None)
+
+
+async def _iterate(
+    run: Run,
+    op: Operation,
+    plans: Sequence[Plan],
+    parts: Sequence[Sequence[Any]],
+    state: Any,
+    base: int,
+    begun: list[Any] | None,
+) -> Any:
+    """Run a loop; note the number of each iteration, and the values that it began with."""
+    values, for_test, for_step = parts[:3]
     for i in itertools.count(1):
         now = run.iteration(base, i)
-        (go_on,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
-        if not holds(go_on):
+        (condition,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
+        if getattr(condition, "ndim", 0):
+            raise InvalidArgumentError(
+                f"A condition must be a scalar, but it has shape {condition.shape}"
+            )
+        if not condition:
             return values, state
+        if begun is not None:
+            begun.append((now, values))
         values, state = await run_subplan(op, plans[1], run, [*values, *for_step], state, now)
 
 
@@ -244,6 +222,7 @@ async def _while(
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     test, step = op.attrs["branches"]
+    check_repeatable(test)
     count = op.attrs["count"]
     floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
     _, _, taken = split_inputs(op, op.inputs)
@@ -255,11 +234,11 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
         else grads[i]
         for i in floating
     ]
-    extra, after = around(back)
-    with control_dependencies(op.control_inputs), after:  # it sees the variables that the loop sees
+    after = [*op.control_inputs, *back.outer_control]  # it sees the variables that the loop sees
+    with control_dependencies(after):
         found = create_ops(
             "WhileGrad",
-            (*op.inputs[:count], *flowing, *op.inputs[count:], *extra),
+            (*op.inputs[:count], *flowing, *op.inputs[count:], *back.captured),
             {
                 "branches": (test, step, back),
                 "count": count,
@@ -307,15 +286,9 @@ async def _while_grad(
 ) -> Any:
     own, for_test, for_step, for_back = split_inputs(op, arrays)
     floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
-    values = own[:count]
     begun: list[tuple[int, Sequence[Any]]] = []
-    for i in itertools.count(1):
-        now = run.iteration(base, i)
-        (go_on,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
-        if not holds(go_on):
-            break
-        begun.append((now, values))
-        values, state = await run_subplan(op, plans[1], run, [*values, *for_step], state, now)
+    parts = own[:count], for_test, for_step
+    values, state = await _iterate(run, op, plans, parts, state, base, begun)
     grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
     sums = [np.zeros_like(for_step[i]) for i in wanted]
     for now, values in reversed(begun):

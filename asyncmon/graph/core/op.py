@@ -211,12 +211,12 @@ class AwaitedOpDef(OpRecord):
 class ControlOpDef(OpRecord):
     """An op that runs the subgraphs in its attribute ``branches``.
 
-    ``kernel(run, op, plans, arrays, state, iteration)`` returns the outputs and the new state: a dict
-    from slots to the values of the variables that the subgraphs read and write.
+    ``async def kernel(run, op, plans, arrays, state, iteration)`` returns outputs and the new state:
+    a dict from slots to the values of the variables that the subgraphs read and write.
 
     Attributes:
         loops: how often the subgraphs are run is not known beforehand.
-        awaits: see :class:`OpRecord`.
+        awaits: something in the subgraphs waits, else the kernel never does.
     """
 
     loops: bool = False

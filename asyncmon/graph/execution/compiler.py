@@ -14,14 +14,13 @@ from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDe
 from asyncmon.graph.core.shape import is_known, num_elements
 from asyncmon.graph.execution.analysis import Versions, needed_ops, with_frees, without_dead_code
 from asyncmon.graph.execution.awaits import Groups, Node, Stage
+from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
-from asyncmon.graph.execution.folding import fold, note_value
 from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
-from asyncmon.graph.execution.outer_facts import OuterFacts, split_inputs
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.program import Kind
 from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
-from asyncmon.graph.execution.specialise import Facts, ShapeChecks, ShapeRules, weaken
+from asyncmon.graph.execution.specialise import ShapeChecks, ShapeRules
 from asyncmon.graph.execution.steps import (
     awaited_step,
     copy_step,
@@ -93,8 +92,7 @@ class _Compiler:
         self.written: dict[tuple[Operation, str], int] = {}
         self.ops = needed_ops(targets, fed)
         self.facts = Facts(self.outer.weaker)
-        weaken(self.ops, fed, self.facts)
-        self.weak = frozenset(self.facts)
+        self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of the variables that nodes write, as they are before."""
@@ -127,7 +125,7 @@ class _Compiler:
                 values.weight = weight
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]
-        plan.rules = ShapeRules(self.ops, self.fed | self.folded, opened, self.facts, self.weak)
+        plan.rules = ShapeRules(self.ops, self.fed | self.folded, opened, self.facts)
         plan.checks = ShapeChecks(plan.rules.ops, self.facts, values, self.refs)
         for nodes in stages:
             for node in nodes.values():
@@ -155,7 +153,7 @@ class _Compiler:
         unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
         asserted = [x for x in computed if x in op.graph.asserted]
         if node.awaited is None:
-            node.code = checks.insert(node.code, unknown, asserted, ())
+            node.code = checks.insert(node.code, unknown, asserted)
         else:
             outputs = self.values.all_of(computed)
             around = checks.around(unknown, asserted)
@@ -205,7 +203,7 @@ class _Compiler:
         self.values.constant(op, values)
         for tensor, value in zip(op.outputs, values, strict=True):
             self.folded.add(tensor)
-            note_value(tensor, value, self.facts)
+            self.facts.note_value(tensor, value)
 
     def _emit_random(self, op: Operation) -> None:
         values = self.values
@@ -251,7 +249,7 @@ class _Compiler:
             op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
         )
         function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
-        as_built = not any(x in self.weak and self.facts[x].shape != x.spec.shape for x in op.inputs)
+        as_built = all(self.facts[x].shape == x.spec.shape for x in self.facts.disproved & {*op.inputs})
         if in_place and as_built and op not in self.versions.materialised:
             slots = tuple(self.store.slot(name) for name in names)
             self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise))
@@ -287,7 +285,7 @@ class _Compiler:
         ]
         plans, fed = [], self.fed - self.outer.variables.keys()
         for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
-            outer = OuterFacts.of(op, branch, taken, values, self.facts, self.weak, fed)
+            outer = OuterFacts.of(op, branch, taken, values, self.facts, fed)
             plans.append(compile_plan(self.store, branch.targets, branch.parameters, outer=outer))
         for inner in plans:
             plan.random |= inner.random

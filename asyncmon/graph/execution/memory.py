@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.spec import Spec
+    from asyncmon.graph.execution.facts import Facts
     from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.specialise import Facts
     from asyncmon.graph.execution.values import Values
 
 _ALIGN = 64  # bytes: a cache line

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.awaits import Stage
+    from asyncmon.graph.execution.facts import Facts
     from asyncmon.graph.execution.feeds import Feed
     from asyncmon.graph.execution.memory import Layout, MemoryPlan
     from asyncmon.graph.execution.program import Instruction, Registers
     from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
-    from asyncmon.graph.execution.specialise import Facts, ShapeChecks, ShapeRules
+    from asyncmon.graph.execution.specialise import ShapeChecks, ShapeRules
     from asyncmon.graph.execution.update import UpdateGroup
 
 _PROGRAMS = 256  # that a plan remembers

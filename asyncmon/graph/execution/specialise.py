@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.execution.facts import Facts, infer, refused
 from asyncmon.graph.execution.program import Kind
 
 if TYPE_CHECKING:
@@ -27,47 +27,6 @@ if TYPE_CHECKING:
 _COMBINATIONS = 64  # of shapes that a check remembers
 
 
-class Facts(dict["Tensor", Spec]):
-    """What is known of tensors: of those that are no keys, what the graph says."""
-
-    __slots__ = ()
-
-    def __missing__(self, tensor: Tensor) -> Spec:
-        return tensor.spec
-
-
-def weaken(ops: Sequence[Operation], given: Collection[Tensor], facts: Facts) -> None:
-    """Forget what the graph derives from values that others are fed for.
-
-    Args:
-        ops: of a plan, in order.
-        given: tensors that are fed.
-        facts: of the fed tensors of which less is known than the graph says. Gets those of tensors that
-            depend on them, and of variables whose shape the graph was told by ``set_shape``: no node
-            could check that.
-    """
-    told = ops[0].graph.asserted if ops else ()
-    for op in ops if facts or told else ():
-        if isinstance(op.op_def, VariableOpDef):
-            for variable in op.inputs[: op.op_def.refs] or op.outputs:
-                if variable in told and variable not in given:
-                    facts[variable] = Spec(variable.dtype, variable.op.attrs["shape"])
-        if not any(x in facts for x in op.inputs):
-            continue
-        if isinstance(op.op_def, ControlOpDef):
-            found: Sequence[Spec] = [Spec(x.dtype, None) for x in op.outputs]
-        else:
-            found = infer(op, [facts[x] for x in op.inputs])
-        for tensor, spec in zip(op.outputs, found, strict=True):
-            if tensor not in given and not _is_same(spec, tensor.spec):
-                facts[tensor] = spec
-
-
-def _is_same(spec: Spec, other: Spec) -> bool:
-    values = (spec.value is None) == (other.value is None)
-    return values and spec.shape == other.shape and spec.known_dims() == other.known_dims()
-
-
 class ShapeRules:
     """The rules of a plan's nodes, to be run for all shapes that may be fed.
 
@@ -76,7 +35,6 @@ class ShapeRules:
         given: tensors that are fed, or folded.
         opened: those fed tensors whose shapes are not known.
         facts: what is known before shapes are fed.
-        weak: the tensors of which :func:`weaken` found less than the graph says.
 
     Attributes:
         ops: the nodes whose rules must run.
@@ -88,12 +46,10 @@ class ShapeRules:
         given: Collection[Tensor],
         opened: Sequence[Tensor],
         facts: Facts,
-        weak: Collection[Tensor],
     ) -> None:
         self._given = given
         self._opened = opened
         self._facts = facts
-        self._weak = weak
         self.ops = list(_open_ops(ops, facts))
 
     def run(self, shapes: Sequence[Shape]) -> tuple[Facts, list[Operation], list[Tensor]]:
@@ -103,18 +59,19 @@ class ShapeRules:
             shapes: of the fed tensors whose shapes are not known.
 
         Returns:
-            What is known now. Then the nodes some of whose inputs have shapes that are not known before
-            the run, and the tensors whose shape is what ``set_shape`` says, as far as is known.
+            What is known now; the nodes with an input whose shape is known in the run only; and the
+            tensors whose shape is known because ``set_shape`` says so.
 
         Raises:
             InvalidArgumentError: a rule refuses a shape; the error names the node.
         """
-        facts = Facts(self._facts)
+        disproved = self._facts.disproved
+        facts = Facts(self._facts, disproved)
         for tensor, shape in zip(self._opened, shapes, strict=True):
             facts[tensor] = Spec(tensor.dtype, shape)
         unknown, asserted = [], []
         for op in self.ops:
-            if isinstance(op.op_def, ControlOpDef) and any(x in self._weak for x in op.inputs):
+            if isinstance(op.op_def, ControlOpDef) and not disproved.isdisjoint(op.inputs):
                 continue  # what its subgraphs say of their parameters is not believed
             inputs = [facts[x] for x in op.inputs]
             if not all(is_known(spec.shape) for spec in inputs):
@@ -122,7 +79,7 @@ class ShapeRules:
             for tensor, spec in zip(op.outputs, infer(op, inputs), strict=True):
                 if tensor in self._given:
                     continue
-                shape = spec.shape if tensor in self._weak else _agreed(tensor, spec.shape)
+                shape = spec.shape if tensor in disproved else _agreed(tensor, spec.shape)
                 if shape != spec.shape:
                     asserted.append(tensor)
                     spec = Spec(spec.dtype, shape, spec.value, spec.dims)
@@ -145,35 +102,13 @@ def _may_be_a_shape(spec: Spec) -> bool:
     return spec.dtype.is_integer and spec.value is None and (spec.shape is None or len(spec.shape) < 2)
 
 
-def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
-    """Return what the rule of a node says of its outputs.
-
-    Raises:
-        InvalidArgumentError: it refuses the inputs; the error names the node.
-    """
-    try:
-        found = (op.op_def.run_rule or op.op_def.infer)(*inputs, **op.attrs)
-    except (ValueError, TypeError) as error:
-        shapes = ", ".join(shape_text(spec.shape) for spec in inputs)
-        raise _refused(op, f"{error} with input shapes: {shapes}.") from error
-    return (found,) if isinstance(found, Spec) else found
-
-
 def _agreed(tensor: Tensor, shape: Shape) -> Shape:
     try:
         return merge(shape, tensor.spec.shape)
     except ValueError as error:
-        raise _refused(
-            tensor.op,
-            f"{tensor.name} has shape {shape_text(shape)}, not {shape_text(tensor.spec.shape)}, "
-            "which set_shape() says.",
-        ) from error
-
-
-def _refused(op: Operation, text: str) -> InvalidArgumentError:
-    error = InvalidArgumentError(f"{text} [at node {op.name!r} ({op.type})]")
-    error.__dict__["_asyncmon_located"] = True
-    return error
+        found, said = shape_text(shape), shape_text(tensor.spec.shape)
+        text = f"{tensor.name} has shape {found}, not {said}, which set_shape() says."
+        raise refused(tensor.op, text) from error
 
 
 class ShapeChecks:
@@ -183,7 +118,7 @@ class ShapeChecks:
         ops: nodes that may have to be checked.
         facts: what is known before shapes are fed.
         values: of the plan.
-        refs: the registers of what nodes that write go on from; of none that only initialises.
+        refs: the registers of the variables that nodes read and write.
     """
 
     def __init__(
@@ -207,7 +142,7 @@ class ShapeChecks:
         code: Sequence[Instruction],
         unknown: Sequence[Operation],
         asserted: Sequence[Tensor],
-        last: Sequence[Operation],
+        last: Sequence[Operation] = (),
     ) -> list[Instruction]:
         """Return code with the checks of some nodes, and of tensors.
 
@@ -237,15 +172,13 @@ class ShapeChecks:
         return before, self._after(asserted)[1] if asserted else None
 
     def _before(self, op: Operation) -> Instruction:
-        """Return an instruction that runs the rule of a node for the shapes that its inputs have."""
         if op not in self._rules:
-            inputs = tuple(self._inputs[op])
+            inputs = self._inputs[op]
             check = _rule_check(op, inputs, [self._facts[x] for x in op.inputs])
             self._rules[op] = int(Kind.GENERAL), check, inputs, None, None, None
         return self._rules[op]
 
     def _after(self, tensors: Sequence[Tensor]) -> Instruction:
-        """Return an instruction that compares the shapes of values with what ``set_shape`` says."""
         outputs = tuple([self._outputs[x] for x in tensors])
 
         def check(_run: Any, registers: Registers) -> None:
@@ -256,9 +189,9 @@ class ShapeChecks:
 
 
 def _rule_check(op: Operation, inputs: Sequence[int], specs: Sequence[Spec]) -> Any:
+    """Return a function that runs a rule for the shapes in registers: of the last inputs of a node."""
     accepted: set[tuple[Any, ...]] = set()
     first = len(specs) - len(inputs)
-    fixed, read = specs[:first], specs[first:]
 
     def check(_run: Any, registers: Registers) -> None:
         shapes = tuple([getattr(registers[i], "shape", ()) for i in inputs])
@@ -266,9 +199,9 @@ def _rule_check(op: Operation, inputs: Sequence[int], specs: Sequence[Spec]) -> 
             return
         found = [
             spec if registers[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
-            for i, spec, shape in zip(inputs, read, shapes, strict=True)
+            for i, spec, shape in zip(inputs, specs[first:], shapes, strict=True)
         ]
-        infer(op, [*fixed, *found])
+        infer(op, [*specs[:first], *found])
         if len(accepted) >= _COMBINATIONS:
             accepted.clear()
         accepted.add(shapes)

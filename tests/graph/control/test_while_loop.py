@@ -307,3 +307,20 @@ async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) ->
     async with tf.Session() as sess:
         with pytest.raises(InvalidArgumentError, match="A condition must be a scalar"):
             await sess.run(y, {x: np.ones(shape)})
+
+
+async def test_a_condition_that_is_awaited_has_no_gradient() -> None:
+    async def small(x: Any) -> Any:
+        return x < 10
+
+    def test(v: Any) -> Any:
+        result = tf.py_func(small, [v], tf.bool)
+        result.set_shape([])
+        return result
+
+    x = tf.constant(1.0)
+    y = tf.while_loop(test, lambda v: v * 2, [x])
+    with pytest.raises(ValueError, match="cannot be run a second time"):
+        tf.gradients(y, x)
+    async with tf.Session() as sess:
+        assert await sess.run(y) == 16

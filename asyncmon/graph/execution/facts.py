@@ -1,0 +1,209 @@
+"""What is known of a plan's tensors before it runs: shapes, values of constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+from asyncmon.graph.core.shape import is_known, num_elements
+from asyncmon.graph.core.shape import text as shape_text
+from asyncmon.graph.core.spec import Spec
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.values import Values
+
+_LARGEST = 1 << 16  # elements: a larger constant is cheaper to compute than to keep
+_SHAPE = 1 << 6  # elements: a larger value is no shape
+
+
+class Facts(dict["Tensor", Spec]):
+    """Specs of tensors. Of a tensor that is no key it is what the graph says.
+
+    Attributes:
+        disproved: the tensors of which less is known than the graph says.
+    """
+
+    __slots__ = ("disproved",)
+
+    def __init__(
+        self, specs: Mapping[Tensor, Spec], disproved: frozenset[Tensor] = frozenset()
+    ) -> None:
+        super().__init__(specs)
+        self.disproved = disproved
+
+    def __missing__(self, tensor: Tensor) -> Spec:
+        return tensor.spec
+
+    def disprove(self, ops: Sequence[Operation], fed: Collection[Tensor]) -> None:
+        """Forget what the graph derives from the value of a constant where another one is fed.
+
+        Nor is it relied on what ``set_shape`` says of a variable, for no node could check it.
+
+        Args:
+            ops: of a plan, in order.
+            fed: tensors; those of which less is known than the graph says are keys already.
+        """
+        asserted = ops[0].graph.asserted if ops else ()
+        for op in ops if self or asserted else ():
+            if isinstance(op.op_def, VariableOpDef):
+                for variable in op.inputs[: op.op_def.refs] or op.outputs:
+                    if variable in asserted and variable not in fed:
+                        self[variable] = Spec(variable.dtype, variable.op.attrs["shape"])
+            if not any(x in self for x in op.inputs):
+                continue
+            if isinstance(op.op_def, ControlOpDef):
+                found: Sequence[Spec] = [Spec(x.dtype, None) for x in op.outputs]
+            else:
+                found = infer(op, [self[x] for x in op.inputs])
+            for tensor, spec in zip(op.outputs, found, strict=True):
+                if tensor not in fed and not _is_same(spec, tensor.spec):
+                    self[tensor] = spec
+        self.disproved = frozenset(self)
+
+    def note_value(self, tensor: Tensor, value: Any) -> None:
+        """Note the value of a folded tensor: a rule may look at one that can be a shape."""
+        if tensor.spec.value is None and (tensor.dtype.is_integer or not is_known(tensor.spec.shape)):
+            array = np.asarray(value)
+            is_shape = array.ndim < 2 and array.size < _SHAPE and array.dtype != object
+            self[tensor] = Spec(tensor.dtype, array.shape, array if is_shape else None)
+
+
+def _is_same(spec: Spec, other: Spec) -> bool:
+    values = (spec.value is None) == (other.value is None)
+    return values and spec.shape == other.shape and spec.known_dims() == other.known_dims()
+
+
+def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
+    """Return what the rule of a node says of its outputs.
+
+    Raises:
+        InvalidArgumentError: it refuses the inputs; the error names the node.
+    """
+    try:
+        found = (op.op_def.run_rule or op.op_def.infer)(*inputs, **op.attrs)
+    except (ValueError, TypeError) as error:
+        shapes = ", ".join(shape_text(spec.shape) for spec in inputs)
+        raise refused(op, f"{error} with input shapes: {shapes}.") from error
+    return (found,) if isinstance(found, Spec) else found
+
+
+def refused(op: Operation, text: str) -> InvalidArgumentError:
+    """Return the error for shapes that a node does not take."""
+    error = InvalidArgumentError(f"{text} [at node {op.name!r} ({op.type})]")
+    error.__dict__["_asyncmon_located"] = True
+    return error
+
+
+# --- constants --------------------------------------------------------------------------------------
+
+
+def fold(
+    op: Operation, inputs: Sequence[int], constants: Mapping[int, Any], facts: Facts
+) -> Sequence[Any] | None:
+    """Return the outputs of a stateless node, or None where they depend on a run.
+
+    Args:
+        op: the node.
+        inputs: the registers of its inputs.
+        constants: the registers with a value that never changes.
+        facts: what is known of tensors.
+    """
+    if len(op.outputs) == 1:
+        spec = facts[op.outputs[0]]
+        if spec.value is not None and not op.inputs:
+            return (spec.value if spec.value.ndim or spec.value.dtype == object else spec.value[()],)
+        if spec.dims is not None and None not in spec.dims:  # a known shape, of an unknown tensor
+            return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
+    if op.op_def.kernel is None or not constants.keys() >= set(inputs):
+        return None
+    specs: Sequence[Spec] = [facts[x] for x in op.outputs]
+    try:
+        if any(x in facts for x in op.inputs):
+            specs = infer(op, [facts[x] for x in op.inputs])
+        sizes = [num_elements(spec.shape) for spec in specs]
+        if any(size is None or size > _LARGEST for size in sizes):
+            return None
+        with np.errstate(all="ignore"):
+            values = op.op_def.kernel(*[constants[i] for i in inputs], **op.attrs)
+    except Exception:  # what fails is left to fail in the run, at its node
+        return None
+    return (values,) if len(op.outputs) == 1 else tuple(values)
+
+
+# --- subgraphs --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OuterFacts:
+    """What the plan around a subgraph knows of the subgraph's parameters.
+
+    Attributes:
+        variables: those that are read from the state, with their names.
+        constants: those whose value never changes.
+        weaker: those of which less is known than the subgraph says.
+    """
+
+    variables: Mapping[Tensor, str]
+    constants: Mapping[Tensor, Any]
+    weaker: Mapping[Tensor, Spec]
+
+    @classmethod
+    def none(cls, fed: Collection[Tensor]) -> Self:
+        """Return what is known of fed tensors where there is no plan around."""
+        valued = [x for x in fed if x.spec.value is not None or x.spec.dims]
+        return cls({}, {}, {x: Spec(x.dtype, x.spec.shape) for x in valued})
+
+    @classmethod
+    def of(
+        cls,
+        op: Operation,
+        branch: Any,
+        taken: Sequence[Tensor],
+        values: Values,
+        facts: Facts,
+        fed: Collection[Tensor],
+    ) -> Self:
+        """Return what is known of the parameters of one of a node's subgraphs.
+
+        Args:
+            op: the node.
+            branch: the subgraph.
+            taken: the outer tensors that it takes in.
+            values: of the outer plan.
+            facts: of the outer plan.
+            fed: to the outer plan.
+        """
+        variables, constants, weaker = {}, {}, {}
+        own = len(branch.parameters) - len(taken)
+        for parameter in branch.parameters[:own]:
+            if not facts.disproved.isdisjoint(op.inputs):
+                weaker[parameter] = Spec(parameter.dtype, None)
+            elif parameter in branch.asserted:
+                weaker[parameter] = Spec(parameter.dtype, parameter.op.attrs["shape"])
+        for parameter, tensor in zip(branch.parameters[own:], taken, strict=True):
+            if tensor in facts.disproved or parameter in branch.asserted:
+                weaker[parameter] = facts[tensor]
+            if parameter in branch.variables:
+                if tensor not in fed:
+                    variables[parameter] = branch.variables[parameter]
+            elif values.of[tensor] in values.constants:
+                constants[parameter] = values.constants[values.of[tensor]]
+        return cls(variables, constants, weaker)
+
+
+def split_inputs(op: Operation, items: Sequence[Any]) -> list[Sequence[Any]]:
+    """Split a list that is parallel to an op's inputs: its own ones, then what each branch takes in."""
+    counts = [len(branch.captured) for branch in op.attrs["branches"]]
+    at = len(items) - sum(counts)
+    parts = [items[:at]]
+    for count in counts:
+        parts.append(items[at : at + count])
+        at += count
+    return parts
