@@ -333,7 +333,6 @@ class _Compiler:
 
     def _finish(self, targets: Sequence[Tensor | Operation]) -> None:
         plan, values = self.plan, self.values
-        stored: set[int] = set()
         for name, op in self.versions.last.items():
             register = self.written.get((op, name))
             if register is None:
@@ -341,10 +340,8 @@ class _Compiler:
             slot = self.store.slot(name)
             plan.versions[slot] = register
             if not self.embedded:
-                owned = register not in values.external and register not in stored
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
-                plan.swaps.append(Swap(slot, register, owned, dtype.as_numpy_dtype))
-                stored.add(register)
+                plan.swaps.append(Swap(slot, register, values.give(register), dtype.as_numpy_dtype))
         in_place = {slot for update in plan.updates for slot in update.slots}
         plan.updates = [
             update.but_copying([i for i in update.inputs if values.slots_in(i) & in_place])
@@ -355,10 +352,9 @@ class _Compiler:
                 plan.fetches.append(None)
                 continue
             register = values.of[target]
-            fresh = register not in values.external and register not in stored
-            plan.fetches.append(Fetch(register, fresh))
+            plan.fetches.append(Fetch(register, values.give(register)))
         fetched = {fetch.register for fetch in plan.fetches if fetch is not None}
-        self._tidy(stored | fetched | set(plan.versions.values()))
+        self._tidy(fetched | set(plan.versions.values()))
 
     def _tidy(self, kept: set[int]) -> None:
         """Drop dead code, plan memory, and forget other large values right after their last use."""

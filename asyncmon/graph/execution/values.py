@@ -39,6 +39,7 @@ class Values:
         self.iteration: int | None = None
         self.size = 0
         self.weight: float = 0
+        self._given: set[int] = set()
         self._scalars: dict[Any, int] = {}  # equal constants share a register
 
     def new(self) -> int:
@@ -103,6 +104,17 @@ class Values:
             slots = [self.external[i] for i in others if i in self.external]
             if slots:
                 self.external[register] = frozenset().union(*slots)
+
+    def give(self, register: int) -> bool:
+        """Return whether the state or the caller can have a register's array itself, for it alone."""
+        arrays: set[int] = set()
+        left = {register}
+        while left:
+            arrays |= left
+            left = set().union(*(self.aliases.get(i, ()) for i in left)) - arrays
+        alone = register not in self.external and self._given.isdisjoint(arrays)
+        self._given |= arrays
+        return alone
 
     def slots_in(self, register: int) -> frozenset[int]:
         """Return the variables whose array a register may hold."""

@@ -103,6 +103,33 @@ async def test_results_are_never_overwritten_later(inline_ms: float) -> None:
     assert [c[5].tolist() for c in copies] == [[0, 0], [2, 2], [4, 4], [6, 6]]
 
 
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_results_share_no_array_with_the_state_or_each_other(inline_ms: float) -> None:
+    v = tf.Variable([1.0, 2.0])
+    step = v.assign_add([1.0, 1.0])
+    fetches = [tf.identity(step), step, tf.stop_gradient(step)[:1]]
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        identity, new, view = await sess.run(fetches)
+        identity += 10
+        new += 100
+        view += 1000
+        assert [identity.tolist(), new.tolist(), view.tolist()] == [[12, 13], [102, 103], [1002]]
+        assert (await sess.run(v)).tolist() == [2, 3]
+
+
+async def test_variables_that_are_assigned_one_array_do_not_share_it() -> None:
+    v, w = tf.Variable(np.zeros(100)), tf.Variable(np.zeros(100))
+    value = tf.constant(np.ones(100)) * tf.placeholder_with_default(np.float64(2), [])
+    both = [v.assign(value).op, w.assign(tf.identity(value)).op]
+    async with tf.Session() as sess:
+        await sess.run([v.initializer, w.initializer])
+        await sess.run(both)
+        await sess.run(v.assign_add(np.ones(100)).op)  # in place
+        assert (await sess.run(v) == 3).all()
+        assert (await sess.run(w) == 2).all()
+
+
 async def test_results_are_not_shared_between_runs() -> None:
     c = tf.constant([1.0, 2.0])
     async with tf.Session() as sess:
