@@ -1,7 +1,7 @@
-"""The standard hooks: what happens around the steps, one family a file.
+"""The standard hooks.
 
-Each is a :class:`~asyncmon.runtime.SessionRunHook`. What is due by steps is done on the step path,
-exactly at its step; what is due by seconds is done by a task beside the steps::
+Each is a :class:`~asyncmon.runtime.SessionRunHook`. By steps, a hook acts in the run that reaches the
+step; by seconds, it acts in a background task::
 
     hooks = [
         StopAtStepHook(last_step=10_000),

@@ -59,9 +59,9 @@ class CheckpointSaverHook(SessionRunHook):
             refused. ``CHECKPOINT`` events go to the event file in it.
         save_secs: save every so many seconds. The phase is kept over recoveries.
         save_steps: save once the step is this much beyond that of the last save.
-        saver: what to save with.
+        saver: the saver to use.
         checkpoint_basename: the first part of the files' names.
-        scaffold: whose saver to use instead.
+        scaffold: use its saver instead.
         listeners: called at each save.
         save_graph_def: also write the graph, to the event file and to ``graph.pbtxt``.
         save_on_cancel: also save the last state when the session is cancelled or interrupted, or when

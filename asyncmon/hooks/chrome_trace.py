@@ -1,4 +1,4 @@
-"""A traced step in the Chrome trace format, for chrome://tracing and https://ui.perfetto.dev."""
+"""Write a traced step in the Chrome trace format, for chrome://tracing and ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chrome_trace(
 ) -> str:
     """Return a trace as JSON: a row for each thread, a slice for each operation.
 
-    What awaits something overlaps with what its thread does meanwhile; it gets a row beside.
+    An operation that awaits overlaps with other work of its thread; it gets a second row.
 
     Args:
         nodes: the operations.
@@ -44,16 +44,16 @@ def chrome_trace(
 
 
 def _rows(nodes: Sequence[NodeTimes]) -> list[str]:
-    """Return the row of each node: slices of one lie apart, or one inside the other."""
-    lanes: dict[str, list[list[float]]] = {}  # of each thread, the ends of what is going on
+    """Return the row of each node, so that slices of a row are disjoint or nested."""
+    lanes: dict[str, list[list[float]]] = {}  # of each thread, the ends of the open slices
     rows = [node.thread for node in nodes]
     for i in sorted(range(len(nodes)), key=lambda i: (nodes[i].start, -nodes[i].duration)):
         node = nodes[i]
-        beside = lanes.setdefault(node.thread, [])
-        lane = next((k for k, ends in enumerate(beside) if _fits(ends, node)), len(beside))
-        if lane == len(beside):
-            beside.append([])
-        beside[lane].append(node.start + node.duration)
+        open_lanes = lanes.setdefault(node.thread, [])
+        lane = next((k for k, ends in enumerate(open_lanes) if _fits(ends, node)), len(open_lanes))
+        if lane == len(open_lanes):
+            open_lanes.append([])
+        open_lanes[lane].append(node.start + node.duration)
         if lane:
             rows[i] = f"{node.thread} ({lane + 1})"
     return rows
@@ -65,8 +65,8 @@ def _fits(ends: list[float], node: NodeTimes) -> bool:
     return not ends or node.start + node.duration <= ends[-1]
 
 
-def _named(what: str, name: str, tid: int) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": _PROCESS, "tid": tid, "args": {"name": name}}
+def _named(event: str, name: str, tid: int) -> dict[str, Any]:
+    return {"ph": "M", "name": event, "pid": _PROCESS, "tid": tid, "args": {"name": name}}
 
 
 def _slice(node: NodeTimes, tid: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stop when evaluations get no better."""
+"""Stop when evaluations no longer improve."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class StopRule(Protocol):
         """Return why to stop, or None to go on."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the rule remembers."""
+        """Return the state of the rule."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over what :meth:`state_dict` returned."""
+        """Set the state that :meth:`state_dict` returned."""
 
 
 class EarlyStoppingHook(SessionRunHook):
-    """Ask for a stop when a rule says so of an evaluation. Its state travels in the checkpoints.
+    """Request a stop when a rule decides so after an evaluation. Checkpoints have its state.
 
     Made by :func:`stop_if_no_decrease`, :func:`stop_if_no_increase`, :func:`stop_if_higher` and
     :func:`stop_if_lower`, or with a rule of one's own.
@@ -49,18 +49,18 @@ class EarlyStoppingHook(SessionRunHook):
     def __init__(self, evaluations: Evaluations, rule: StopRule) -> None:
         self._evaluations = evaluations
         self._rule = rule
-        self._untouched = copy.deepcopy(rule.state_dict())
+        self._initial_state = copy.deepcopy(rule.state_dict())
         self._coord: Coordinator | None = None
         self._reason: str | None = None
-        evaluations.add_listener(self._hear)
+        evaluations.add_listener(self._on_evaluation)
 
     async def begin(self) -> None:
-        """Forget an earlier session. What a checkpoint remembers comes back when it is restored."""
-        self._rule.load_state_dict(self._untouched)
+        """Forget an earlier session. A restore brings back the state in the checkpoint."""
+        self._rule.load_state_dict(self._initial_state)
         self._coord = self._reason = None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Keep the coordinator, to be asked for a stop. One that was reached before holds again.
+        """Keep the coordinator, for the stop; request one that was reached before the restore.
 
         Raises:
             RuntimeError: the hook that evaluates is not among the session's hooks.
@@ -76,15 +76,15 @@ class EarlyStoppingHook(SessionRunHook):
             coord.request_stop(reason=self._reason)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the rule remembers, and whether it has stopped training."""
+        """Return the state of the rule, and the reason of the stop if there was one."""
         return {"rule": self._rule.state_dict(), "reason": self._reason}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over the state of an earlier run."""
+        """Set the state of an earlier run."""
         self._rule.load_state_dict(state["rule"])
         self._reason = state["reason"]
 
-    def _hear(self, step: int, metrics: Mapping[str, float]) -> None:
+    def _on_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
         reason = self._rule(step, metrics)
         if reason is not None and self._reason is None:
             self._reason = reason
@@ -107,9 +107,9 @@ def stop_if_no_decrease(
     Args:
         evaluations: the hook that evaluates.
         metric_name: which of its metrics.
-        patience: how many evaluations in a row may bring no new lowest value.
+        patience: stop after this many evaluations in a row without a new lowest value.
         min_steps: evaluations at earlier steps do not stop.
-        min_delta: by how much a value has to lie below the lowest one to count.
+        min_delta: how much lower than the lowest one a value has to be.
     """
     return EarlyStoppingHook(evaluations, _NoProgress(metric_name, patience, min_steps, min_delta, -1))
 
@@ -167,29 +167,29 @@ class _NoProgress:
         self._sign = sign
         self._best = -math.inf  # of the metric times the sign: higher is better
         self._best_step: int | None = None
-        self._in_vain = 0
+        self._without_progress = 0
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
         value = self._sign * _metric(metrics, self._name)
         if value > self._best + self._min_delta:
-            self._best, self._best_step, self._in_vain = value, step, 0
+            self._best, self._best_step, self._without_progress = value, step, 0
             return None
-        self._in_vain += 1
-        if self._in_vain < self._patience or step < self._min_steps:
+        self._without_progress += 1
+        if self._without_progress < self._patience or step < self._min_steps:
             return None
         verb = "increase" if self._sign > 0 else "decrease"
         best = "no value yet" if self._best_step is None else f"{self._sign * self._best:g}"
         return (
-            f"no {verb} of {self._name!r} in {self._in_vain} evaluations up to step {step}; the best "
-            f"was {best}, at step {self._best_step}"
+            f"no {verb} of {self._name!r} in {self._without_progress} evaluations up to step {step}; "
+            f"the best was {best}, at step {self._best_step}"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self._best, "best_step": self._best_step, "in_vain": self._in_vain}
+        return {"best": self._best, "best_step": self._best_step, "in_vain": self._without_progress}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._best, self._best_step = state["best"], state["best_step"]
-        self._in_vain = state["in_vain"]
+        self._without_progress = state["in_vain"]
 
 
 class _Threshold:

@@ -1,4 +1,4 @@
-"""Evaluate now and then, beside the steps or between them."""
+"""Evaluate periodically, while steps go on or between them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class Evaluations(SessionRunHook):
-    """What hooks that evaluate have in common: their results.
+    """Base class of hooks that evaluate: publishes their results.
 
     Args:
         name: the first part of the summaries' tags, ``<name>/<metric>``.
@@ -65,20 +65,20 @@ class Evaluations(SessionRunHook):
         self._listeners: list[Listener] = []
 
     def add_listener(self, listener: Listener) -> None:
-        """Have a function, plain or async, called with the step and the metrics of each evaluation."""
+        """Call a function, plain or async, with the step and the metrics of each evaluation."""
         self._listeners.append(listener)
 
     async def begin(self) -> None:
-        """Take hold of the writer."""
+        """Acquire the writer."""
         self.is_open = True
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Say at which step the session begins."""
+        """Write ``START`` at the step of the session."""
         self._output.start(session.global_step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Let go of the writer."""
+        """Release the writer."""
         self.is_open = False
         await self._output.close()
 
@@ -100,12 +100,11 @@ class EvalHook(Evaluations):
     """Evaluate every so many steps or seconds, or each new checkpoint, while training goes on.
 
     Each evaluation sees one consistent state, that of its step, in a session of its own, and averages
-    metrics over batches. By default it runs beside the steps; when the next is due before it is over,
-    the newest state waits for its turn and states in between are left out. At a successful end the
-    evaluations under way are waited for. From a step that goes back, as loading an earlier state makes
-    it, steps are counted anew.
+    metrics over batches. By default it runs in the background; when the next is due before it is over,
+    the newest state is pending and states in between are left out. A successful end waits for the
+    evaluations under way. Where an earlier state is loaded, steps are counted anew from there.
 
-    ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` hears of each.
+    ``hook.metrics`` and ``hook.step`` are the last result; ``hook.add_listener(fn)`` gets each.
 
     Args:
         metrics: fetches by name, each giving one number a batch; or a single fetch that gives a mapping
@@ -113,7 +112,8 @@ class EvalHook(Evaluations):
         batches: feed dicts, from an iterable, an async iterable, or a function, plain or async, that
             returns one, which each evaluation goes through from the start; None: once without feeds.
         every_n_steps: evaluate every so many steps.
-        every_n_secs: evaluate every so many seconds, if the step has changed.
+        every_n_secs: evaluate every so many seconds, if the step has changed. The phase is kept over
+            recoveries.
         checkpoint_dir: evaluate each new checkpoint of this directory, from its files.
         steps: how many batches at most.
         weight: a fetch that gives the weight of a batch in the averages.
@@ -166,10 +166,10 @@ class EvalHook(Evaluations):
         self._evaluator: Evaluator | None = None
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
-        self._waiting: Snapshot | None = None
-        self._came: asyncio.Event
+        self._pending: Snapshot | None = None
+        self._arrived: asyncio.Event
         self._idle: asyncio.Event
-        self._is_over = False  # the background of this session, which takes what is pending
+        self._is_over = False  # the background, which evaluates what is pending
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
@@ -179,7 +179,7 @@ class EvalHook(Evaluations):
         """Refuse a program without global step, and prepare it for evaluations."""
         await super().begin()
         require_global_step(self)
-        self._came, self._idle = asyncio.Event(), asyncio.Event()  # of this loop
+        self._arrived, self._idle = asyncio.Event(), asyncio.Event()  # of this loop
         self._idle.set()
         self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
         self._evaluator.prepare()
@@ -190,7 +190,7 @@ class EvalHook(Evaluations):
         """Count from here on."""
         await super().after_create_session(session, coord)
         self._is_over = False
-        self._drop_waiting()
+        self._drop_pending()
         self._seen, self._tick_passed = None, False
         if self._schedule is not None:
             self._schedule.start(global_step_of(self, session))
@@ -209,7 +209,7 @@ class EvalHook(Evaluations):
         return due
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Evaluate, or have evaluated, the state after this run if it is due."""
+        """Evaluate the state after this run, now or in the background, if it is due."""
         if not self._is_due(step_after(run_values)):
             return
         if not self._concurrent:
@@ -217,13 +217,13 @@ class EvalHook(Evaluations):
             return
         if self._is_over:
             return
-        self._drop_waiting()
-        self._waiting = await run_context.session.snapshot()
+        self._drop_pending()
+        self._pending = await run_context.session.snapshot()
         self._idle.clear()
-        self._came.set()
+        self._arrived.set()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Evaluate beside the steps, or say when it is due."""
+        """Evaluate what is due while steps go on; by seconds with a pause, mark the next run as due."""
         try:
             if self._checkpoint_dir is not None:
                 async for path in checkpoints_iterator(self._checkpoint_dir):
@@ -237,7 +237,7 @@ class EvalHook(Evaluations):
                         with log_errors(self, "an evaluation"):
                             await self._evaluate_now(session)
             else:
-                await self._evaluate_what_comes()
+                await self._evaluate_pending()
         finally:
             self._is_over = True
             self._idle.set()
@@ -249,33 +249,33 @@ class EvalHook(Evaluations):
             await self._evaluate(await session.snapshot())
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Close the evaluations' session, let go of the writer."""
-        self._drop_waiting()
+        """Close the session of the evaluations, and release the writer."""
+        self._drop_pending()
         try:
             if self._evaluator is not None:
                 await self._evaluator.close()
         finally:
             await super().cleanup(error)
 
-    def _drop_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.release()
+    def _drop_pending(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.release()
 
     async def _evaluate_now(self, session: Session) -> None:
-        self._idle.clear()  # an end waits for the snapshot, too
+        self._idle.clear()  # before the snapshot, so that end() waits for it too
         try:
             await self._evaluate(await session.snapshot())
         finally:
             self._idle.set()
 
-    async def _evaluate_what_comes(self) -> None:
+    async def _evaluate_pending(self) -> None:
         while True:
-            await self._came.wait()
-            self._came.clear()
-            waiting, self._waiting = self._waiting, None
-            if waiting is not None:
-                await self._evaluate(waiting)
+            await self._arrived.wait()
+            self._arrived.clear()
+            pending, self._pending = self._pending, None
+            if pending is not None:
+                await self._evaluate(pending)
 
     async def _evaluate_checkpoint(self, path: str) -> None:
         async with await CheckpointReader.open(path) as reader:
@@ -294,7 +294,7 @@ class EvalHook(Evaluations):
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
         finally:
             state.release()
-            if self._waiting is None:
+            if self._pending is None:
                 self._idle.set()
 
 
@@ -306,7 +306,7 @@ class InMemoryEvaluatorHook(Evaluations):
     meanwhile.
 
     Args:
-        program: what to evaluate.
+        program: the other program.
         metrics: fetches of that program, as for :class:`EvalHook`.
         batches: feed dicts, as for :class:`EvalHook`.
         steps: how many batches at most.
@@ -344,7 +344,7 @@ class InMemoryEvaluatorHook(Evaluations):
         self._evaluated: tuple[int, int | None] | None = None
 
     async def begin(self) -> None:
-        """Prepare the other program, take hold of the writer, count anew."""
+        """Prepare the other program, acquire the writer, and count anew."""
         await super().begin()
         self._runs, self._evaluated = 0, None
         self._evaluator.prepare()
@@ -366,7 +366,7 @@ class InMemoryEvaluatorHook(Evaluations):
             await self._evaluate(session)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Close the evaluations' session, let go of the writer."""
+        """Close the session of the evaluations, and release the writer."""
         try:
             await self._evaluator.close()
         finally:

@@ -90,13 +90,13 @@ async def evaluate(
 
 
 class Evaluator:
-    """A session of its own for evaluations, so that training goes on beside them.
+    """Evaluate states in a session of its own, while training goes on.
 
-    Made of the same program as the training session, or of another one whose variables have the same
-    names (a graph without dropout, say). Opened at the first evaluation.
+    The session is of the same program as that of training, or of another one whose variables have the
+    same names, such as a graph without dropout. The first evaluation opens it.
 
     Args:
-        program: what to evaluate; a graph or any other program.
+        program: a graph or any other program.
         metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
 
     Example::
@@ -126,9 +126,9 @@ class Evaluator:
         self._local_init_op: Any = None
 
     def prepare(self) -> None:
-        """Add what is needed to the program, while that is possible: before it is finalized.
+        """Add what evaluations need to the program, which must not be finalized yet.
 
-        Done by the first evaluation if it was not done before.
+        Called by the first evaluation if it was not called before.
         """
         program = self._program = as_program(self._program)
         if self._prepared:
@@ -168,7 +168,7 @@ class Evaluator:
             await session.close()
 
     async def _names(self, session: Session, state: Mapping[str, Any]) -> set[str]:
-        """Return what is to be loaded: what the program has, as far as it tells."""
+        """Return the names to load: those of the program, or of the state where it has no list."""
         graph = getattr(self._program, "graph", None)
         if graph is not None:
             return {variable.op.name for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
@@ -202,11 +202,11 @@ async def evaluate_checkpoints(
 
     Args:
         checkpoint_dir: where checkpoints are saved.
-        program: what to evaluate; a graph or any other program with the names of the checkpoints.
+        program: a graph or any other program with the names of the checkpoints.
         metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
         min_interval_secs: the least time between two evaluations.
         timeout: how long to wait for a checkpoint, in seconds; None waits for ever.
-        timeout_fn: asked after a timeout, and after each evaluation: true ends it, false goes on.
+        timeout_fn: called after a timeout and after each evaluation; true ends the iteration.
 
     Yields:
         The global step and the averaged metrics of each checkpoint.
@@ -247,7 +247,7 @@ async def _feeds(
                 yield feed
     finally:
         if callable(batches) and isinstance(source, AsyncGenerator):
-            await source.aclose()  # made for this evaluation, which may have ended before it did
+            await source.aclose()  # made here, and the evaluation may have ended first
 
 
 def _check_steps(steps: int | None) -> int | None:

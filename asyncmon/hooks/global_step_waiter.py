@@ -1,4 +1,4 @@
-"""Let a worker begin when others have done some steps."""
+"""Delay a worker until others have done some steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GlobalStepWaiterHook(SessionRunHook):
 
     Others advance the step meanwhile: workers of a cluster, or tasks that share the session. Waiting
     ends when a stop is requested: the run then raises :class:`~asyncmon.errors.OutOfRangeError`, the
-    clean end, since this worker's turn never came.
+    clean end, since this worker has done nothing.
 
     Args:
         wait_until_step: the step to wait for; 0 or less waits for nothing.

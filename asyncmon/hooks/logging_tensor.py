@@ -1,4 +1,4 @@
-"""Log values of the steps."""
+"""Log tensors."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ class LoggingTensorHook(SessionRunHook):
 
     Values are fetched only in the runs that log, together with what the caller fetches. By runs, the
     first run logs, and each ``every_n_iter``-th after it; runs are counted over recoveries. By
-    seconds, a task asks for the values of the next run every ``every_n_secs``, and nothing is added
-    to the other runs; nothing is logged while nothing runs.
+    seconds, a background task samples the next run every ``every_n_secs``, and nothing is added to
+    the other runs; nothing is logged while nothing runs.
 
     Args:
-        tensors: what to log: fetches by tag, logged in the order given; or fetches, whose names are
-            their tags.
+        tensors: fetches by tag, logged in the order given; or fetches, whose names are their tags.
         every_n_iter: log every so many runs, counted locally.
         every_n_secs: log every so many seconds. With 0 or less: each run.
-        at_end: log once more at a successful end, unless the last step is logged already: of a graph,
-            the values as they are then; of another program, those of the last run, which each run
-            then fetches.
+        at_end: log once more at a successful end, unless the last step is logged already. Of a graph,
+            the values at the end; of another program, those of the last run, so that each run fetches
+            them.
         formatter: makes the line from a dict of tags and values; plain function.
 
     Raises:
@@ -78,49 +77,49 @@ class LoggingTensorHook(SessionRunHook):
         self._every_n_secs = every_n_secs
         self._at_end = at_end
         self._formatter = formatter
-        self._forget()
+        self._reset()
         if self._every_n_iter is None and not at_end:
             leave_out(self, LoggingTensorHook, "before_run", "after_run")
         if self._every_n_secs is None:
             leave_out(self, LoggingTensorHook, "background")
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._args = SessionRunArgs(self._tensors)
         self._runs = 0
-        self._due = self._keeps = False
-        self._kept: Mapping[str, Any] | None = None
+        self._due = self._fetches_always = False
+        self._last_values: Mapping[str, Any] | None = None
         self._logged_at: float | None = None
         self._logged_run: tuple[int | None, int] | None = None
         self._logged_step: int | None = None  # by seconds
 
     async def begin(self) -> None:
-        """Find out which tensors the names of a graph stand for; count anew.
+        """Look up the names in the graph; count anew.
 
         Raises:
             KeyError: a name that is not in the graph.
             ValueError: a name of several tensors, or a tensor of another graph.
         """
-        self._forget()
+        self._reset()
         self._args = SessionRunArgs({tag: named_tensor(fetch) for tag, fetch in self._tensors.items()})
-        self._keeps = self._at_end and current_graph() is None
+        self._fetches_always = self._at_end and current_graph() is None
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Ask for the values if this run is to be logged."""
+        """Fetch the values if this run is to be logged."""
         period = self._every_n_iter
         self._due = period is not None and self._runs % period == 0
-        return self._args if self._due or self._keeps else None
+        return self._args if self._due or self._fetches_always else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Log the values if they were asked for."""
+        """Log the values if they are due."""
         self._runs += 1
-        self._kept = run_values.results
+        self._last_values = run_values.results
         if self._due:
             self._log(run_values.results)
             self._logged_run = run_values.step, self._runs
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Every so many seconds, log the values of the next run."""
-        assert self._every_n_secs is not None, "left out otherwise"
+        assert self._every_n_secs is not None, "left out by runs"
         async for values, step in samples_every(coord, self._every_n_secs, self._args.fetches):
             with log_errors(self, "a report"):
                 self._log(values)
@@ -132,7 +131,7 @@ class LoggingTensorHook(SessionRunHook):
         logged = self._logged_run == (step, self._runs) or self._logged_step == step is not None
         if not self._at_end or logged:
             return
-        values = self._kept if self._keeps else await session.run(self._args.fetches)
+        values = self._last_values if self._fetches_always else await session.run(self._args.fetches)
         if values is not None:
             self._log(values)
 

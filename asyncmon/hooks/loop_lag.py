@@ -1,4 +1,4 @@
-"""How late the event loop runs, and who holds it."""
+"""Measure how late the event loop runs, and find the code that blocks it."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOMENTS = (".begin", ".after_create_session", ".before_run", ".after_run", ".end", ".background")
+_METHODS = (".begin", ".after_create_session", ".before_run", ".after_run", ".end", ".background")
 
 
 class LoopLagHook(SessionRunHook):
-    """Measure how late the event loop runs, report percentiles, and warn of who holds it.
+    """Measure how late the event loop runs, report percentiles, and warn of code that blocks it.
 
-    A task sleeps again and again and notes by how much it wakes too late. When the loop has been held
-    for ``warn_secs``, a thread looks at what runs on it at that moment and warns, once for each place,
-    with the names of the task and of the hook, if it is one, and the line.
+    A task sleeps repeatedly and records how late it wakes. When the loop is blocked for ``warn_secs``,
+    a thread reads the stack of the loop's thread and warns, once for each place, with the task, the
+    hook if there is one, and the line.
 
     Args:
         every_n_secs: report every so many seconds.
-        warn_secs: warn when the loop is held for longer.
+        warn_secs: warn when the loop is blocked for longer.
         interval_secs: how often to measure.
         output_dir: write the percentiles, in seconds, to the event file of this directory, under
             ``loop_lag/p50``, ``p95``, ``p99`` and ``max``; each report is logged, too.
@@ -66,11 +66,11 @@ class LoopLagHook(SessionRunHook):
         """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""
 
     async def begin(self) -> None:
-        """Take hold of the writer."""
+        """Acquire the writer."""
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Say at which step the session begins."""
+        """Write ``START`` at the step of the session."""
         self._output.start(session.global_step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
@@ -93,7 +93,7 @@ class LoopLagHook(SessionRunHook):
             watch.stop()
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Let go of the writer."""
+        """Release the writer."""
         await self._output.close()
 
     def _report(self, step: int | None) -> None:
@@ -108,42 +108,42 @@ class LoopLagHook(SessionRunHook):
 
 
 class _Watch(threading.Thread):
-    """Notice, from outside of the loop, that the loop does not go round, and see what holds it."""
+    """A thread that finds out when the loop is blocked, and by which code."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, warn_secs: float, interval_secs: float) -> None:
         super().__init__(name="asyncmon loop watch", daemon=True)  # it must not delay the exit
         self._loop = loop
         self._loop_thread = threading.get_ident()
-        self._patience = warn_secs + interval_secs
+        self._timeout = warn_secs + interval_secs
         self._warn_secs = warn_secs
         self._beaten = threading.Event()
         self._stopped = False
         self._seen: set[str] = set()
 
     def beat(self) -> None:
-        """Say that the loop goes round."""
+        """Note that the loop is running."""
         self._beaten.set()
 
     def stop(self) -> None:
-        """Let the thread end."""
+        """End the thread."""
         self._stopped = True
         self._beaten.set()
 
     def run(self) -> None:
-        """Wait for beats; where one is missing, warn."""
+        """Wait for beats; warn where one is missing."""
         while not self._stopped:
-            if self._beaten.wait(self._patience):
+            if self._beaten.wait(self._timeout):
                 self._beaten.clear()
                 continue
-            culprit = who_runs(self._loop, self._loop_thread)
+            culprit = running_code(self._loop, self._loop_thread)
             if culprit is not None and culprit not in self._seen:
                 self._seen.add(culprit)
                 logger.warning("The event loop was held for over %g s by %s.", self._warn_secs, culprit)
             self._beaten.wait()
 
 
-def who_runs(loop: asyncio.AbstractEventLoop, thread: int) -> str | None:
-    """Return what runs on a loop at this moment, seen from another thread; None if nothing does."""
+def running_code(loop: asyncio.AbstractEventLoop, thread: int) -> str | None:
+    """Return the task, hook and line that a loop runs now, for another thread; None if it is idle."""
     frame = sys._current_frames().get(thread)
     task = asyncio.current_task(loop)
     if frame is None or (task is None and frame.f_code.co_name in {"select", "_run_once"}):
@@ -157,7 +157,7 @@ def who_runs(loop: asyncio.AbstractEventLoop, thread: int) -> str | None:
 def _hook_of(frame: FrameType | None) -> str | None:
     while frame is not None:
         qualname = frame.f_code.co_qualname
-        if qualname.endswith(_MOMENTS) and "asyncmon/runtime/" not in frame.f_code.co_filename:
+        if qualname.endswith(_METHODS) and "asyncmon/runtime/" not in frame.f_code.co_filename:
             return qualname.rpartition(".")[0].rpartition(".<locals>.")[2]
         frame = frame.f_back
     return None

@@ -1,4 +1,4 @@
-"""Stop when the loss is no number any more."""
+"""Stop when the loss is NaN."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class NanLossDuringTrainingError(RuntimeError):
 class NanTensorHook(SessionRunHook):
     """Watch the loss, and stop when it is NaN. TF1: ``tf.train.NanTensorHook``.
 
-    Stands before other hooks in every phase. From the moment it sees a NaN no checkpoint of this
-    session is written any more, also none at its end: the last good one stays the latest.
+    Comes before other hooks in every phase. After a NaN no checkpoint of this session is written any
+    more, not even at its end: the last good one stays the latest.
 
     Args:
-        loss_tensor: what to watch, of any shape: one NaN among its elements is enough.
+        loss_tensor: a tensor of any shape; one NaN among its elements is enough.
         fail_on_nan_loss: raise :class:`NanLossDuringTrainingError` out of the run; otherwise log a
-            warning and ask for a stop.
-        inf: also take infinity for divergence.
+            warning and request a stop.
+        inf: also stop at infinity.
 
     Example::
 
@@ -53,7 +53,7 @@ class NanTensorHook(SessionRunHook):
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Find out which tensor the name of a graph stands for."""
+        """Look up the name in the graph."""
         self._args = SessionRunArgs(named_tensor(self._loss_tensor))
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -61,7 +61,7 @@ class NanTensorHook(SessionRunHook):
         self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask for the loss."""
+        """Fetch the loss."""
         return self._args
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
@@ -84,5 +84,5 @@ class NanTensorHook(SessionRunHook):
     def _diverged(self, loss: Any) -> bool:
         if isinstance(loss, np.ndarray) and loss.ndim:
             return bool((~np.isfinite(loss) if self._inf else np.isnan(loss)).any())
-        # NaN is the one number that differs from itself, and lies below nothing
+        # NaN differs from itself, and is not less than any number
         return bool(not abs(loss) < math.inf if self._inf else loss != loss)

@@ -1,4 +1,4 @@
-"""Something fetched at the end, something fed at each run."""
+"""Fetch at the end, and feed at each run."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class FinalOpsHook(SessionRunHook):
     """Run something once more at a successful end, and keep the result. TF1: ``tf.train.FinalOpsHook``.
 
     Args:
-        final_ops: what to fetch, in any nesting; None for nothing.
-        final_ops_feed_dict: what to feed to it.
+        final_ops: fetches, in any nesting; None for nothing.
+        final_ops_feed_dict: their feeds.
 
     Example::
 
@@ -66,7 +66,7 @@ class FinalOpsHook(SessionRunHook):
 
 
 class FeedFnHook(SessionRunHook):
-    """Feed what a function returns to each run. TF1: ``tf.train.FeedFnHook``.
+    """Feed the result of a function to each run. TF1: ``tf.train.FeedFnHook``.
 
     The end of the data, raised by the function as ``OutOfRangeError``, ``StopAsyncIteration`` or
     ``StopIteration``, ends training cleanly.
@@ -89,7 +89,7 @@ class FeedFnHook(SessionRunHook):
         self._feed_fn = feed_fn
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Ask the function, and feed what it returns.
+        """Call the function, and feed its result.
 
         Raises:
             OutOfRangeError: the function is at its end.
@@ -99,10 +99,10 @@ class FeedFnHook(SessionRunHook):
             if inspect.isawaitable(feed):
                 feed = await feed
         except (StopIteration, StopAsyncIteration) as error:
-            # the first of them cannot leave a coroutine as itself
+            # a StopIteration cannot leave a coroutine
             raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).") from error
         except RuntimeError as error:
-            # which is what they become where an `async def` feed_fn raises one, as by `next(batches)`
+            # that of Python, for a StopIteration in an `async def` feed_fn, as by `next(batches)`
             if isinstance(error.__cause__, StopIteration | StopAsyncIteration):
                 raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error}).") from error
             raise

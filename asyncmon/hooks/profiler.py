@@ -1,4 +1,4 @@
-"""Trace a step now and then."""
+"""Trace steps periodically."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class ProfilerHook(SessionRunHook):
 
     Each traced step becomes a file ``timeline-<step>.json``, to be opened in chrome://tracing or
     https://ui.perfetto.dev, and an entry of TensorBoard's graph page, ``step_<step>``. The first run of
-    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. From a step that goes back, as
-    loading an earlier state makes it, they are counted anew. A program that does not tell what its
-    operations took is traced as one slice.
+    a session is not traced: with ``save_steps=3``, steps 3, 6 and 9 are. Where an earlier state is
+    loaded, they are counted anew from there. A program without times of its operations is traced as
+    one slice.
 
     Args:
         save_steps: trace every so many steps.
@@ -78,7 +78,7 @@ class ProfilerHook(SessionRunHook):
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and take hold of the writer."""
+        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
         self._output.open()
 
@@ -89,7 +89,7 @@ class ProfilerHook(SessionRunHook):
         self._schedule.start(global_step_of(self, session))
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Ask for a trace if this run is due."""
+        """Request a trace if this run is due."""
         step = global_step_of(self, run_context.session)
         self._schedule.restarts(step)
         self._traces = not self._is_first and self._schedule.is_due(step + 1)
@@ -99,7 +99,7 @@ class ProfilerHook(SessionRunHook):
         return self._args
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Write the trace, beside the steps."""
+        """Write the trace in a background task."""
         step = step_after(run_values)
         if self._traces or self._is_first:
             self._is_first = False
@@ -116,7 +116,7 @@ class ProfilerHook(SessionRunHook):
         self._coord.create_task(self._write, step, nodes, program, name=f"ProfilerHook, step {step}")
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Let go of the writer."""
+        """Release the writer."""
         await self._output.close()
 
     async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:
@@ -139,7 +139,7 @@ def _whole(step: int, secs: float) -> NodeStats:
 
 
 def _inputs(program: Any) -> dict[str, list[str]] | None:
-    """Return the names of the operations whose results each operation takes, where a graph tells."""
+    """Return the names of each operation's inputs, of a graph."""
     operations = getattr(program, "get_operations", None)
     if operations is None:
         return None

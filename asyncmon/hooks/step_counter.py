@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class _NotPassed(int):
-    """A default that can be told from the same number passed by the caller."""
+    """A default that differs from the same number passed by the caller."""
 
 
 _DEFAULT: Final = _NotPassed(100)
@@ -39,8 +39,8 @@ class StepCounterHook(SessionRunHook):
     """Log and write the rate of steps per second. TF1: ``tf.train.StepCounterHook``.
 
     The first run only begins the measurement: with ``every_n_steps=10`` the rate is reported at steps
-    11, 21 and so on. A recovery begins it anew. By seconds, a task reports; an interval without a step
-    reports nothing and counts into the next.
+    11, 21 and so on. A recovery begins it anew. By seconds, a background task reports; an interval
+    without a step reports nothing and counts into the next.
 
     Args:
         every_n_steps: report every so many steps; 100 unless ``every_n_secs`` is given.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StopAtStepHook(SessionRunHook):
-    """Ask for a stop at a step. TF1: ``tf.train.StopAtStepHook``.
+    """Request a stop at a step. TF1: ``tf.train.StopAtStepHook``.
 
     A session that is created at or beyond the step is stopped at once, before any run.
 
@@ -54,7 +54,7 @@ class StopAtStepHook(SessionRunHook):
         require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Fix the last step, once. Ask for a stop if the session is there already."""
+        """Compute the last step, once. Request a stop if the session has reached it already."""
         step = global_step_of(self, session)
         if self.last_step is None:
             assert self._num_steps is not None, "one of the two is given"
@@ -64,7 +64,7 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop(reason=self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Ask for a stop if the run reached the last step."""
+        """Request a stop if the run reached the last step."""
         step = step_after(run_values)
         assert self.last_step is not None, "set in after_create_session"
         if step >= self.last_step:

@@ -1,4 +1,4 @@
-"""Write summaries of the steps."""
+"""Write summaries periodically."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ class SummarySaverHook(SessionRunHook):
 
     By steps, the first training run of each session is summarised, then those ``save_steps`` further
     on; the summary is computed in that very run. A run that does not advance the global step, such as
-    an evaluation, is never written. By seconds, a task asks the next run for the summary. ``START`` is
+    an evaluation, is never written. By seconds, a background task samples the next run. ``START`` is
     written with the step that comes next when the session begins: one more than it has done.
 
-    By steps, all begins anew from a step that goes back, as loading an earlier state makes it: the next
-    run is summarised, and ``START`` is written again, so that TensorBoard forgets the undone steps.
+    By steps, loading an earlier state begins anew: the next run is summarised, and ``START`` is written
+    again, so that TensorBoard drops the undone steps.
 
     Args:
         save_steps: write every so many steps.
         save_secs: write every so many seconds.
         output_dir: write to the event file of this directory.
         summary_writer: write to this writer instead.
-        scaffold: whose ``summary_op`` to write, or nothing if it has none.
-        summary_op: what to write: a fetch, or a list of them, that gives serialized summaries, or
-            numbers by tag.
+        scaffold: write its ``summary_op``, or nothing if it has none.
+        summary_op: a fetch, or a list of them, that gives serialized summaries, or numbers by tag.
         on_error: with ``"log"``, the summary is computed after the run on its own, and its failure is
             logged and does not end training.
 
@@ -103,7 +102,7 @@ class SummarySaverHook(SessionRunHook):
         self._output.start(step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Ask for the summary if this run is going to be due."""
+        """Fetch the summary if this run is expected to be due."""
         if not self._fetches:
             return None
         step = self._step_before = global_step_of(self, run_context.session)

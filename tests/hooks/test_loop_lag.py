@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.hooks import LoopLagHook
-from asyncmon.hooks.loop_lag import who_runs
+from asyncmon.hooks.loop_lag import running_code
 from asyncmon.runtime.hook import SessionRunHook
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, summary_iterator
@@ -117,9 +117,9 @@ async def test_who_holds_the_loop_is_named_with_task_hook_and_line(
 async def test_what_runs_is_seen_from_another_thread() -> None:
     loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
     seen: list[str | None] = []
-    thread = threading.Thread(target=lambda: seen.append(who_runs(loop, loop_thread)))
+    thread = threading.Thread(target=lambda: seen.append(running_code(loop, loop_thread)))
     thread.start()
     thread.join()
     assert seen[0] is not None
     assert seen[0].startswith("task '")
-    assert who_runs(loop, -1) is None, "no such thread"
+    assert running_code(loop, -1) is None, "no such thread"
