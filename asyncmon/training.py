@@ -92,7 +92,8 @@ def MonitoredTrainingSession(
             graph.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, see :class:`MonitoredSession`.
         recovery: which errors to recover from, how often, after what pause.
-        interrupt: whether an error beside the steps ends a run at once, see :class:`MonitoredSession`.
+        interrupt: whether an error of a background task ends a run at once, see
+            :class:`MonitoredSession`.
         saver: what restores and saves, and how many checkpoints it keeps: ``Saver(max_to_keep=20)``.
             Short for a scaffold that has it.
         save_on_cancel: whether a cancellation saves a last checkpoint, see

@@ -53,7 +53,7 @@ class CallScope:
         self.deadline: float | None = None
         """When the grace period of the call is over; None where it has none."""
         self.exempt = False
-        """Whether the call has asked for the stop itself, and so takes its time."""
+        """Whether the stop was requested inside of the call, which has no grace period then."""
         self.timer: asyncio.TimerHandle | None = None
         """Cancelled at the end of the call."""
 

@@ -45,8 +45,8 @@ async def close_session(
         current: returns the session in use, None during a recovery.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         lock: runs of other tasks finish first, or are interrupted after the grace period.
-        stops: of the whole session; has the grace period for runs and tasks.
-        body: raised by the body.
+        stops: of the session; has the grace period for runs and tasks.
+        body: the exception of the body.
         caller: the task that waits for this, which is therefore not waited for.
     """
     stops.end()
@@ -128,10 +128,7 @@ def _interrupt_runs(stops: StopControl, what: str) -> None:
 async def _part(what: str, work: Coroutine[Any, Any, T], errors: list[BaseException]) -> T | None:
     """Await a part of the closing, so that the next part follows whatever it raises.
 
-    Args:
-        what: it is, for the log.
-        work: to be awaited.
-        errors: an exit or a keyboard interrupt, which leaves at the end, is added to them.
+    An exit or a keyboard interrupt, which leaves at the end, is added to ``errors``.
     """
     try:
         return await work

@@ -26,12 +26,8 @@ A = TypeVar("A")
 class Coordinated:
     """A session with the coordinator of its background tasks.
 
-    Args:
-        inner: the layer below.
-        coord: an error reported to it ends a run that is waiting, and every one that comes after.
-        scopes: of the calls under way in the session.
-        lock: held by the caller of a run; knows its task.
-        preemption: the errors that mean "try again with a new session".
+    An error reported to the coordinator ends a run that is waiting, and every later one. Where a run
+    has an error of its own, the root cause of the two is raised.
     """
 
     def __init__(

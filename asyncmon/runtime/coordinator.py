@@ -1,4 +1,4 @@
-"""The owner of the tasks that run beside the steps."""
+"""The owner of background tasks."""
 
 from __future__ import annotations
 

@@ -24,12 +24,6 @@ class DataIterator(Generic[T]):
 
     A stop ends it, also while it waits for the source; an error of a background task is raised there.
     An async generator it made is closed when it ends early.
-
-    Args:
-        source: an async or a plain iterable.
-        should_stop: of the session, checked before each item.
-        stops: of the session.
-        resumable: notes each item, where the source has a position that is saved.
     """
 
     def __init__(
@@ -122,7 +116,7 @@ class ResumableSource:
         self._fetching = False
 
     def fetching(self) -> None:
-        """Note that the body asks for an item."""
+        """Note that the body waits for an item."""
         if self._is_unused():
             if self._before is None:  # another one for the same step
                 self._before = self.source.state_dict(unread=1)
@@ -158,10 +152,9 @@ class ResumableSource:
 
 
 class StatefulObjects:
-    """The hooks and sources of a session whose states are saved along, until the session ends.
+    """The hooks and sources of a session whose states its saver saves along, until the session ends.
 
-    Args:
-        saver: has ``add_stateful`` and ``remove_stateful``; with another one no states are saved.
+    With a saver that has no ``add_stateful`` no states are saved.
     """
 
     def __init__(self, saver: Any) -> None:
@@ -179,13 +172,8 @@ class StatefulObjects:
     ) -> ResumableSource | None:
         """Add a source of data, unless it is there. Return None where it has no state to save.
 
-        Args:
-            source: the source.
-            name: of its state in checkpoints. Default: ``data``, ``data_1`` and so on.
-            steps: returns the number of completed steps.
-
-        Raises:
-            ValueError: another source has the name.
+        Its name in checkpoints is by default ``data``, ``data_1`` and so on; ``steps`` returns the
+        number of completed steps. Raises ``ValueError`` where another source has the name.
         """
         if self._saver is None or not callable(getattr(source, "state_dict", None)):
             return None

@@ -1,4 +1,4 @@
-"""A ``Graph`` as a program. The only file of the runtime that knows the graph engine."""
+"""A ``Graph`` as a program. The only file of the runtime that imports the engine."""
 
 from __future__ import annotations
 

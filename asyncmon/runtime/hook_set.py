@@ -67,13 +67,10 @@ class AttachedHook:
 
 
 class HookSet:
-    """Hooks in the order of their priorities, and the calls of each moment.
+    """Checked hooks in the order of their priorities, and the calls of each moment.
 
     Calls are bound once, when the set changes: a method that a hook does not override is in no list
     and costs nothing.
-
-    Args:
-        hooks: checked ones, see :func:`~asyncmon.runtime.hook_check.check_hooks`.
     """
 
     def __init__(self, hooks: Sequence[Any]) -> None:
@@ -109,7 +106,7 @@ class HookSet:
             self.wake_step = -math.inf
 
     def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
-        """Return how to call a method: bare, unless the hook wants a deadline or a policy."""
+        """Return a method of a hook, with its deadline and its policy for errors around it."""
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
@@ -183,13 +180,9 @@ class HookSet:
         )
 
     async def end(self, session: Session, errors: list[BaseException]) -> None:
-        """Call ``end`` of every hook, in order, also after one failed or wanted to exit.
+        """Call ``end`` of every hook, in order, and add what they raise to ``errors``.
 
         A cancellation of this task cuts short the call that is under way, and only it.
-
-        Args:
-            session: the raw session.
-            errors: those that they raise are added.
         """
         for hook in self.hooks:
             if (call := self._call(hook, "end")) is not None:

@@ -28,11 +28,7 @@ _make = tuple.__new__  # half as long as a call of a named tuple, and there is o
 class Hooked:
     """Call the hooks around a raw run, with their fetches and feeds in it.
 
-    Args:
-        created: the raw session, with the samples that join runs and the boundary of its steps.
-        hooks: the hooks of the session.
-        coord: of the background tasks.
-        on_stop: called with the reason when a hook or a step function requests a stop.
+    ``on_stop`` is called with the reason when a hook or a step function requests a stop.
     """
 
     def __init__(
@@ -87,10 +83,8 @@ class Hooked:
     ) -> Any:
         """Run with all hooks.
 
-        Args:
-            run: of the caller.
-            before: the global step before the run, if it is over.
-            results: of the run, if it is over. Hooks with a ``before_run`` are left to the next one.
+        Where the run is over, with ``results`` from the step ``before`` on, hooks with a ``before_run``
+        are left to the next one.
         """
         fetches, feeds, options, run_metadata = run
         hooks, scopes, raw, boundary = self._hooks, self._scopes, self.raw, self._boundary
@@ -220,13 +214,8 @@ def merge_feeds(
 ) -> dict[Any, Any]:
     """Return the feeds of the caller and of all hooks, in a new dict.
 
-    Args:
-        own: the caller's.
-        others: the hooks', in order.
-        canonical: returns the same value for each way of naming the same thing.
-
-    Raises:
-        RuntimeError: something is fed twice.
+    ``canonical`` returns the same value for each way of naming the same thing. Something that is fed
+    twice is a ``RuntimeError``.
     """
     merged = dict(own or {})
     by_caller = {canonical(key) for key in merged}

@@ -67,16 +67,7 @@ OTHER_LOOP = (
 
 
 class Lifecycle:
-    """The parts of a monitored session, its opening and its closing. One for each session.
-
-    Args:
-        creator: of raw sessions.
-        hooks: of the session.
-        grace: seconds that runs and tasks have to end by themselves.
-        recovery: the policy.
-        handle_signals: whether SIGINT and SIGTERM request a stop.
-        interrupt: whether errors of background tasks interrupt runs at once.
-    """
+    """The parts of a monitored session, its opening and its closing. One for each session."""
 
     def __init__(
         self,
@@ -94,17 +85,16 @@ class Lifecycle:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0
         """Of the loop. Comparing it takes less time than looking up the running loop."""
-        self.lock: RunLock
-        """Made by :meth:`open`, in the event loop, and so are the sessions and the budget."""
-        self.sessions: Recoverable
         self.budget: LoopBudget
+        self.lock = RunLock(self.stops.scopes)
+        self.sessions = Recoverable(self._create, recovery, self.stops, self.lock)
         self.raw: Any = None
         """The raw session made last, from its creation on."""
         self.coord: Coordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
         self.outcome: Outcome | None = None
         self._creator = creator
-        self._recovery = recovery
+        self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = handle_signals
         self._forget_signals: Callable[[], None] | None = None
         self._undo = ExitStack()  # for the end of the closing
@@ -120,8 +110,6 @@ class Lifecycle:
         self.state = SessionState.OPENING
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.budget = LoopBudget.of_running_loop()
-        self.lock = RunLock(self.stops.scopes)
-        self.sessions = Recoverable(self._create, self._recovery, self.stops, self.lock)
         try:
             with CallScope(self.stops.scopes, "opening"):
                 await self._open()
@@ -157,8 +145,7 @@ class Lifecycle:
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
-        preemption = self._recovery.errors or PREEMPTION
-        session = Coordinated(inner, coord, self.stops.scopes, self.lock, preemption)
+        session = Coordinated(inner, coord, self.stops.scopes, self.lock, self._preemption)
         try:
             start_producers = getattr(program_of(self.raw), "start_producers", None)
             if start_producers is not None:
@@ -217,7 +204,7 @@ class Lifecycle:
         if self.state is SessionState.NEW:
             self.state = SessionState.CLOSED
             self._closed.set()
-        elif self.state is not SessionState.CLOSED and self.lock.is_mine():
+        if self.lock.is_mine():
             raise RuntimeError(
                 "close() was called from inside a run, which it would wait for. Use "
                 "run_context.request_stop() in a hook, step_context.request_stop() in a step function."

@@ -125,8 +125,8 @@ class _MonitoredSession:
             feed_dict: values for this run.
             options: a ``RunOptions``.
             run_metadata: a ``RunMetadata`` to be filled.
-            hooks: False for a run beside the others: no hook sees it, and it does not wait for them, so
-                that it can produce what a step is waiting for.
+            hooks: False for a run concurrent to the others: no hook sees it, and it does not wait for
+                them, so that it can produce the data that a step is waiting for.
 
         Raises:
             RuntimeError: the session is not open, a hook has requested a stop, or this is called from

@@ -83,12 +83,9 @@ def decide_outcome(
 
 
 def with_failure(outcome: Outcome, what: str, error: BaseException) -> Outcome:
-    """Return the outcome after a later failure.
+    """Return the outcome after a later failure, which ``what`` says in one phrase.
 
-    Args:
-        outcome: before it.
-        what: failed, in one phrase.
-        error: leaves the session if no error does, or if it is an exit and the other is not.
+    Its error leaves the session if no other does, or if it is an exit and the other is not.
     """
     before = outcome.error
     if before is None:

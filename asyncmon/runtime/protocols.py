@@ -23,7 +23,7 @@ class Session(Protocol):
     missing on a hand-made one: then it cannot be peeked at, and its steps are not counted.
 
     A session may have more, which is used where it is there: ``check_fetches(fetches)``, which refuses
-    fetches that it does not know; ``pending_operations()``, which a run waits for.
+    unknown fetches; ``pending_operations()``, which a run waits for.
     """
 
     @property
@@ -37,7 +37,7 @@ class Session(Protocol):
     async def run(
         self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
     ) -> Any:
-        """Run one step, a transaction: compute what is asked and return it in the shape asked."""
+        """Run one step, a transaction: compute the fetches and return them in the same structure."""
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot now; the awaitable gives it, after at most one step's apply phase."""

@@ -80,11 +80,8 @@ class Recovery:
 class Recoverable:
     """Repeat a run that a preemption error ended, in a new session.
 
-    Args:
-        create: returns a new session whose hooks have seen it.
-        policy: which errors, how often, after what pause.
-        stops: a stop, and the closing of the session, end pauses and creations.
-        lock: held by a recovery, as it replaces the session for all callers.
+    A stop and the closing of the session end pauses and creations. A recovery holds the lock, as it
+    replaces the session for all callers.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RunLock:
-    """A fair lock that knows its holder, and refuses a caller inside the run that holds it.
+    """A fair lock with a holder, which refuses a caller inside the run that holds it.
 
     The fast path is left to the caller, as it is part of each step::
 

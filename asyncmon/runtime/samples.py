@@ -37,8 +37,8 @@ class Samples:
     """The requests of one session that no run has answered yet.
 
     Args:
-        check: refuses fetches that the session does not know, where it can tell: they would make runs
-            of other callers fail.
+        check: refuses fetches that are unknown to the session: they would make runs of other callers
+            fail.
     """
 
     __slots__ = ("_check", "_refused", "_stop", "waiting")

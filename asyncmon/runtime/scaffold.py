@@ -30,7 +30,7 @@ class Scaffold:
         init_feed_dict: fed to it.
         init_fn: ``init_fn(scaffold, session)``, plain or async, called after ``init_op``.
         ready_op: gives the names of what is not initialised; nothing means ready.
-        ready_for_local_init_op: likewise, asked before ``local_init_op``.
+        ready_for_local_init_op: likewise, fetched before ``local_init_op``.
         local_init_op: fetched to initialise what is not saved, restored or not.
         summary_op: gives all summaries.
         saver: restores here, and saves in the default checkpoint hook.

@@ -86,20 +86,17 @@ class SessionManager:
     ) -> Session:
         """Return a session, restored if there is a checkpoint, else initialised. TF1: same name.
 
-        Not restored: ``init_op``, then ``init_fn(session)``. Restored: neither. In both cases
-        ``local_init_op`` follows, and a check that the session is ready.
+        Not restored: ``init_op``, then ``init_fn(session)``, plain or async. Restored: neither. In both
+        cases ``local_init_op`` follows, and a check that the session is ready.
 
         Args:
             master: where the session runs; "" is here.
-            init_op: initialises the state.
+            init_op: initialises the state, with ``init_feed_dict``.
             saver: restores.
-            checkpoint_dir: whose newest valid checkpoint is restored.
+            checkpoint_dir: its newest valid checkpoint is restored.
             checkpoint_filename_with_path: the one checkpoint to restore instead.
             wait_for_checkpoint: whether to wait for one, at most ``max_wait_secs``.
-            max_wait_secs: see there.
             config: for the session.
-            init_feed_dict: fed to ``init_op``.
-            init_fn: plain or async.
 
         Raises:
             RuntimeError: there is nothing to initialise with, or it did not make the session ready.
@@ -264,14 +261,8 @@ class SessionManager:
 async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | None:
     """Return why a session is not ready, or None when it is.
 
-    Args:
-        ready_op: fetched; gives the names of what is not initialised. None: it is ready.
-        session: the raw session.
-        what: the start of a log line about an error.
-
-    Raises:
-        TypeError: it gives something else than a list of names.
-        Exception: what the run raised, unless it means that something is not initialised.
+    A ``ready_op`` gives the names of what is not initialised, else this is a ``TypeError``. An error of
+    its run is logged, after ``what``, and raised, unless it means that something is not initialised.
     """
     if ready_op is None:
         return None

@@ -20,9 +20,6 @@ class StepBoundary:
     While a run is under way, its step may be committed and the ``after_run`` of some hooks still to
     come. The hooks' states then belong to no step, and a guard may still refuse the step by
     :meth:`veto`. Runs without hooks are not part of this: guards do not see them.
-
-    Args:
-        raw: the raw session.
     """
 
     __slots__ = ("_raw", "_waiting", "began_at", "running", "vetoed")

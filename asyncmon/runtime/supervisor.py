@@ -1,4 +1,4 @@
-"""The ancestor of the monitored session: a raw session, with services beside it."""
+"""The ancestor of the monitored session: a raw session with background services."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ logger = logging.getLogger("asyncmon.supervisor")
 
 
 class Supervisor:
-    """Prepares sessions and keeps services beside them. TF1: ``tf.train.Supervisor``.
+    """Prepares sessions and runs services in the background. TF1: ``tf.train.Supervisor``.
 
     A chief restores or initialises, writes summaries and saves checkpoints by time; others wait until
     the state is ready. The session is the raw one: no hooks, no recovery (but see
@@ -154,7 +154,7 @@ class Supervisor:
         start_standard_services: bool = True,
         close_summary_writer: bool = True,
     ) -> AsyncIterator[Session]:
-        """Prepare or wait for a session, keep services beside it, close all at the end. TF1: same name.
+        """Prepare or wait for a session, run services beside it, close all at the end. TF1: same name.
 
         ``OutOfRangeError`` in the body is the end of the data: it ends the block without an error. Any
         other error of the body or a service leaves it when all is closed; of several errors the first.
@@ -210,7 +210,7 @@ class Supervisor:
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Session:
-        """Return a session that is ready, with services beside it. TF1: same name.
+        """Return a session that is ready, with its services started. TF1: same name.
 
         Forgets an earlier stop, so a supervisor can be used again. The caller calls :meth:`stop` and
         closes the session. Arguments as :meth:`managed_session`; a chief waits for a checkpoint to
@@ -357,7 +357,7 @@ class Supervisor:
             if self.saver is not None:
                 if to_save is not None and self._save_at_end and self.coord.error is None:
                     await order_save(self, to_save)
-                await self.saver.close()  # waits for saves in flight, and lets others save there
+                await self.saver.close()  # waits for saves in flight, and unlocks the directory
         finally:
             if close_summary_writer:  # last: one of the tasks may have used it
                 await self._output.close()

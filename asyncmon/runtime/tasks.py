@@ -36,12 +36,7 @@ _LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
 class TaskSet:
-    """Tasks that are started or registered here, until they end.
-
-    Args:
-        stop: of the coordinator.
-        report: called with each error of a task and the task's name.
-    """
+    """Tasks that are started or registered here, until they end. ``report`` gets their errors."""
 
     def __init__(self, stop: StopEvent, report: Callable[[BaseException, str], None]) -> None:
         self.running: set[Task] = set()
@@ -104,15 +99,10 @@ class TaskSet:
             self._report(error, task.get_name())
 
     async def end(self, grace: float, exclude: Task | None, on_stop: Callable[[], None]) -> str:
-        """Wait for the tasks, from the stop on for the grace period, then cancel them.
+        """Wait for the tasks but ``exclude``, from the stop on for the grace period, then cancel them.
 
-        Args:
-            grace: seconds, counted from the stop.
-            exclude: a task that is not waited for.
-            on_stop: called at the stop, after tasks with ``cancel_on_stop`` are cancelled.
-
-        Returns:
-            A sentence about the tasks that ignore their cancellation; empty if there are none.
+        Return a sentence about those that ignore their cancellation, or "". At the stop, tasks with
+        ``cancel_on_stop`` are cancelled, then ``on_stop`` is called.
         """
 
         def running() -> set[Task]:
@@ -193,11 +183,7 @@ def _means_closed(error: Exception, stop: StopEvent) -> bool:
 
 
 def check_function(fn: Any) -> None:
-    """Refuse an object that cannot be called, a coroutine object above all.
-
-    Raises:
-        TypeError: it cannot.
-    """
+    """Refuse, by ``TypeError``, an object that cannot be called, a coroutine object above all."""
     if inspect.iscoroutine(fn):
         fn.close()
         raise TypeError(
@@ -224,9 +210,7 @@ def _awaitable(fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> Awai
 async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str]:
     """Wait for tasks, then cancel them. Return the names of those that ignore their cancellation.
 
-    Args:
-        running: returns the tasks that have not ended; called again, as tasks start tasks.
-        grace: seconds before they are cancelled.
+    ``running`` returns the tasks that have not ended; it is called again, as tasks start tasks.
     """
     await _wait_for(running, min(grace, NOTICE_SECS))
     if grace > NOTICE_SECS and running():
