@@ -57,7 +57,6 @@ from asyncmon.graph.ops.compare import (
 from asyncmon.graph.ops.create import (
     eye, fill, linspace, one_hot, ones, ones_like, range, zeros, zeros_like,
 )
-from asyncmon.graph.ops.einsum import einsum, tensordot
 from asyncmon.graph.ops.functions import (
     abs, acos, acosh, asin, asinh, atan, atanh, ceil, conj, cos, cosh, erf, erfc, exp, expm1, floor,
     log, log1p, negative, reciprocal, rint, round, rsqrt, sigmoid, sign, sin, sinh, sqrt, square,
@@ -68,7 +67,7 @@ from asyncmon.graph.ops.gather import (
 )
 from asyncmon.graph.ops.index import boolean_mask, newaxis, reverse, slice, strided_slice
 from asyncmon.graph.ops.join import concat, split, stack, unstack
-from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.linalg import einsum, matmul, tensordot
 from asyncmon.graph.ops.pad import pad
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.random_ops import (

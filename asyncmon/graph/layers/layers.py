@@ -24,8 +24,7 @@ from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.conv import conv2d as _convolve
 from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.pool import avg_pool, max_pool
-from asyncmon.graph.ops.einsum import tensordot
-from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.linalg import matmul, tensordot
 from asyncmon.graph.ops.shape_ops import reshape
 from asyncmon.graph.ops.shape_ops import shape as shape_of
 from asyncmon.graph.variables.initializers import zeros_initializer

@@ -7,6 +7,7 @@ An indexing op is a function from the shape of its operand to a numpy index (:fu
 from __future__ import annotations
 
 import builtins
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from asyncmon.graph.core.indexing import Item
     from asyncmon.graph.core.node import Operation, Tensor
@@ -51,47 +52,29 @@ def indexing_op(
 ) -> None:
     """Register an indexing op: it returns ``x[index(x.shape, *inputs, **attrs)]``.
 
-    Args:
-        op_type: the op type.
-        index: returns the numpy index; InvalidArgumentError out of bounds.
-        rule: the shape rule.
-        kernel: a faster way to the same result.
-        gradient: by default ``Put`` at that index.
-        aliases: the result is a view.
+    ``index`` returns a numpy index (InvalidArgumentError out of bounds). ``kernel`` is a faster way to
+    the same result. The gradient is by default ``Put`` at that index. With ``aliases`` the result is a
+    view.
     """
 
     def elements(x: Array, *inputs: Array, **attrs: Any) -> Any:
         return x[index(x.shape, *inputs, **attrs)]
 
     def rule_and_dims(x: Spec, *inputs: Spec, **attrs: Any) -> Spec:
+        """Apply the rule; pick from a partly known vector where the index is known."""
         spec, known = rule(x, *inputs, **attrs), x.known_dims()
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
-        return Spec(spec.dtype, spec.shape, dims=_known_elements(known, index, inputs, attrs))
+        values = [_constant(other) for other in inputs]
+        with suppress(InvalidArgumentError):
+            if all(value is not None for value in values):
+                found = np.array(known, object)[index((len(known),), *values, **attrs)]
+                return Spec(spec.dtype, spec.shape, dims=tuple(np.ravel(found).tolist()))
+        return spec
 
     _INDEX[op_type] = index
-    register(
-        OpDef(
-            op_type, kernel or elements, rule_and_dims, gradient or indexing_gradient, aliases=aliases
-        )
-    )
-
-
-def _known_elements(
-    known: tuple[int | None, ...],
-    index: Callable[..., Index],
-    inputs: Sequence[Spec],
-    attrs: Mapping[str, Any],
-) -> tuple[int | None, ...] | None:
-    """Return the elements of a partly known vector at an index, or None if the index is not known."""
-    values = [_constant(spec) for spec in inputs]
-    if any(value is None for value in values):
-        return None
-    try:
-        found = np.array(known, object)[index((len(known),), *values, **attrs)]
-    except InvalidArgumentError:
-        return None
-    return tuple(np.ravel(found).tolist())
+    back = gradient or indexing_gradient
+    register(OpDef(op_type, kernel or elements, rule_and_dims, back, aliases=aliases))
 
 
 def _constant(spec: Spec) -> Array | None:
@@ -129,12 +112,10 @@ def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [elements, *[None] * len(op.inputs[1:])]
 
 
-def to_shape(values: Spec, *others: Spec, **_attrs: object) -> Spec:
-    """The rule of ops whose last input is the shape of the output."""
-    return Spec(values.dtype, shape_from(others[-1]))
-
-
-register(OpDef("Put", _put, to_shape, _put_gradient))
+# fmt: off
+register(OpDef("Put", _put, lambda values, *others, **attrs: Spec(values.dtype, shape_from(others[-1])),
+    _put_gradient))
+# fmt: on
 
 
 def check_inside(indices: Any, size: int) -> Array:
@@ -183,13 +164,7 @@ indexing_op("Slice", _slice_index, _slice_rule, aliases=True)
 def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
     """Return ``size`` elements from ``begin`` on, in each dimension. TF1: ``tf.slice``.
 
-    Args:
-        input_: the tensor.
-        begin: where the slice starts, a number per dimension.
-        size: how many elements it has, a number per dimension; -1 is all that are left.
-
-    Raises:
-        ValueError: out of bounds (InvalidArgumentError in the run where that is known only then).
+    ``begin`` and ``size`` hold a number per dimension; a size of -1 is all that are left.
     """
     return create_op("Slice", (input_, shape_tensor(begin), shape_tensor(size)), None, name)
 
@@ -256,9 +231,7 @@ def strided_slice(
     shrink_axis_mask: int = 0,
     name: str | None = None,
 ) -> Tensor:
-    """Return ``input_[begin[0]:end[0]:strides[0], ...]``, with masks for the rest.
-
-    TF1: ``tf.strided_slice``.
+    """Return ``input_[begin[0]:end[0]:strides[0], ...]``. TF1: ``tf.strided_slice``.
 
     Args:
         input_: the tensor.
@@ -317,11 +290,10 @@ def _reverse_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [create_op("ReverseV2", (grad,), op.attrs)]
-
-
-register(OpDef("ReverseV2", np.flip, _reverse_rule, _reverse_gradient, aliases=True))
+# fmt: off
+register(OpDef("ReverseV2", np.flip, _reverse_rule,
+    lambda op, grad: [create_op("ReverseV2", (grad,), op.attrs)], aliases=True))
+# fmt: on
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
@@ -330,10 +302,6 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 
 # --- boolean_mask -----------------------------------------------------------------------------------
-def _mask_index(_shape: tuple[int, ...], mask: Array, *, axis: int) -> Index:
-    return (*[builtins.slice(None)] * axis, mask)
-
-
 def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     rules.check_dtype(mask.dtype, (dtypes.bool,), "mask")
     if mask.shape is None:
@@ -349,19 +317,16 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-indexing_op("BooleanMask", _mask_index, _mask_rule)
+# fmt: off
+indexing_op("BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask),
+    _mask_rule)
+# fmt: on
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:
     """Return the slices of a tensor where a mask is true, in order. TF1: ``tf.boolean_mask``.
 
-    Args:
-        tensor: the tensor.
-        mask: bool, of the shape of the dimensions of ``tensor`` from ``axis`` on; its rank is known.
-        axis: where the masked dimensions begin; by default 0.
-
-    Raises:
-        ValueError: shapes do not fit, or the mask is a scalar or of unknown rank.
+    The mask has the shape of the dimensions of ``tensor`` from ``axis`` (0) on; its rank is known.
     """
     at = 0 if axis is None else static_int(axis, "axis")
     x = convert_to_tensor(tensor)

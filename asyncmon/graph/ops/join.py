@@ -93,7 +93,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
     if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
         with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
             return convert_to_tensor(values, name=name)
-    tensors = _tensors(values)
+    tensors = one_dtype(values)
     if not tensors:
         raise ValueError("stack() needs at least one tensor.")
     return create_op("Pack", tensors, {"axis": at}, name)
@@ -106,7 +106,7 @@ def _only_numbers(values: Any) -> bool:
     return bool(np.isscalar(values))
 
 
-def _tensors(values: Any) -> list[Tensor]:
+def one_dtype(values: Any) -> list[Tensor]:
     """Convert a list; Python values in it take the dtype of the first tensor."""
     if is_tensor_like(values):
         values = unstack(values)
@@ -211,7 +211,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
     if not isinstance(values, list | tuple):
         values = [values]
-    tensors = _tensors(values)
+    tensors = one_dtype(values)
     if not tensors:
         raise ValueError("concat() needs at least one tensor.")
     return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)

@@ -1,19 +1,25 @@
-"""Products of matrices, and orthogonal ones."""
+"""Products of matrices and tensors: matmul, einsum, tensordot."""
 
 from __future__ import annotations
 
+from math import prod
+from string import ascii_letters
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_pair, create_op
+from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.core.convert import is_tensor_like, static_ints
 from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.kernels.matmul import product
-from asyncmon.graph.ops.shape_ops import like
+from asyncmon.graph.ops.join import one_dtype
+from asyncmon.graph.ops.shape_ops import like, rank_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
 
@@ -30,12 +36,12 @@ def _matmul(
     return product(a, b, out)
 
 
-def _multiplications(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
+def _flops(a: Spec, b: Spec, result: Spec, *, transpose_a: bool, transpose_b: bool) -> int:
     inner = (a.shape or ())[-2 if transpose_a else -1]
     return (rules.num_elements(result.shape) or 0) * (inner or 0)
 
 
-def _matmul_shape(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
+def _matmul_rule(a: Spec, b: Spec, *, transpose_a: bool, transpose_b: bool) -> Spec:
     rules.check_same_dtype("MatMul", a, b, ("a", "b"))
     rules.check_dtype(a.dtype, rules.NUMBERS, "a")
     for spec in (a, b):
@@ -54,13 +60,7 @@ def _matmul_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     flip_a, flip_b = op.attrs["transpose_a"], op.attrs["transpose_b"]
     grad_a = _product(b, grad, flip_b, True) if flip_a else _product(grad, b, False, not flip_b)
     grad_b = _product(grad, a, True, flip_a) if flip_b else _product(a, grad, not flip_a, False)
-    if _is_matrix(a) and _is_matrix(b):
-        return [grad_a, grad_b]
     return [_sum_batch(grad_a, a, b), _sum_batch(grad_b, b, a)]
-
-
-def _is_matrix(x: Tensor) -> bool:
-    return x.spec.shape is not None and len(x.spec.shape) == 2
 
 
 def _product(x: Tensor, y: Tensor, flip_x: bool, flip_y: bool) -> Tensor:
@@ -76,7 +76,7 @@ def _sum_batch(grad: Tensor, x: Tensor, other: Tensor) -> Tensor:
     return like("SumToShape", (grad,), x)
 
 
-register(OpDef("MatMul", _matmul, _matmul_shape, _matmul_gradient, out=True, flops=_multiplications))
+register(OpDef("MatMul", _matmul, _matmul_rule, _matmul_gradient, out=True, flops=_flops))
 
 
 def matmul(
@@ -92,29 +92,16 @@ def matmul(
 ) -> Tensor:
     """Return the product of matrices, or of batches of them that broadcast. TF1: ``tf.matmul``.
 
-    Args:
-        a: tensor of rank 2 or higher; the last two dimensions are the matrix.
-        b: tensor of the same dtype.
-        transpose_a: take the transpose of each matrix of ``a``.
-        transpose_b: take the transpose of each matrix of ``b``.
-        adjoint_a: the same for real tensors.
-        adjoint_b: the same for real tensors.
-        a_is_sparse: a hint of the original's, which changes no value.
-        b_is_sparse: likewise.
-
-    Raises:
-        ValueError: shapes do not fit, or both transpose and adjoint are asked for.
-        TypeError: dtypes differ.
+    The last two dimensions are the matrix. It may be transposed, or replaced by its adjoint, which is
+    the same for real tensors. ``a_is_sparse`` and ``b_is_sparse`` are hints without effect.
     """
     if transpose_a and adjoint_a:
         raise ValueError("Only one of `transpose_a` and `adjoint_a` can be True.")
     if transpose_b and adjoint_b:
         raise ValueError("Only one of `transpose_b` and `adjoint_b` can be True.")
     x, y = convert_pair(a, b, name or "MatMul")
-    if adjoint_a and x.dtype.is_complex:
-        x, adjoint_a, transpose_a = create_op("Conj", (x,)), False, True
-    if adjoint_b and y.dtype.is_complex:
-        y, adjoint_b, transpose_b = create_op("Conj", (y,)), False, True
+    x = create_op("Conj", (x,)) if adjoint_a and x.dtype.is_complex else x
+    y = create_op("Conj", (y,)) if adjoint_b and y.dtype.is_complex else y
     attrs = {"transpose_a": transpose_a or adjoint_a, "transpose_b": transpose_b or adjoint_b}
     return create_op("MatMul", (x, y), attrs, name)
 
@@ -126,3 +113,250 @@ def _orthogonal_basis(normal: Array) -> Any:
 
 
 register(OpDef("OrthogonalBasis", _orthogonal_basis, rules.like_first))
+
+
+# --- einsum: the equation -------------------------------------------------------------------------
+_Equation = str | int | tuple[tuple[int, ...], tuple[int, ...]]
+"""Of an einsum; or the axes of a tensordot of tensors of unknown rank."""
+
+
+def _equation(equation: _Equation, *ranks: int) -> str:
+    """Return an equation, written for these ranks where it is given as axes."""
+    if isinstance(equation, str):
+        return equation
+    (rank_x, rank_y), axes = ranks, equation
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(rank_x, rank_y):
+            raise ValueError(f"`axes` must be from 0 to {min(rank_x, rank_y)}, got {axes}")
+        axes = (tuple(range(rank_x - axes, rank_x)), tuple(range(axes)))
+    of_x = [rules.normalize_axis(i, rank_x, "axes") for i in axes[0]]
+    of_y = [rules.normalize_axis(i, rank_y, "axes") for i in axes[1]]
+    letters = iter(ascii_letters)
+    names_x = [next(letters) for _ in range(rank_x)]
+    names_y = [names_x[of_x[of_y.index(i)]] if i in of_y else next(letters) for i in range(rank_y)]
+    kept = [c for i, c in enumerate(names_x) if i not in of_x]
+    kept += [c for i, c in enumerate(names_y) if i not in of_y]
+    return f"{''.join(names_x)},{''.join(names_y)}->{''.join(kept)}"
+
+
+def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
+    """Return the equation with its output, letters in the place of ``...``, and those letters."""
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(ranks):
+        raise ValueError(f"Got {len(ranks)} inputs for equation {equation!r}, expecting {len(inputs)}")
+    letters = set(text) - set(",.->")
+    if not all(c.isalpha() and c.isascii() for c in letters):
+        raise ValueError(f"Indices have incorrect format: {equation!r}")
+    spare = [c for c in reversed(ascii_letters) if c not in letters]
+    extra = [_extra(labels, rank, equation) for labels, rank in zip(inputs, ranks, strict=True)]
+    widest = "".join(spare[: max(extra, default=0)])
+    inputs = [
+        labels.replace("...", widest[len(widest) - n :])
+        for labels, n in zip(inputs, extra, strict=True)
+    ]
+    if not arrow:  # labels that occur once, in alphabetical order
+        joined = "".join(inputs)
+        right = "..." + "".join(sorted(c for c in letters if joined.count(c) == 1))
+    output = right.replace("...", widest)
+    if len(set(output)) != len(output) or not set(output) <= set("".join(inputs)):
+        raise ValueError(f"The output of {equation!r} must name labels of the inputs, each once.")
+    return f"{','.join(inputs)}->{output}", widest
+
+
+def _extra(labels: str, rank: int | None, equation: str) -> int:
+    """Return how many dimensions ``...`` stands for in one input."""
+    named = len(labels.replace("...", ""))
+    if "..." not in labels:
+        if rank is not None and rank != named:
+            raise ValueError(
+                f"Expected input of rank {named} for {labels!r} in {equation!r}, got {rank}"
+            )
+        return 0
+    if rank is None:
+        raise ValueError(f"The rank of an input must be known to use '...' in {equation!r}.")
+    if rank < named:
+        raise ValueError(
+            f"Expected input of rank {named} or more for {labels!r} in {equation!r}, got {rank}"
+        )
+    return rank - named
+
+
+def _labels(equation: _Equation, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Return the labels of the inputs and of the output."""
+    left, _, right = _equation(equation, *ranks).partition("->")
+    return left.split(","), right
+
+
+def _sizes(labels: list[str], shapes: Iterable[Shape], spread: str) -> dict[str, Any]:
+    """Return the size of each label, None where it is unknown; those in ``spread`` broadcast."""
+    sizes: dict[str, Any] = {}
+    for names, shape in zip(labels, shapes, strict=True):
+        for name, size in zip(names, rules.with_rank(shape, len(names)), strict=True):
+            if name in spread:
+                (sizes[name],) = rules.broadcast((sizes.get(name, 1),), (size,)) or (None,)
+            else:
+                sizes[name] = rules.merge_dim(sizes.get(name), size)
+    return sizes
+
+
+# --- einsum: kernels ------------------------------------------------------------------------------
+def _einsum(*values: Array, equation: _Equation, spread: str) -> Array:
+    labels, output = _labels(equation, [np.ndim(v) for v in values])
+    sizes = _sizes(labels, map(np.shape, values), spread)
+    operands = [_without_repeats(np.asarray(v), c, sizes) for v, c in zip(values, labels, strict=True)]
+    while len(operands) > 1:
+        (a, names_a), (b, names_b) = operands.pop(0), operands.pop(0)
+        later = set(output).union(*(names for _, names in operands))
+        operands.insert(0, _contract(a, names_a, b, names_b, later))
+    value, names = operands[0]
+    gone = tuple(i for i, c in enumerate(names) if c not in output)
+    value = np.add.reduce(value, axis=gone, dtype=value.dtype) if gone else value
+    left = [c for c in names if c in output]
+    return np.transpose(value, [left.index(c) for c in output])
+
+
+def _without_repeats(x: Array, names: str, sizes: dict[str, int]) -> tuple[Array, str]:
+    """Take diagonals of repeated labels and drop dimensions of size 1 that broadcast."""
+    if len(set(names)) != len(names):
+        unique = "".join(dict.fromkeys(names))
+        x, names = np.einsum(f"{names}->{unique}", x), unique
+    flat = tuple(i for i, c in enumerate(names) if x.shape[i] == 1 and sizes[c] != 1)
+    if flat:
+        x, names = np.squeeze(x, flat), "".join(c for i, c in enumerate(names) if i not in flat)
+    return x, names
+
+
+def _contract(a: Array, names_a: str, b: Array, names_b: str, later: set[str]) -> tuple[Array, str]:
+    """Multiply two operands as one batched matrix product that sums labels not needed later."""
+    shared = [c for c in names_a if c in names_b]
+    batch = [c for c in shared if c in later]
+    inner = [c for c in shared if c not in later]
+    free_a = [c for c in names_a if c not in shared and c in later]
+    free_b = [c for c in names_b if c not in shared and c in later]
+    left = _matrix(a, names_a, (batch, free_a, inner))
+    right = _matrix(b, names_b, (batch, inner, free_b))
+    result = product(left, right) if batch else product(left[0], right[0])[None]
+    sizes = dict(zip(names_a, a.shape, strict=True)) | dict(zip(names_b, b.shape, strict=True))
+    names = "".join(batch + free_a + free_b)
+    return result.reshape([sizes[c] for c in names]), names
+
+
+def _matrix(x: Array, names: str, groups: tuple[list[str], list[str], list[str]]) -> Array:
+    kept = [c for group in groups for c in group]
+    gone = tuple(i for i, c in enumerate(names) if c not in kept)
+    if gone:
+        x = np.add.reduce(x, axis=gone, dtype=x.dtype)
+        names = "".join(c for c in names if c in kept)
+    x = np.transpose(x, [names.index(c) for c in kept])
+    ends = len(groups[0]), len(groups[0]) + len(groups[1])
+    shape = x.shape[: ends[0]], x.shape[ends[0] : ends[1]], x.shape[ends[1] :]
+    return x.reshape([prod(part) for part in shape])
+
+
+def _einsum_grad(
+    grad: Array, shape: Array, *others: Array, equation: _Equation, operand: int, spread: str
+) -> Array:
+    """Return the gradient of an operand of this shape, some labels of which may be its own."""
+    target, ranks = tuple(shape.tolist()), [np.ndim(o) for o in others]
+    rest, output = _labels(equation, [*ranks[:operand], len(target), *ranks[operand:]])
+    mine = rest.pop(operand)
+    sizes = _sizes([output, *rest, mine], [grad.shape, *(o.shape for o in others), target], spread)
+    unique = "".join(dict.fromkeys(mine))
+    own = dict(zip(mine, target, strict=True))
+    known = set(output).union(*rest)
+    wanted = "".join(c for c in unique if c in known and own[c] == sizes[c])
+    flipped = f"{','.join([output, *rest])}->{wanted}"
+    part = _einsum(grad, *others, equation=flipped, spread=spread)
+    part = part.reshape([own[c] if c in wanted else 1 for c in unique])
+    part = np.broadcast_to(part, [own[c] for c in unique])
+    if unique == mine:
+        return part
+    result = np.zeros(target, grad.dtype)
+    np.einsum(f"{mine}->{unique}", result)[...] = part  # a view of the diagonal
+    return result
+
+
+# --- einsum: rules and functions ------------------------------------------------------------------
+def _einsum_rule(*inputs: Spec, equation: _Equation, spread: str) -> Spec:
+    for spec in inputs:
+        rules.check_same_dtype("Einsum", inputs[0], spec, ("inputs", "inputs"))
+    rules.check_dtype(inputs[0].dtype, rules.NUMBERS, "inputs")
+    ranks = [-1 if spec.shape is None else len(spec.shape) for spec in inputs]
+    if not isinstance(equation, str) and -1 in ranks:
+        return Spec(inputs[0].dtype, None)
+    labels, output = _labels(equation, ranks)
+    sizes = _sizes(labels, (spec.shape for spec in inputs), spread)
+    return Spec(inputs[0].dtype, tuple(sizes[c] for c in output))
+
+
+def _operand_gradient(
+    grad: Tensor, operands: Sequence[Tensor], operand: int, attrs: Mapping[str, Any]
+) -> Tensor:
+    others = [*operands[:operand], *operands[operand + 1 :]]
+    inputs = (grad, create_op("Shape", (operands[operand],)), *others)
+    return create_op("EinsumGrad", inputs, {**attrs, "operand": operand})
+
+
+def _einsum_grad_rule(
+    grad: Spec, shape: Spec, *others: Spec, equation: _Equation, operand: int, spread: str
+) -> Spec:
+    known = shape.known_dims()
+    if known is None and isinstance(equation, str):
+        known = (None,) * len(_labels(equation, ())[0][operand])
+    return Spec(grad.dtype, known)
+
+
+def _einsum_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    flow, _, *others = op.inputs
+    attrs = dict(op.attrs)
+    operand = attrs.pop("operand")
+    operands = [*others[:operand], grad, *others[operand:]]
+    positions = (i for i in range(len(operands)) if i != operand)
+    flows = (_operand_gradient(flow, operands, i, attrs) for i in positions)
+    return [create_op("Einsum", operands, attrs), None, *flows]
+
+
+# fmt: off
+register(OpDef("Einsum", _einsum, _einsum_rule, lambda op, grad:
+    [_operand_gradient(grad, op.inputs, i, op.attrs) for i in range(len(op.inputs))], aliases=True))
+register(OpDef("EinsumGrad", _einsum_grad, _einsum_grad_rule, _einsum_grad_gradient, aliases=True))
+# fmt: on
+
+
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
+    """Return sums of products of elements, as an equation names them. TF1: ``tf.einsum``.
+
+    Several operands are contracted from left to right, each time as one batched matrix product.
+    Without ``->`` the result has the labels that occur once. A label may occur twice in an input (its
+    diagonal); ``...`` stands for dimensions that broadcast.
+    """
+    tensors = one_dtype(inputs)
+    full, spread = _parse(equation, [rank_of(tensor.spec.shape) for tensor in tensors])
+    return create_op("Einsum", tensors, {"equation": full, "spread": spread}, name or "einsum")
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
+    """Return the sum of products over axes of two tensors. TF1: ``tf.tensordot``.
+
+    ``axes`` is how many axes, the last of ``a`` and the first of ``b``, or two lists of axes.
+    """
+    x, y = convert_pair(a, b, name or "Tensordot")
+    if is_tensor_like(axes):
+        axes = convert_to_tensor(axes).spec.value
+        if axes is None:
+            raise ValueError("`axes` must be known when the graph is built.")
+        axes = axes.tolist()
+    if not isinstance(axes, int):
+        if len(axes) != 2:
+            raise ValueError(f"`axes` must be an integer or have length 2, got {axes!r}")
+        axes = tuple(static_ints(v, "axes") for v in axes)
+        if len(axes[0]) != len(axes[1]):
+            raise ValueError(
+                f"Different number of contraction axes `a` and `b`, {len(axes[0])} != {len(axes[1])}."
+            )
+    rules.check_same_dtype("Tensordot", x.spec, y.spec, ("a", "b"))
+    if x.spec.shape is not None and y.spec.shape is not None:
+        axes = _equation(axes, len(x.spec.shape), len(y.spec.shape))
+    return create_op("Einsum", (x, y), {"equation": axes, "spread": ""}, name or "Tensordot")
