@@ -27,7 +27,12 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-async def in_thread(fn: Callable[[*Ts], T], *args: *Ts, lost: Callable[[T], object] | None = None) -> T:
+async def in_thread(
+    fn: Callable[[*Ts], T],
+    *args: *Ts,
+    lost: Callable[[T], object] | None = None,
+    on_cancel: Callable[[], object] | None = None,
+) -> T:
     """Run a blocking function in a worker thread and return what it returns.
 
     A cancelled caller still waits for the function, however often it is cancelled: when this leaves,
@@ -37,11 +42,22 @@ async def in_thread(fn: Callable[[*Ts], T], *args: *Ts, lost: Callable[[T], obje
         fn: the function.
         *args: its arguments.
         lost: called with the result that a cancelled caller does not get, to close what was opened.
+        on_cancel: called when the caller is cancelled, to make the function end early.
     """
-    work = asyncio.ensure_future(anyio.to_thread.run_sync(fn, *args))
+    work = anyio.to_thread.run_sync(fn, *args)
+    return await _to_the_end(asyncio.ensure_future(work), lost, on_cancel)
+
+
+async def _to_the_end(
+    work: asyncio.Future[T],
+    lost: Callable[[T], object] | None = None,
+    on_cancel: Callable[[], object] | None = None,
+) -> T:
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
+        if on_cancel is not None:
+            on_cancel()
         await outlast(work)
         # The exception is retrieved in any case: asyncio logs errors that are not.
         if not work.cancelled() and work.exception() is None and lost is not None:
@@ -60,14 +76,19 @@ async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
 
 async def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Return the whole content of a small file."""
-    async with aiofiles.open(path, "rb") as file:
-        return await file.read()
+    return await read_range(path, 0, -1)
 
 
 async def read_range(path: str | os.PathLike[str], start: int, count: int) -> bytes:
-    """Return up to ``count`` bytes of a file from a position on."""
+    """Return up to ``count`` bytes of a file from a position on; all of them where it is -1."""
+    # A read that is abandoned would leave the file open.
+    return await _to_the_end(asyncio.ensure_future(_read_range(path, start, count)))
+
+
+async def _read_range(path: str | os.PathLike[str], start: int, count: int) -> bytes:
     async with aiofiles.open(path, "rb") as file:
-        await file.seek(start)
+        if start:
+            await file.seek(start)
         return await file.read(count)
 
 
