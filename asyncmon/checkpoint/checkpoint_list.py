@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.retention import Decision, Kept, Retention
 from asyncmon.checkpoint.state_file import CheckpointState, encode_state, load_state
-from asyncmon.checkpoint.store import StateFile
 from asyncmon.errors import DataLossError, OpError
-from asyncmon.files import FileCalls, in_thread
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from asyncmon.checkpoint.store import Store
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to become of a saver's list once a checkpoint is committed."""
-
-    decision: Decision
-    state: StateFile
-
-
 class CheckpointList:
-    """Which checkpoints a saver has committed and still keeps, oldest first."""
+    """Which checkpoints a saver has committed and still keeps, oldest first.
 
-    def __init__(self, retention: Retention, calls: FileCalls, relative: bool = True) -> None:
+    Args:
+        retention: which of them to keep.
+        open_store: returns the store of a directory.
+        relative: whether the paths in the state file are.
+    """
+
+    def __init__(
+        self, retention: Retention, open_store: Callable[[str], Store], relative: bool = True
+    ) -> None:
         self.kept: list[Kept] = []
         self._retention = retention
-        self._calls = calls
-        self._relative = relative  # the paths in the state file
+        self._open_store = open_store
+        self._relative = relative
         self._is_given = False  # the list, by the user: no state file replaces it
         self._continued: set[str] = set()
         self._looked_at: str | None = None  # the directory whose list was taken over at a restore
@@ -59,7 +58,7 @@ class CheckpointList:
         if self._is_given:
             return
         directory, _ = locations.split(locations.join(directory, "x"))  # as savers spell it
-        store = locations.open_store(directory, self._calls)
+        store = self._open_store(directory)
         await self._take_over(store, latest_filename)
         self._continued.discard(store.directory)
         self._looked_at = store.directory
@@ -86,32 +85,19 @@ class CheckpointList:
             return
         listed = state.all_model_checkpoint_paths
         excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
-        self.kept = await self._found([*excess, *listed])
+        self.kept = await in_thread(self._found, [*excess, *listed])
         if state.last_preserved_timestamp is not None:
             self._retention = self._retention.marked(state.last_preserved_timestamp)
 
     async def recover(self, paths: Sequence[str]) -> None:
         """Replace the list, as the user does, by those of these checkpoints that exist."""
-        self.replace(await self._found(paths))
+        self.replace(await in_thread(self._found, paths))
         self._continued.update(locations.split(path)[0] for path in paths)
 
-    async def _found(self, paths: Sequence[str]) -> list[Kept]:
-        found: list[Kept] = []
-        for path in paths:
-            directory, basename = locations.split(path)
-            store = locations.open_store(directory, self._calls)
-            try:
-                data = await store.read(f"{basename}.json")
-                manifest = await in_thread(Manifest.decode, data, path)
-                found.append(Kept(path, manifest.wall_time, manifest.metrics))
-            except DataLossError:
-                found.append(Kept(path, await store.mtime(f"{basename}.json")))
-            except FileNotFoundError:
-                continue
-        return found
-
-    def plan(self, store: Store, path: str, manifest: Manifest, latest_filename: str) -> Plan:
-        """Return what becomes of the list, and of the state file, when a checkpoint is committed.
+    def plan(
+        self, store: Store, path: str, manifest: Manifest, latest_filename: str
+    ) -> tuple[Decision, bytes]:
+        """Return what becomes of the list when a checkpoint is committed, and the state file then.
 
         Raises:
             RuntimeError: the checkpoint has the path of the state file itself.
@@ -127,19 +113,38 @@ class CheckpointList:
             last_preserved_timestamp=decision.after.last_preserved,
             excess_model_checkpoint_paths=tuple(one.path for one in decision.excess),
         )
-        data = encode_state(store.directory, state, latest_filename, relative=self._relative)
-        return Plan(decision, StateFile(latest_filename, data))
+        return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
-    async def settle(self, plan: Plan) -> None:
-        """The checkpoint is committed, and the state file says so: delete what is too many."""
-        self._retention = plan.decision.after
-        left = [one for one in plan.decision.excess if not await self._delete(one.path)]
-        self.kept = left + plan.decision.listed  # those that could not be deleted are tried again
+    async def settle(self, decision: Decision) -> None:
+        """Delete what is too much, now that the checkpoint is committed and the state file says so."""
+        self._retention = decision.after
+        left = await in_thread(self._delete, decision.excess) if decision.excess else []
+        self.kept = left + decision.listed
 
-    async def _delete(self, path: str) -> bool:
-        directory, basename = locations.split(path)
-        try:
-            return await locations.open_store(directory, self._calls).remove(basename)
-        except (OSError, OpError) as error:
-            logger.warning("Ignoring: %s", error)
-            return False
+    def _delete(self, excess: Sequence[Kept]) -> list[Kept]:
+        """Delete checkpoints; return those that stay, to be tried again after the next save."""
+        left = []
+        for one in excess:
+            directory, basename = locations.split(one.path)
+            try:
+                if not remove(self._open_store(directory), basename):
+                    left.append(one)
+            except (OSError, OpError) as error:
+                logger.warning("Ignoring: %s", error)
+                left.append(one)
+        return left
+
+    def _found(self, paths: Sequence[str]) -> list[Kept]:
+        """Return those of these checkpoints that exist. Blocking."""
+        found: list[Kept] = []
+        for path in paths:
+            directory, basename = locations.split(path)
+            store, name = self._open_store(directory), f"{basename}.json"
+            try:
+                manifest = Manifest.decode(store.content(name), path)
+                found.append(Kept(path, manifest.wall_time, manifest.metrics))
+            except DataLossError:
+                found.append(Kept(path, store.mtime(name)))
+            except FileNotFoundError:
+                continue
+        return found

@@ -1,8 +1,9 @@
-"""One process saves into a directory: who, and what a second one is told.
+"""One process saves into a directory; another one is refused with the name of the first.
 
-The process that saves into a directory holds an ``flock`` on ``.asyncmon.lock`` in it, from its first
-save until the last of its savers gives the directory back. The system drops the lock of a process that
-dies, however it dies. Savers of one process share it: they know of each other and take turns.
+The process that saves into a local directory holds a file lock on ``.asyncmon.lock`` in it, from its
+first save until its last saver releases the directory. The system drops the lock of a process that
+dies. Savers of one process share it. An object store has no locks: there the savers of this process
+are counted, and no other process is seen.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import logging
 import os
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from asyncmon import clock, portable
 from asyncmon.errors import FailedPreconditionError
+from asyncmon.files import FileCalls
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from asyncmon.files import FileCalls
+    from collections.abc import Callable
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -35,53 +36,62 @@ class DirectoryLock:
     Example::
 
         lock = DirectoryLock.of(directory, calls)
-        first = lock.acquire()  # true for the first saver of this process
+        lock.acquire(clean_up)
         ...
         lock.release()
+
+    Attributes:
+        mutex: held by a thread while it commits or deletes checkpoints of the directory.
+        reserved: names of tensor files that saves of this process are about to write.
+        readers: the objects that readers of this process have open, by a key of each reader.
     """
 
-    _held: ClassVar[dict[Path, DirectoryLock]] = {}
+    _known: ClassVar[dict[Path | str, DirectoryLock]] = {}
     _registry: ClassVar[threading.Lock] = threading.Lock()
     _forgets_at_fork: ClassVar[bool] = False
 
-    def __init__(self, directory: Path, calls: FileCalls) -> None:
-        self._path = directory / LOCK_NAME
+    def __init__(self, path: Path | None, calls: FileCalls) -> None:
+        self.mutex = threading.Lock()
+        self.reserved: set[str] = set()
+        self.readers: dict[object, str] = {}
+        self._path = path
         self._calls = calls
         self._descriptor: int | None = None
         self._holders = 0
         self._counting = threading.Lock()
-        self.turn = threading.Lock()
-        """Held by a thread of this process while it moves checkpoint files of the directory about."""
 
     @classmethod
-    def of(cls, directory: Path, calls: FileCalls) -> DirectoryLock:
-        """Return the lock of a directory, one object a process."""
-        key = directory.resolve()
+    def of(cls, directory: Path | str, calls: FileCalls | None = None) -> DirectoryLock:
+        """Return the lock of a directory, a path or the URL of a prefix; one object a process."""
+        key = directory.resolve() if isinstance(directory, Path) else directory
+        path = key / LOCK_NAME if isinstance(key, Path) else None
         with cls._registry:
             if not cls._forgets_at_fork:
                 # A forked child shares the open file, and with it the lock, but is no holder of it.
                 portable.after_fork_in_child(cls._forget)
                 cls._forgets_at_fork = True
-            return cls._held.setdefault(key, cls(key, calls))
+            return cls._known.setdefault(key, cls(path, calls or FileCalls()))
 
-    def acquire(self) -> bool:
+    def acquire(self, clean_up: Callable[[], None]) -> None:
         """Take the lock, or share it. Blocking, but never waits for another process.
 
-        Returns:
-            Whether the lock was taken by this call, and not held by this process before.
+        Args:
+            clean_up: called where this process did not hold the lock, before any saver has it.
 
         Raises:
             FailedPreconditionError: another process has it.
             OSError: the lock file cannot be made.
         """
         with self._counting:
-            if self._descriptor is not None and self._is_in_place():
-                self._holders += 1
-                return False
-            self._drop()  # the directory was deleted, and with it the file that we had locked
-            self._descriptor = self._take()
+            if not self._is_held():
+                self._drop()
+                self._descriptor = None if self._path is None else self._take(self._path)
+                try:
+                    clean_up()
+                except BaseException:
+                    self._drop()
+                    raise
             self._holders += 1
-            return True
 
     def release(self) -> None:
         """Give one holder's share back; the last one's frees the directory for other processes."""
@@ -91,49 +101,50 @@ class DirectoryLock:
                 self._drop()
                 self._holders = 0
 
-    def _take(self) -> int:
-        descriptor = self._calls.open(self._path, os.O_RDWR | os.O_CREAT)
+    def _is_held(self) -> bool:
+        """Return whether this process holds it, and the directory was not deleted meanwhile."""
+        if self._path is None:
+            return self._holders > 0
         try:
-            self._lock(descriptor)
+            return self._descriptor is not None and os.path.samestat(
+                os.fstat(self._descriptor), os.stat(self._path)
+            )
+        except OSError:
+            return False
+
+    def _take(self, path: Path) -> int:
+        descriptor = self._calls.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            self._lock(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
-        with contextlib.suppress(
-            OSError
-        ):  # the lock holds; its text only serves the error of the others
+        with contextlib.suppress(OSError):  # the text only serves the error of other processes
             os.ftruncate(descriptor, 0)
             os.write(descriptor, self._holder())
         return descriptor
 
-    def _lock(self, descriptor: int) -> None:
+    def _lock(self, descriptor: int, path: Path) -> None:
         try:
             self._calls.lock(descriptor)
         except BlockingIOError:
             holder = os.read(descriptor, 4096).decode(errors="replace").strip()
             raise FailedPreconditionError(
-                f"Another process saves checkpoints into {str(self._path.parent)!r}:"
-                f" {holder or 'unknown'}. Two of them would delete each other's: save into another"
-                " directory, or stop that process."
+                f"Another process saves checkpoints into {str(path.parent)!r}: {holder or 'unknown'}."
+                " Two of them would delete each other's: save into another directory, or stop that"
+                " process."
             ) from None
         except OSError as error:
             if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
                 raise
             logger.warning(
-                "The file system of %r has no locks: nobody will notice when a second process saves"
-                " there.",
-                str(self._path.parent),
+                "The file system of %r has no locks: a second process that saves there goes unnoticed.",
+                str(path.parent),
             )
 
     def _holder(self) -> bytes:
-        who = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
-        return json.dumps(who).encode() + b"\n"
-
-    def _is_in_place(self) -> bool:
-        assert self._descriptor is not None
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), os.stat(self._path))
-        except OSError:
-            return False
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
+        return json.dumps(holder).encode() + b"\n"
 
     def _drop(self) -> None:
         if self._descriptor is not None:
@@ -143,7 +154,7 @@ class DirectoryLock:
 
     @classmethod
     def _forget(cls) -> None:
-        for lock in cls._held.values():
+        for lock in cls._known.values():
             lock._drop()
-        cls._held = {}
+        cls._known = {}
         cls._registry = threading.Lock()

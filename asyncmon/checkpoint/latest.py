@@ -1,4 +1,4 @@
-"""Which checkpoint of a directory to restore: the newest one that verifies."""
+"""Which checkpoints a directory has, and the newest one that verifies."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import contextlib
 import logging
 import os
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, read_state
+from asyncmon.checkpoint.state_file import STATE_NAME, read_state
 from asyncmon.checkpoint.store import BESIDE, Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
-from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.errors import DataLossError, NotFoundError, OpError
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
@@ -24,60 +23,88 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_REMEMBERED = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Why a checkpoint is not whole, as a sentence, and how loudly the log says so."""
-
-    text: str
-    level: int = logging.WARNING
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What was found of files with this fingerprint: None where they are whole."""
-
-    names: tuple[str, ...]
-    fingerprint: Any
-    problem: Problem | None
-
-
-_verdicts: dict[str, _Verdict] = {}
-
 
 async def latest_checkpoint(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> str | None:
     """Return the prefix of the newest checkpoint whose bytes are all there, or None.
 
-    TF1: same name. The state file says which is the newest; where that one is missing or damaged, it
-    is logged with the reason and the next older one is looked at. Without a state file there is no
-    checkpoint; with a damaged one, every checkpoint in the directory is looked at.
+    TF1: same name. The state file says which is the newest; where that one is missing or damaged, the
+    reason is logged and the next older one is tried. Without a state file there is no checkpoint; with
+    a damaged one, every checkpoint in the directory is tried.
     """
-    return await newest_whole(os.fspath(checkpoint_dir), latest_filename, set())
+    return await Finder(os.fspath(checkpoint_dir), latest_filename).newest()
 
 
-async def newest_whole(directory: str, latest_filename: str | None, said: set[str]) -> str | None:
-    """Do what :func:`latest_checkpoint` does, logging no reason that is in ``said`` already."""
-    async for path in candidates(directory, latest_filename):
-        problem = await problem_of(path)
-        if problem is None:
-            return path
-        if problem.text not in said:
-            said.add(problem.text)
-            logger.log(problem.level, problem.text)
-    return None
+class Finder:
+    """Finds the newest checkpoint of a directory that verifies, as often as it is called.
+
+    A checkpoint is read again only where its files changed since. Why one is skipped is logged once.
+    """
+
+    def __init__(self, directory: str, latest_filename: str | None) -> None:
+        self.directory = directory
+        self._latest_filename = latest_filename
+        self._read: dict[str, tuple[tuple[str, ...], Any, Exception | None]] = {}
+        self._logged: set[str] = set()
+
+    async def newest(self) -> str | None:
+        """Return the prefix of the newest whole checkpoint, or None."""
+        before, self._read = self._read, {}
+        async for path in candidates(self.directory, self._latest_filename):
+            error = await self._examine(path, *before.get(path, ((), None, None)))
+            if error is None:
+                return path
+            text = skip_message(path, error)
+            if text not in self._logged:
+                self._logged.add(text)
+                logger.log(logging.ERROR if isinstance(error, NotFoundError) else logging.WARNING, text)
+        return None
+
+    async def _examine(
+        self, path: str, names: tuple[str, ...], fingerprint: Any, error: Exception | None
+    ) -> Exception | None:
+        """Return why a checkpoint cannot be used, or None where every byte is as it was saved."""
+        store = locations.open_store(locations.split(path)[0])
+        if not names or fingerprint != await in_thread(store.fingerprint, names):
+            error = fingerprint = None
+            try:
+                async with await CheckpointReader.open(path) as reader:
+                    names = reader.facts.file_names
+                    fingerprint = await in_thread(store.fingerprint, names)
+                    await reader.verify()
+            except (NotFoundError, DataLossError, OSError) as found:
+                error = found
+        if fingerprint is not None:
+            self._read[path] = names, fingerprint, error
+        return error
+
+
+def skip_message(path: str, error: Exception) -> str:
+    """Return the log line for a checkpoint that cannot be used."""
+    if isinstance(error, NotFoundError):
+        return f"Couldn't match files for checkpoint {path}"
+    return f"Skipping checkpoint {path}: {error}"
 
 
 async def candidates(
-    directory: str, latest_filename: str | None = None, *, everything: bool = False
+    directory: str,
+    latest_filename: str | None = None,
+    *,
+    everything: bool = False,
+    for_restore: bool = False,
 ) -> AsyncIterator[str]:
     """Yield the checkpoints of a directory, the newest first, whether they are whole or not.
 
-    First those that the state file lists, then others of the same prefix that are there. Without a
-    state file there are none, unless ``everything`` is asked for: then also those of other prefixes.
+    First those that the state file lists, then others of the same prefix that are there. With a damaged
+    state file these are all that are there. Without a state file there are none.
+
+    Args:
+        directory: a path or URL.
+        latest_filename: the name of the state file, ``checkpoint`` by default.
+        everything: yield all that are there, of whatever prefix, also without a state file.
+        for_restore: yield all that are there without the default state file too, with a warning: a lost
+            file is no reason to begin anew.
     """
     store = locations.open_store(directory)
     name = latest_filename or STATE_NAME
@@ -85,31 +112,20 @@ async def candidates(
     if state is not None and not state.model_checkpoint_path:
         logger.warning("%s names no checkpoint: ignored", locations.join(directory, name))
         state = None
-    if state is None and not everything and name not in await store.names():
-        return
-    listed: list[str] = []
+    listed: dict[str, None] = {}
+    prefix = None
     if state is not None:
-        for path in (state.model_checkpoint_path, *reversed(state.all_model_checkpoint_paths)):
-            if path not in listed:
-                listed.append(path)
-                yield path
-    for path in await _unlisted(store, None if everything else state):
-        if path not in listed:
-            yield path
-
-
-async def restorable(directory: str, latest_filename: str | None) -> AsyncIterator[str]:
-    """Yield the checkpoints of a directory that a session may restore, the newest first.
-
-    A state file that is gone, or names no checkpoint, is no reason to begin anew in silence where
-    checkpoints are: then these are yielded, with a warning.
-    """
-    store = locations.open_store(directory)
-    name = latest_filename or STATE_NAME
-    state = await read_state(store, name) if latest_filename is None else None
-    lost = latest_filename is None and (state is None or not state.model_checkpoint_path)
-    found = [path async for path in candidates(directory, latest_filename, everything=lost)]
-    if lost and found:
+        newest = state.model_checkpoint_path
+        listed = dict.fromkeys((newest, *reversed(state.all_model_checkpoint_paths)))
+        prefix = _prefix(locations.split(newest)[1])
+    elif for_restore and latest_filename is None:
+        everything = True
+    elif not everything and name not in await in_thread(store.names):
+        return
+    for path in listed:
+        yield path
+    found = await in_thread(_present, store, None if everything else prefix)
+    if state is None and for_restore and found:
         logger.warning(
             "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
             "the newest is %s. Restoring the newest whole one. To begin anew, remove the checkpoints "
@@ -119,54 +135,23 @@ async def restorable(directory: str, latest_filename: str | None) -> AsyncIterat
             found[0],
         )
     for path in found:
-        yield path
+        if path not in listed:
+            yield path
 
 
-async def problem_of(path: str) -> Problem | None:
-    """Read all of a checkpoint; return None where it is whole, or why it is not.
-
-    One that was looked at before is read again only when its files were replaced or modified since.
-    """
-    directory, _ = locations.split(path)
-    store = locations.open_store(directory)
-    known = _verdicts.get(path)
-    if known is not None and await store.fingerprint(known.names) == known.fingerprint:
-        return known.problem
-    problem = None
-    try:
-        async with await CheckpointReader.open(path) as reader:
-            names = reader.facts.file_names
-            fingerprint = await store.fingerprint(names)
-            try:
-                await reader.verify()
-            except DataLossError as error:
-                problem = Problem(f"Skipping checkpoint {path}: {error}")
-    except NotFoundError:
-        return Problem(f"Couldn't match files for checkpoint {path}", logging.ERROR)
-    except (DataLossError, OSError) as error:
-        return Problem(f"Skipping checkpoint {path}: {error}")
-    if len(_verdicts) >= _REMEMBERED:
-        _verdicts.clear()
-    if fingerprint is not None:
-        _verdicts[path] = _Verdict(names, fingerprint, problem)
-    return problem
-
-
-async def _unlisted(store: Store, state: CheckpointState | None) -> list[str]:
-    """Return the checkpoints that are in the directory, newest first, of the state's prefix."""
-    prefix = None if state is None else _prefix(locations.split(state.model_checkpoint_path)[1])
+def _present(store: Store, prefix: str | None) -> list[str]:
+    """Return the checkpoints that are in a directory, newest first, of this prefix or all. Blocking."""
     found: list[tuple[float, str]] = []
-    for name in await store.names():
+    for name in store.names():
         basename, _, ending = name.rpartition(".")
         if name.startswith(BESIDE) or prefix not in {None, _prefix(basename)}:
             continue
         path = locations.join(store.directory, basename)
-        with contextlib.suppress(DataLossError, OSError):
+        with contextlib.suppress(OpError, OSError):
             if name == index_name(basename):
-                found.append((await store.mtime(name), path))
+                found.append((store.mtime(name), path))
             elif ending == "json":
-                manifest = await in_thread(Manifest.decode, await store.read(name), path)
-                found.append((manifest.wall_time, path))
+                found.append((Manifest.decode(store.content(name), path).wall_time, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 import weakref
 from typing import TYPE_CHECKING, cast
 
-from asyncmon.checkpoint.local import LocalStore
+from asyncmon.checkpoint.commit import clean_up
+from asyncmon.checkpoint.local_files import LocalFiles
+from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.files import FileCalls
 
 if TYPE_CHECKING:
+    from asyncmon.checkpoint.directory_lock import DirectoryLock
     from asyncmon.checkpoint.store import Store
-
-OS_CALLS = FileCalls()
-"""The system's own calls; tests pass others."""
 
 
 def is_url(path: str) -> bool:
@@ -22,44 +23,61 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
-def open_store(directory: str, calls: FileCalls = OS_CALLS) -> Store:
+def open_store(directory: str, calls: FileCalls | None = None) -> Store:
     """Return the store of a directory or URL. Nothing is read or made yet.
 
     Raises:
         ImportError: a URL needs the extra ``cloud``, which is not installed.
     """
     if is_url(directory):
-        cloud = importlib.import_module("asyncmon.checkpoint.cloud")
-        return cast("Store", cloud.ObjectStore(directory))
-    return LocalStore(directory, calls)
+        module = importlib.import_module("asyncmon.checkpoint.object_store")
+        return cast("Store", module.ObjectStore(directory))
+    return LocalFiles(directory, calls or FileCalls())
 
 
 class Claims:
-    """The directories that a saver saves into, which are its own until they are released.
+    """The directories that a saver saves into, and holds the locks of until it is closed.
 
     Args:
-        calls: the system calls to write with.
+        calls: the system calls to write with; None for the system's own.
     """
 
-    def __init__(self, calls: FileCalls) -> None:
+    def __init__(self, calls: FileCalls | None) -> None:
         self._calls = calls
-        self._stores: dict[str, Store] = {}
-        weakref.finalize(self, _release, self._stores)
+        self._locks: dict[str, DirectoryLock] = {}
+        self._changing = threading.Lock()
+        weakref.finalize(self, _release, self._locks)
 
-    def store(self, directory: str) -> Store:
-        """Return a directory's store, which may be claimed."""
-        if directory not in self._stores:
-            self._stores[directory] = open_store(directory, self._calls)
-        return self._stores[directory]
+    def open(self, directory: str) -> Store:
+        """Return the store of a directory, which need not be claimed."""
+        return open_store(directory, self._calls)
+
+    def claim(self, directory: str) -> Store:
+        """Make a directory, lock other processes out and clean up what a crash left. Blocking.
+
+        Raises:
+            FailedPreconditionError: another process saves there.
+            OpError: the directory cannot be made or written.
+        """
+        store = self.open(directory)
+        with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
+            store.make()
+            lock = store.lock
+            lock.acquire(lambda: clean_up(store))
+        with self._changing:
+            held, self._locks[directory] = self._locks.get(directory), lock
+        if held is not None:
+            held.release()  # the share of an earlier claim
+        return store
 
     def release(self) -> None:
         """Let other processes save there."""
-        _release(self._stores)
+        _release(self._locks)
 
 
-def _release(stores: dict[str, Store]) -> None:
-    while stores:
-        stores.popitem()[1].release_nowait()
+def _release(locks: dict[str, DirectoryLock]) -> None:
+    while locks:
+        locks.popitem()[1].release()
 
 
 def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:

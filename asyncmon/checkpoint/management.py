@@ -1,4 +1,4 @@
-"""Looking after checkpoints from outside: is there one, how old is it, wait for one, remove one."""
+"""Looking after checkpoints from outside: find, wait for, open, verify and remove them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from asyncmon import clock
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.latest import candidates, latest_checkpoint, newest_whole
+from asyncmon.checkpoint.commit import remove
+from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.dtypes import Array
     from asyncmon.checkpoint.manifest_reader import Facts
+    from asyncmon.checkpoint.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ Path = str | os.PathLike[str]
 
 async def checkpoint_exists(checkpoint_prefix: Path) -> bool:
     """Return whether there is such a checkpoint, asyncmon's or TensorFlow's. TF1: same name."""
-    return await _main_file(checkpoint_prefix) is not None
+    return await in_thread(_main_file, *_located(checkpoint_prefix)) is not None
 
 
 async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[float]:
@@ -39,13 +41,13 @@ async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[flo
 
     TF1: same name.
     """
-    times = []
-    for prefix in checkpoint_prefixes:
-        name = await _main_file(prefix)
-        if name is not None:
-            directory, _ = locations.split(prefix)
-            times.append(await locations.open_store(directory).mtime(name))
-    return times
+
+    def mtimes() -> list[float]:
+        found = [(store, _main_file(store, basename)) for store, basename in located]
+        return [store.mtime(name) for store, name in found if name is not None]
+
+    located = [_located(prefix) for prefix in checkpoint_prefixes]
+    return await in_thread(mtimes)
 
 
 async def remove_checkpoint(checkpoint_prefix: Path) -> None:
@@ -53,17 +55,31 @@ async def remove_checkpoint(checkpoint_prefix: Path) -> None:
 
     Nothing is deleted, with a warning, where there is no such checkpoint or a reader has it open.
     """
-    directory, basename = locations.split(checkpoint_prefix)
-    store = locations.open_store(directory)
-    name = await _main_file(checkpoint_prefix)
+    await in_thread(_remove, checkpoint_prefix)
+
+
+def _remove(prefix: Path) -> None:
+    store, basename = _located(prefix)
+    name = _main_file(store, basename)
     if name is None:
-        logger.warning("There is no checkpoint %s to remove.", os.fspath(checkpoint_prefix))
+        logger.warning("There is no checkpoint %s to remove.", os.fspath(prefix))
     elif name == index_name(basename):
-        for part in await store.names():
+        for part in store.names():
             if is_part(part, basename):
-                await store.delete(part)
-    elif not await store.remove(basename):
-        logger.warning("Checkpoint %s is being read, and stays.", os.fspath(checkpoint_prefix))
+                store.delete(part)
+    elif not remove(store, basename):
+        logger.warning("Checkpoint %s is being read, and stays.", os.fspath(prefix))
+
+
+def _located(prefix: Path) -> tuple[Store, str]:
+    directory, basename = locations.split(prefix)
+    return locations.open_store(directory), basename
+
+
+def _main_file(store: Store, basename: str) -> str | None:
+    """Return the name of the file that makes a checkpoint exist, if it does. Blocking."""
+    names = store.names()
+    return next((name for name in (f"{basename}.json", index_name(basename)) if name in names), None)
 
 
 async def wait_for_new_checkpoint(
@@ -76,14 +92,20 @@ async def wait_for_new_checkpoint(
 ) -> str | None:
     """Return the newest checkpoint once it is not ``last_checkpoint``; None after ``timeout`` seconds.
 
-    TF1: same name. Looks every ``seconds_to_sleep`` seconds. A checkpoint that does not verify is
-    passed over, and said so once.
+    TF1: same name. The directory is listed every ``seconds_to_sleep`` seconds. A checkpoint that does
+    not verify is skipped, which is logged once.
     """
-    logger.info("Waiting for new checkpoint at %s", os.fspath(checkpoint_dir))
+    finder = Finder(os.fspath(checkpoint_dir), latest_filename)
+    return await _wait_for_new(finder, last_checkpoint, seconds_to_sleep, timeout)
+
+
+async def _wait_for_new(
+    finder: Finder, last_checkpoint: str | None, seconds_to_sleep: float, timeout: float | None
+) -> str | None:
+    logger.info("Waiting for new checkpoint at %s", finder.directory)
     ends = None if timeout is None else clock.monotonic() + timeout
-    said: set[str] = set()
     while True:
-        path = await newest_whole(os.fspath(checkpoint_dir), latest_filename, said)
+        path = await finder.newest()
         if path is not None and path != last_checkpoint:
             logger.info("Found new checkpoint at %s", path)
             return path
@@ -110,16 +132,15 @@ async def checkpoints_iterator(
         checkpoint_dir: where checkpoints are saved.
         min_interval_secs: the least time between two of them, the consumer's own time included.
         timeout: how long to wait for one, in seconds; None waits for ever.
-        timeout_fn: asked after a timeout, and after each yield: true ends the iteration, false goes
-            on waiting. Plain or async. Without it a timeout ends the iteration.
-        seconds_to_sleep: how often to look.
+        timeout_fn: called after a timeout, and after each yield: true ends the iteration, false
+            continues it. Plain or async. Without it a timeout ends the iteration.
+        seconds_to_sleep: how often the directory is listed.
         latest_filename: the name of the state file, ``checkpoint`` by default.
     """
+    finder = Finder(os.fspath(checkpoint_dir), latest_filename)
     path: str | None = None
     while True:
-        new = await wait_for_new_checkpoint(
-            checkpoint_dir, path, seconds_to_sleep, timeout, latest_filename=latest_filename
-        )
+        new = await _wait_for_new(finder, path, seconds_to_sleep, timeout)
         if new is not None:
             began = clock.monotonic()
             path = new
@@ -138,12 +159,6 @@ async def _answer(question: Callable[[], bool | Awaitable[bool]]) -> bool:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-async def _main_file(prefix: Path) -> str | None:
-    directory, basename = locations.split(prefix)
-    names = await locations.open_store(directory).names()
-    return next((name for name in (f"{basename}.json", index_name(basename)) if name in names), None)
-
-
 async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> CheckpointReader:
     """Open a checkpoint, or the newest one of a directory that verifies. TF1: same name.
 
@@ -158,7 +173,7 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     path = os.fspath(ckpt_dir_or_file)
     if not is_plain(path) and not await checkpoint_exists(path):
         newest = await latest_checkpoint(path)
-        if newest is None and await _is_directory(path):
+        if newest is None and await in_thread(_is_directory, path):
             raise ValueError(
                 f"Couldn't find 'checkpoint' file or checkpoints in given directory {path}"
             )
@@ -166,10 +181,8 @@ async def load_checkpoint(ckpt_dir_or_file: str | os.PathLike[str]) -> Checkpoin
     return await CheckpointReader.open(path)
 
 
-async def _is_directory(path: str) -> bool:
-    if locations.is_url(path):
-        return bool(await locations.open_store(path).names())
-    return await in_thread(os.path.isdir, path)
+def _is_directory(path: str) -> bool:
+    return bool(locations.open_store(path).names()) if locations.is_url(path) else os.path.isdir(path)
 
 
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
@@ -210,8 +223,7 @@ async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
     path = os.fspath(ckpt_dir_or_file)
     if is_plain(path) or await checkpoint_exists(path):
         return [await _inspect(path)]
-    paths = [found async for found in candidates(path, everything=True)]
-    return [await _inspect(found) for found in paths]
+    return [await _inspect(found) async for found in candidates(path, everything=True)]
 
 
 async def _inspect(path: str) -> Inspected:

@@ -48,8 +48,8 @@ class Contents(Protocol):
     async def verify(self) -> None:
         """Read everything. Raises DataLossError naming everything that is damaged."""
 
-    async def close(self) -> None:
-        """Let go of the files. Arrays that were read stay valid."""
+    def close(self) -> None:
+        """Close the files. Arrays that were read stay valid."""
 
 
 class ManifestContents:
@@ -91,21 +91,30 @@ class ManifestContents:
         name = f"{basename}.json"
         data = await _read(store, name, path)
         while True:
-            manifest = await in_thread(Manifest.decode, data, path)
             try:
-                files = await _open_files(store, manifest, path)
+                return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
             except FileNotFoundError as error:
                 # Saved again, or deleted, since we read its manifest? Then the manifest is another.
                 again = await _read(store, name, path)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
                 data = again
-            else:
-                try:
-                    return await in_thread(cls, path, basename, manifest, files)
-                except BaseException:
-                    await close_files(files)
-                    raise
+
+    @classmethod
+    def _opened(cls, store: Store, basename: str, path: str, data: bytes) -> ManifestContents:
+        manifest = Manifest.decode(data, path)
+        files = open_files(store, [file.name for file in manifest.files])
+        try:
+            for file, expected in zip(files, manifest.files, strict=True):
+                if file.size != expected.bytes:
+                    raise DataLossError(
+                        f"Checkpoint {path!r} is damaged: {expected.name!r} has {file.size} bytes,"
+                        f" expected {expected.bytes}."
+                    )
+            return cls(path, basename, manifest, files)
+        except BaseException:
+            close_files(files)
+            raise
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         found, problems = await self._collect(names)
@@ -122,8 +131,8 @@ class ManifestContents:
         _, problems = await self._collect(everything)
         self._raise(problems)
 
-    async def close(self) -> None:
-        await close_files(self._files)
+    def close(self) -> None:
+        close_files(self._files)
 
     async def _collect(self, names: Collection[str]) -> tuple[dict[str, Array], list[str]]:
         problems: list[str] = []
@@ -186,32 +195,19 @@ async def _read(store: Store, name: str, path: str) -> bytes:
         raise DataLossError(f"Checkpoint {path!r} cannot be read: {error}.") from error
 
 
-async def _open_files(store: Store, manifest: Manifest, path: str) -> list[DataFile]:
-    files = await open_files(store, [file.name for file in manifest.files])
-    for file, expected in zip(files, manifest.files, strict=True):
-        if file.size != expected.bytes:
-            await close_files(files)
-            raise DataLossError(
-                f"Checkpoint {path!r} is damaged: {expected.name!r} has {file.size} bytes,"
-                f" expected {expected.bytes}."
-            )
-    return files
-
-
-async def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
-    """Open several files, all of them or none."""
+def open_files(store: Store, names: Sequence[str]) -> list[DataFile]:
+    """Open several files, all of them or none. Blocking."""
     files: list[DataFile] = []
     try:
         for name in names:
-            file = await store.open(name)
-            files.append(file)
+            files.append(store.open(name))  # noqa: PERF401 -- those before an error are closed
     except BaseException:
-        await close_files(files)
+        close_files(files)
         raise
     return files
 
 
-async def close_files(files: Sequence[DataFile]) -> None:
+def close_files(files: Sequence[DataFile]) -> None:
     """Close several files."""
     for file in files:
-        await file.close()
+        file.close()

@@ -42,17 +42,13 @@ class MappedFile:
             if self.size:
                 self._bytes = np.frombuffer(portable.map_file(self._descriptor), np.uint8)
         except BaseException:
-            self.close_nowait()
+            self.close()
             raise
 
     async def read(self, ranges: Sequence[tuple[int, int]]) -> list[Piece]:
         return await in_thread(lambda: [self._piece(start, end) for start, end in ranges])
 
-    async def close(self) -> None:
-        self.close_nowait()
-
-    def close_nowait(self) -> None:
-        """Do what :meth:`close` does, from anywhere."""
+    def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         self._bytes = np.empty(0, np.uint8)
         if descriptor >= 0:
@@ -61,7 +57,7 @@ class MappedFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.close_nowait()
+        self.close()
 
     def _share(self) -> None:
         try:

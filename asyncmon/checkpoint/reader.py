@@ -10,6 +10,7 @@ from asyncmon.checkpoint.manifest_reader import Contents, Facts, ManifestContent
 from asyncmon.checkpoint.safetensors_file import PlainContents, is_plain
 from asyncmon.checkpoint.tf_checkpoint import BundleContents, index_name
 from asyncmon.errors import NotFoundError
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from asyncmon.checkpoint.dtypes import Array
-    from asyncmon.files import FileCalls
 
 
 class CheckpointReader:
@@ -39,9 +39,7 @@ class CheckpointReader:
         self._contents = contents
 
     @classmethod
-    async def open(
-        cls, path: str | os.PathLike[str], calls: FileCalls = locations.OS_CALLS
-    ) -> CheckpointReader:
+    async def open(cls, path: str | os.PathLike[str]) -> CheckpointReader:
         """Open the checkpoint of this prefix, ``dir/model.ckpt-10``, asyncmon's or TensorFlow's.
 
         Any safetensors file can be opened likewise, by its own name.
@@ -52,11 +50,11 @@ class CheckpointReader:
         """
         path = os.fspath(path)
         directory, basename = locations.split(path)
-        store = locations.open_store(directory, calls)
+        store = locations.open_store(directory)
         try:
             return cls(path, await ManifestContents.open(store, basename, path))
         except NotFoundError:
-            names = await store.names()
+            names = await in_thread(store.names)
             if index_name(basename) in names:
                 return cls(path, await BundleContents.open(store, basename, path))
             if is_plain(basename) and basename in names:
@@ -118,8 +116,8 @@ class CheckpointReader:
         )
 
     async def close(self) -> None:
-        """Let go of the files. Arrays that were read stay valid. A second call does nothing."""
-        await self._contents.close()
+        """Close the files. Arrays that were read stay valid. A second call does nothing."""
+        self._contents.close()
 
     async def __aenter__(self) -> Self:
         return self

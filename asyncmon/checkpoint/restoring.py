@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, is_text
-from asyncmon.checkpoint.latest import restorable
+from asyncmon.checkpoint.latest import candidates, skip_message
 from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.saveable_session import RESERVED, Anything, StateSpec, raw_session, state_spec
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from asyncmon.checkpoint.stateful import StatefulRegistry
     from asyncmon.checkpoint.variable_selection import Selection
-    from asyncmon.files import FileCalls
 
 logger = logging.getLogger(__name__)
 
@@ -35,21 +34,18 @@ Target = Mapping[str, tuple[str, Any]]
 class Restorer:
     """The restoring half of a saver."""
 
-    def __init__(
-        self, selection: Selection, stateful: StatefulRegistry, *, reshape: bool, calls: FileCalls
-    ) -> None:
+    def __init__(self, selection: Selection, stateful: StatefulRegistry, *, reshape: bool) -> None:
         self.restored_path: str | None = None
         self._selection = selection
         self._stateful = stateful
         self._reshape = reshape
-        self._calls = calls
 
     async def restore(
         self, raw: Any, path: str, ignore_missing: bool, rename: Mapping[str, str]
     ) -> None:
         """Load one checkpoint. See :meth:`Saver.restore`."""
         try:
-            reader = await CheckpointReader.open(path, self._calls)
+            reader = await CheckpointReader.open(path)
         except NotFoundError as error:
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}") from error
         await self._load(raw, reader, ignore_missing, rename)
@@ -63,19 +59,16 @@ class Restorer:
         rename: Mapping[str, str],
     ) -> str | None:
         """Load the newest checkpoint that verifies. See :meth:`Saver.restore_latest`."""
-        async for path in restorable(directory, latest_filename):
+        async for path in candidates(directory, latest_filename, for_restore=True):
             try:
-                reader = await CheckpointReader.open(path, self._calls)
-            except NotFoundError:
-                logger.warning("Couldn't match files for checkpoint %s", path)
-                continue
-            except (DataLossError, OSError) as error:
-                logger.warning("Skipping checkpoint %s: %s", path, error)
+                reader = await CheckpointReader.open(path)
+            except (NotFoundError, DataLossError, OSError) as error:
+                logger.warning("%s", skip_message(path, error))
                 continue
             try:
                 await self._load(raw, reader, ignore_missing, rename)
             except DataLossError as error:
-                logger.warning("Skipping checkpoint %s: %s", path, error)
+                logger.warning("%s", skip_message(path, error))
             else:
                 return path
         return None

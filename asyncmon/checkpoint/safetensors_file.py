@@ -88,7 +88,7 @@ class PlainContents:
     async def verify(self) -> None:
         await self.read(list(self._entries))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._data = None
 
     def _read(self, names: Collection[str]) -> dict[str, Array]:

@@ -6,20 +6,20 @@ import asyncio
 import operator
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon import clock
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.saveable_session import describe, known_names, release
-from asyncmon.checkpoint.store import Draft
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -32,6 +32,27 @@ _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
 
 
+@dataclass(frozen=True, slots=True)
+class SaveOptions:
+    """What a saver was made with, of what each save needs.
+
+    Attributes:
+        selection: what of a session's state is saved.
+        stateful: the objects whose states are saved along.
+        allow_empty: whether there may be nothing to save.
+        pad_step: whether the step in file names is padded with zeros.
+        sharded: whether to make several files even of a state that would fit one.
+        shard_bytes: the size that a tensor file should not exceed.
+    """
+
+    selection: Selection
+    stateful: StatefulRegistry
+    allow_empty: bool
+    pad_step: bool
+    sharded: bool
+    shard_bytes: int
+
+
 class Save:
     """A save, as everything was at the call; the snapshot is ordered when this is made.
 
@@ -41,35 +62,39 @@ class Save:
 
     Args:
         raw: the session.
-        stateful: the objects whose states are saved along.
+        options: of the saver.
         prefix: of the checkpoint's path.
         global_step: appended to it: a number, a variable, or None.
-        pad_step: whether the number is padded with zeros.
         metrics: for the manifest.
-        latest_filename: the name of the state file; None: it is not updated.
+        state_file: the name of the state file.
+        write_state: whether it is updated.
+        snapshot: of the present step, if it is taken already.
         control: how the event loop speeds the writing up or stops it.
         write: what writes it; called once the saves before are done.
-        snapshot: of the present step, if it is taken already.
 
     Raises:
         TypeError: what was given for the step is neither a number nor a variable.
+        ValueError: a name that the checkpoint or its state file cannot have.
     """
 
     def __init__(
         self,
         raw: Any,
-        stateful: StatefulRegistry,
+        options: SaveOptions,
         *,
         prefix: str,
         global_step: Any,
-        pad_step: bool,
         metrics: Mapping[str, float],
-        latest_filename: str | None,
+        state_file: str,
+        write_state: bool,
+        snapshot: Mapping[str, Any] | None,
         control: Control,
         write: Callable[[Save], Awaitable[str | None]],
-        snapshot: Mapping[str, Any] | None = None,
     ) -> None:
-        self.latest_filename = latest_filename
+        self.directory, stem = locations.split(prefix)
+        _check_names(prefix, stem, global_step, state_file)
+        self.state_file = state_file
+        self.write_state = write_state
         self.control = control
         self.write = write
         self.began = time.perf_counter()
@@ -78,20 +103,18 @@ class Save:
         self.dropped = False
         self.before: Save | None = None
         self.task: asyncio.Task[None] | None = None
+        self.handle = SaveHandle(None, None)
+        self._raw = raw
+        self._options = options
         self._prefix = prefix
         self._global_step = global_step
-        self._pad_step = pad_step
         self._metrics = metrics
         self._program = describe(raw)
         self._wall_time = clock.wall()
-        step = self._known_step()
-        if step is None and global_step is not None:
+        try:
+            self._name_by(None if global_step is None else operator.index(global_step))
+        except TypeError:
             name_of(global_step)  # refused here, not by a save in the background
-            self.handle = SaveHandle(None, None)
-        else:
-            self.handle = SaveHandle(self.path(step), step)
-        self._raw = raw
-        self._stateful = stateful
         self._pack()
         self._snapshot: asyncio.Future[Mapping[str, Any]]
         if snapshot is not None:
@@ -101,10 +124,6 @@ class Save:
         self._snapshot = asyncio.ensure_future(raw.snapshot())
         if self._states and self._step is not None:
             self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
-
-    def path(self, step: int | None) -> str:
-        """Return the checkpoint's prefix for a step."""
-        return checkpoint_path(self._prefix, step, self._pad_step)
 
     def hurry(self) -> None:
         """Write without pauses: the caller waits for the end."""
@@ -117,31 +136,52 @@ class Save:
         else:
             self._snapshot.add_done_callback(_release)
 
-    async def snapshot(self, selection: Selection) -> Mapping[str, Any]:
-        """Return the snapshot, once it is there and has all that is to be saved.
+    async def snapshot(self) -> Mapping[str, Any]:
+        """Return the state that was ordered, once it is there."""
+        return await self._snapshot
+
+    def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
+        """Return what is to be written of the snapshot, or None where there is nothing. Blocking.
 
         Raises:
-            FailedPreconditionError: a variable that the selection covers has no value yet.
+            FailedPreconditionError: a variable has no value yet.
+            ValueError: there is nothing to save, or ``global_step`` is no variable of the session.
+            TypeError: a value cannot be saved; all that cannot are named.
         """
-        snapshot = await self._snapshot
-        known = await in_thread(known_names, self._raw)
-        unset = sorted(name for name in known - snapshot.keys() if selection.covers(name))
-        if unset:
-            raise FailedPreconditionError(
-                f"Attempting to use uninitialized value {', '.join(unset)}: there is nothing to save of"
-                " it. Initialise or restore the session first, or give the saver a var_list."
-            )
-        return snapshot
+        options = self._options
+        self._check_initialized(snapshot)
+        state = options.selection.to_checkpoint(snapshot)
+        if not state and options.allow_empty:
+            return None
+        if not state:
+            raise ValueError("No variables to save")
+        if self.handle.path is None:
+            self._name_by(self._step_in(snapshot))
+        assert self.handle.path is not None, "it was named at the call or here"
+        arrays, texts = _by_kind({**state, **self._arrays})
+        step = getattr(snapshot, "step", None)
+        manifest = Manifest(
+            step=self.handle.step if step is None else int(step),
+            wall_time=self._wall_time,
+            program=self._program,
+            travellers=self._states,
+            metrics=self._metrics,
+            texts=texts,
+        )
+        manifest.encode()  # what is no JSON is refused before anything is written
+        shard_bytes = options.shard_bytes
+        if options.sharded:
+            total = sum(array.nbytes for array in arrays.values())
+            shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
+        basename = locations.split(self.handle.path)[1]
+        return Draft(self.handle.path, basename, arrays, manifest, shard_bytes, self.control)
 
-    def step(self, snapshot: Mapping[str, Any]) -> int | None:
-        """Return the step to be appended to the prefix: a number, or a variable's value.
+    def _name_by(self, step: int | None) -> None:
+        """Give the checkpoint its path: with the step, padded to 8 digits or not, or without one."""
+        digits = "" if step is None else f"-{step:08d}" if self._options.pad_step else f"-{step}"
+        self.handle.path, self.handle.step = self._prefix + digits, step
 
-        Raises:
-            ValueError: what was given for the step is no variable of the session.
-        """
-        known = self._known_step()
-        if self._global_step is None or known is not None:
-            return known
+    def _step_in(self, snapshot: Mapping[str, Any]) -> int:
         name = name_of(self._global_step)
         if name not in snapshot:
             raise ValueError(
@@ -150,51 +190,18 @@ class Save:
             )
         return int(snapshot[name])
 
-    def draft(
-        self,
-        snapshot: Mapping[str, Any],
-        state: Mapping[str, Any],
-        basename: str,
-        shard_bytes: int,
-        sharded: bool,
-    ) -> Draft:
-        """Return what is to be written. Blocking.
-
-        Args:
-            snapshot: the state that was ordered.
-            state: what of it is saved, by the names in the checkpoint.
-            basename: ``<prefix>-<step>``.
-            shard_bytes: the size that a tensor file should not exceed.
-            sharded: whether to make several files even of a state that would fit one.
-
-        Raises:
-            TypeError: a value cannot be saved; all that cannot are named.
-        """
-        arrays, texts = _by_kind({**state, **self._arrays})
-        step = getattr(snapshot, "step", None)
-        manifest = Manifest(
-            step=self.step(snapshot) if step is None else int(step),
-            wall_time=self._wall_time,
-            program=self._program,
-            travellers=self._states,
-            metrics=self._metrics,
-            texts=texts,
-        )
-        manifest.encode()  # what is no JSON is said before anything is written
-        if sharded:
-            total = sum(array.nbytes for array in arrays.values())
-            shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
-        return Draft(basename, arrays, manifest, shard_bytes, self.control)
-
-    def _known_step(self) -> int | None:
-        try:
-            return None if self._global_step is None else operator.index(self._global_step)
-        except TypeError:
-            return None
+    def _check_initialized(self, snapshot: Mapping[str, Any]) -> None:
+        missing = known_names(self._raw) - snapshot.keys()
+        unset = sorted(name for name in missing if self._options.selection.covers(name))
+        if unset:
+            raise FailedPreconditionError(
+                f"Attempting to use uninitialized value {', '.join(unset)}: there is nothing to save of"
+                " it. Initialise or restore the session first, or give the saver a var_list."
+            )
 
     def _pack(self) -> None:
         self._step = getattr(self._raw, "global_step", None)
-        self._states, self._arrays = self._stateful.pack()
+        self._states, self._arrays = self._options.stateful.pack()
 
     async def _matching(self, ordered: asyncio.Future[Mapping[str, Any]]) -> Mapping[str, Any]:
         snapshot = await ordered
@@ -233,27 +240,14 @@ def _by_kind(state: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Text
     return arrays, texts
 
 
-def checkpoint_path(prefix: str, step: int | None, pad: bool) -> str:
-    """Return a checkpoint's prefix: with the step, padded to 8 digits or not, or without one."""
-    if step is None:
-        return prefix
-    return f"{prefix}-{step:08d}" if pad else f"{prefix}-{step}"
-
-
-def check_names(prefix: str, global_step: Any, latest_filename: str) -> None:
-    """Refuse names that a checkpoint and its state file cannot have.
-
-    Raises:
-        ValueError: the prefix is a directory, the state file's name is a path, or both are the same.
-    """
-    basename = locations.split(prefix)[1]
+def _check_names(prefix: str, stem: str, global_step: Any, latest_filename: str) -> None:
     if os.path.split(latest_filename)[0]:
         raise ValueError(f"'latest_filename' must not contain path components, got {latest_filename!r}")
-    if not basename:
+    if not stem:
         raise ValueError(
             f"save_path is a prefix such as 'dir/model.ckpt', not the directory {prefix!r}."
         )
-    if global_step is None and basename == latest_filename:
+    if global_step is None and stem == latest_filename:
         raise ValueError(
             f"'latest_filename' collides with 'save_path': '{latest_filename}' and '{prefix}'"
         )

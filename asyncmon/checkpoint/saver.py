@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncmon import clock
-from asyncmon.checkpoint import locations
+from asyncmon.checkpoint import commit, locations
 from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.save import Save, check_names
+from asyncmon.checkpoint.save import Save, SaveOptions
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.save_queue import SaveQueue
 from asyncmon.checkpoint.saveable_session import raw_session
@@ -22,12 +22,14 @@ from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.stateful import StatefulRegistry
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import Selection
-from asyncmon.files import FileCalls, in_thread
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from asyncmon.checkpoint.commit import Draft
     from asyncmon.checkpoint.stateful import Stateful
+    from asyncmon.files import FileCalls
 
 
 _IN_TIME = 0.8  # of the time between two saves, for the writing of one
@@ -62,7 +64,7 @@ class Saver:
             for it, and replace one that waits already. ``"skip"``: nothing. ``"wait"``: wait for all.
         keep_best: keep the best checkpoints by a metric, besides the newest.
         shard_bytes: spread a larger state over several files of about this size.
-        calls: the system calls to write with; tests of crashes pass others.
+        calls: the system calls to write with; tests of crashes give others than the system's own.
 
     Example::
 
@@ -90,29 +92,29 @@ class Saver:
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
         shard_bytes: int = 1 << 31,
-        calls: FileCalls = locations.OS_CALLS,
+        calls: FileCalls | None = None,
     ) -> None:
         if when_busy not in {"coalesce", "skip", "wait"}:
             raise ValueError(f"when_busy is 'coalesce', 'skip' or 'wait', got {when_busy!r}.")
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
-        self._selection = Selection(var_list, defer_build, allow_empty)
-        self._allow_empty = allow_empty
-        self._sharded, self._shard_bytes = sharded, shard_bytes
-        self._pad_step_number = pad_step_number
         self._when_busy = when_busy
+        self._selection = Selection(var_list, defer_build, allow_empty)
+        self._stateful = StatefulRegistry()
+        self._options = SaveOptions(
+            self._selection, self._stateful, allow_empty, pad_step_number, sharded, shard_bytes
+        )
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
+        self._claims = locations.Claims(calls)
         self._list = CheckpointList(
             Retention(max_to_keep, keep_checkpoint_every_n_hours, mark, keep_best),
-            calls,
+            self._claims.open,
             save_relative_paths,
         )
-        self._stateful = StatefulRegistry()
         self._queue = SaveQueue()
         self._last_start = 0.0
-        self._claims = locations.Claims(calls)
-        self._restorer = Restorer(self._selection, self._stateful, reshape=reshape, calls=calls)
+        self._restorer = Restorer(self._selection, self._stateful, reshape=reshape)
 
     def build(self) -> None:
         """Take the variables that there are, unless they were taken before. TF1: same name.
@@ -159,8 +161,7 @@ class Saver:
             PermissionDeniedError: the directory cannot be written.
             ResourceExhaustedError: the disk is full.
         """
-        state_file = (latest_filename or STATE_NAME, write_state)
-        save = self._order(Control(), sess, save_path, global_step, state_file, metrics)
+        save = self._order(sess, save_path, global_step, latest_filename, write_state, metrics)
         save.handle.awaited = True
         save.hurry()
         self._queue.submit(save)
@@ -191,12 +192,14 @@ class Saver:
         are raised by awaiting the handle, or by the next :meth:`raise_if_failed` or :meth:`drain`.
         """
         if self._when_busy == "skip" and self._queue.busy:
-            (handle := SaveHandle(None, None)).settle(None)
+            handle = SaveHandle(None, None)
+            handle.settle(None)
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
         due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
-        state = (latest_filename or STATE_NAME, write_state)
-        save = self._order(Control(due), sess, save_path, global_step, state, metrics, snapshot)
+        save = self._order(
+            sess, save_path, global_step, latest_filename, write_state, metrics, snapshot, due
+        )
         save.replaceable = self._when_busy == "coalesce"
         self._queue.submit(save, coalesce=save.replaceable)
         return save.handle
@@ -223,14 +226,14 @@ class Saver:
             FailedPreconditionError: another process saves into the directory.
             PermissionDeniedError: the directory cannot be made or written.
         """
-        await self._claims.store(os.fspath(directory)).claim()
+        await in_thread(self._claims.claim, os.fspath(directory))
 
     async def close(self) -> None:
         """:meth:`drain`, then let other processes save here. A later save claims its directory anew."""
         try:
             await self._queue.drain()
         finally:
-            await in_thread(self._claims.release)  # which may delete files
+            await in_thread(self._claims.release)
 
     # --- stateful objects
 
@@ -347,53 +350,49 @@ class Saver:
 
     def _order(
         self,
-        control: Control,
         sess: Any,
         save_path: str | os.PathLike[str],
         global_step: Any,
-        state_file: tuple[str, bool],
+        latest_filename: str | None,
+        write_state: bool,
         metrics: Mapping[str, float] | None,
         snapshot: Mapping[str, Any] | None = None,
+        due: float | None = None,
     ) -> Save:
         self.build()
-        prefix, (latest_filename, write_state) = os.fspath(save_path), state_file
-        check_names(prefix, global_step, latest_filename)
         return Save(
             raw_session(sess),
-            self._stateful,
-            prefix=prefix,
+            self._options,
+            prefix=os.fspath(save_path),
             global_step=global_step,
-            pad_step=self._pad_step_number,
             metrics={key: float(value) for key, value in (metrics or {}).items()},
-            latest_filename=latest_filename if write_state else None,
-            control=control, write=self._write, snapshot=snapshot,
-        )  # fmt: skip
+            state_file=latest_filename or STATE_NAME,
+            write_state=write_state,
+            snapshot=snapshot,
+            control=Control(due),
+            write=self._write,
+        )
 
     async def _write(self, save: Save) -> str | None:
-        snapshot = await save.snapshot(self._selection)
-        state = self._selection.to_checkpoint(snapshot)
-        if not state and not self._allow_empty:
-            raise ValueError("No variables to save")
-        if not state:
+        draft = await in_thread(self._prepare, save, await save.snapshot())
+        if draft is None:
             return None
-        handle = save.handle
-        handle.step = save.step(snapshot)
-        path = handle.path = save.path(handle.step)
-        directory, basename = locations.split(path)
-        store = self._claims.store(directory)
-        await store.claim()
-        with op_errors(f"Checkpoint {path!r} was not saved", lambda: f"{directory!r} is its place"):
-            await self._list.continue_list(store, save.latest_filename or STATE_NAME)
-        draft = await in_thread(save.draft, snapshot, state, basename, self._shard_bytes, self._sharded)
-        plan = save.latest_filename and self._list.plan(
-            store, path, draft.manifest, save.latest_filename
-        )
-        draft = replace(draft, state=plan.state) if plan else draft
-        manifest = await store.write(draft)
+        store, decision = self._claims.open(save.directory), None
+        with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
+            await self._list.continue_list(store, save.state_file)
+        if save.write_state:
+            decision, state = self._list.plan(store, draft.path, draft.manifest, save.state_file)
+            draft = replace(draft, state={save.state_file: state})
+        manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
         save.discard()  # all is on the disk: the session may write in place again
-        if plan:
-            await self._list.settle(plan)
-        handle.step = manifest.step
-        handle.nbytes = manifest.nbytes
-        handle.seconds = time.perf_counter() - save.began
-        return path
+        if decision is not None:
+            await self._list.settle(decision)
+        save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
+        save.handle.seconds = time.perf_counter() - save.began
+        return draft.path
+
+    def _prepare(self, save: Save, snapshot: Mapping[str, Any]) -> Draft | None:
+        draft = save.draft(snapshot)
+        if draft is not None:
+            self._claims.claim(save.directory)
+        return draft

@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import locations
+from asyncmon.checkpoint.commit import replace_file
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +96,7 @@ async def update_checkpoint_state(
         )
     state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
     store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
-    await store.replace(name, encode_state(store.directory, state, name))
+    await in_thread(replace_file, store, name, encode_state(store.directory, state, name))
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:

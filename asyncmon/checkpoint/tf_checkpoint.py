@@ -63,7 +63,7 @@ async def read(prefix: str | os.PathLike[str]) -> dict[str, Array]:
     try:
         return await contents.read(list(contents.facts.shapes))
     finally:
-        await contents.close()
+        contents.close()
 
 
 def index_name(basename: str) -> str:
@@ -107,24 +107,27 @@ class BundleContents:
         """
         index = index_name(basename)
         try:
-            bundle = await in_thread(read_bundle, await store.read(index))
+            data = await store.read(index)
+            return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"There is no checkpoint {path!r}: {index!r} does not exist."
             ) from error
         except ValueError as error:
             raise DataLossError(f"Checkpoint {path!r} is damaged: {index!r}: {error}.") from error
+
+    @classmethod
+    def _opened(cls, store: Store, basename: str, path: str, data: bytes) -> BundleContents:
+        bundle = read_bundle(data)
         count = bundle.shards
         if not 0 < count <= 1 << 20:
-            raise DataLossError(
-                f"Checkpoint {path!r} is damaged: {index!r} says it has {count} shards."
-            )
+            raise ValueError(f"it says it has {count} shards")
         names = [f"{basename}.data-{shard:05d}-of-{count:05d}" for shard in range(count)]
         try:
-            files = await open_files(store, names)
+            files = open_files(store, names)
         except FileNotFoundError as error:
             raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
-        return await in_thread(cls, path, (index, *names), bundle, files)
+        return cls(path, (index_name(basename), *names), bundle, files)
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         found: dict[str, Array] = {}
@@ -146,8 +149,8 @@ class BundleContents:
     async def verify(self) -> None:
         await self.read(list(self.facts.shapes))
 
-    async def close(self) -> None:
-        await close_files(self._files)
+    def close(self) -> None:
+        close_files(self._files)
 
     async def _tensor(self, name: str, entry: BundleEntry) -> Array:
         if not entry.slices:

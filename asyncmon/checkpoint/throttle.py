@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from asyncmon.errors import CancelledError
-from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-T = TypeVar("T")
 
 _WRITERS = max(1, min(4, (os.cpu_count() or 1) // 2))
 """Threads that one save uses: the steps that go on meanwhile keep the other half of the machine."""
@@ -105,31 +102,31 @@ class Pace:
         self._wall = time.perf_counter()
 
 
-async def each_in_thread(calls: Sequence[Callable[[], T]], control: Control) -> list[T]:
-    """Make blocking calls, a few at a time; return their results in order.
+def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
+    """Make blocking calls, a few at a time. The first that fails stops the others; its error is raised.
 
-    When one fails, or the caller is cancelled, ``control`` is stopped, the calls under way are waited
-    for, no further one is begun, and the first error is raised.
+    Raises:
+        CancelledError: ``control`` was stopped.
     """
-    results: dict[int, T] = {}
-    waiting = iter(enumerate(calls))
+    errors: list[BaseException] = []
 
-    async def work() -> None:
-        for number, call in waiting:
-            if control.stopped:
-                return
-            results[number] = await in_thread(call)
-
-    workers = [asyncio.ensure_future(work()) for _ in range(min(_WRITERS, len(calls)))]
-    if not workers:
-        return []
-    try:
-        done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-        for worker in done:
-            worker.result()
-    finally:
-        if len(results) < len(calls):
+    def make(call: Callable[[], None]) -> None:
+        try:
+            control.check("The save")
+            call()
+        except BaseException as error:
+            errors.append(error)
             control.stop()
-        await asyncio.gather(*workers, return_exceptions=True)
-    control.check("The work")
-    return [results[number] for number in range(len(calls))]
+
+    workers = min(_WRITERS, len(calls))
+    if workers <= 1:
+        list(map(make, calls))
+    else:
+        with ThreadPoolExecutor(workers, "checkpoint writer") as pool:
+            list(pool.map(make, calls))
+    try:
+        if errors:
+            raise errors[0]
+        control.check("The save")
+    finally:
+        errors.clear()  # else an error would refer to itself by its traceback

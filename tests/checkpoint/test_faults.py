@@ -23,6 +23,7 @@ from asyncmon.checkpoint import (
     update_checkpoint_state,
     verify,
 )
+from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.errors import (
     FailedPreconditionError,
     NotFoundError,
@@ -203,6 +204,14 @@ async def test_a_start_after_a_death_at_each_call_leaves_no_orphan(
     assert newest == {"1", str(step)}
 
 
+def write_journal(path: Path, files: list[str], state: bytes) -> None:
+    journal = Manifest(
+        files=tuple(TensorFile(name, 0, "") for name in files),
+        program={"asyncmon.state_file": {"checkpoint": state.decode()}},
+    )
+    path.write_bytes(journal.encode())
+
+
 async def test_a_state_file_that_was_changed_after_a_death_stays(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
@@ -210,14 +219,17 @@ async def test_a_state_file_that_was_changed_after_a_death_stays(
     for step in (1, 2):
         await saver.save(make_session(a=1.0), tmp_path / "m", step)
     await saver.close()
-    late = tmp_path / ".asyncmon-0123abcd-checkpoint.next"
-    shutil.copy(tmp_path / "checkpoint", late)
-    os.utime(late, (1, 1))
-    await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"))  # back to an earlier one, by hand
-    await saver.claim(tmp_path)
-    assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
-    assert not late.exists()
-    await saver.close()
+    journal = tmp_path / ".asyncmon-0123abcd-m-2.json"
+    state = (tmp_path / "checkpoint").read_bytes()
+    for age, expected in [(-1, "m-1"), (1, "m-2")]:
+        write_journal(journal, ["m-2.safetensors"], state)
+        await update_checkpoint_state(tmp_path, str(tmp_path / "m-1"))  # by hand
+        changed = os.stat(tmp_path / "checkpoint").st_mtime
+        os.utime(tmp_path / "m-2.json", (changed + age, changed + age))
+        await saver.claim(tmp_path)
+        assert await latest_checkpoint(tmp_path) == str(tmp_path / expected)
+        assert not journal.exists()
+        await saver.close()
 
 
 class ShortWrites(FileCalls):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint, load_checkpoint, verify
 from asyncmon.checkpoint import throttle as threads
-from asyncmon.checkpoint.local import LocalStore
+from asyncmon.checkpoint.local_files import LocalFiles
 from asyncmon.checkpoint.locations import join, relative, split
 from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.os_errors import describe
 from asyncmon.checkpoint.tensor_file import file_names, plan
-from asyncmon.checkpoint.throttle import Control, Pace, each_in_thread
+from asyncmon.checkpoint.throttle import Control, Pace
 from asyncmon.errors import CancelledError, DataLossError, PermissionDeniedError
 
 if TYPE_CHECKING:
@@ -97,15 +98,15 @@ async def test_a_checkpoint_that_is_saved_again_while_it_is_opened_is_opened_ane
 ) -> None:
     saver = Saver()
     await saver.save(make_session(a=1.0), tmp_path / "m", 1)
-    real = LocalStore.read
+    real = LocalFiles.read
 
-    async def read_and_be_overtaken(self: LocalStore, name: str) -> bytes:
+    async def read_and_be_overtaken(self: LocalFiles, name: str) -> bytes:
         data = await real(self, name)
-        monkeypatch.setattr(LocalStore, "read", real)
+        monkeypatch.setattr(LocalFiles, "read", real)
         await saver.save(make_session(a=2.0), tmp_path / "m", 1)
         return data
 
-    monkeypatch.setattr(LocalStore, "read", read_and_be_overtaken)
+    monkeypatch.setattr(LocalFiles, "read", read_and_be_overtaken)
     async with await load_checkpoint(tmp_path / "m-1") as reader:
         assert await reader.get_tensor("a") == 2.0
 
@@ -202,19 +203,35 @@ async def test_tensor_files_have_names_that_are_free() -> None:
     assert [list(part.arrays) for part in parts] == [["b"], ["c", "a"]]
 
 
-async def test_one_failing_call_stops_the_others() -> None:
+@pytest.mark.parametrize("writers", [1, 2])
+async def test_one_failing_call_stops_the_others(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
+    monkeypatch.setattr(threads, "_WRITERS", writers)
     control = Control()
+    made: list[int] = []
 
-    def fail() -> int:
+    def fail() -> None:
         raise ValueError("first")
 
+    def wait_for_stop() -> None:
+        control.pause(10)
+        control.check("The save")
+
+    calls: list[Callable[[], None]] = [fail, wait_for_stop, lambda: made.append(2)]
     with pytest.raises(ValueError, match="first"):
-        await each_in_thread([fail, lambda: 1, lambda: 2], control)
-    assert control.stopped
-    with pytest.raises(CancelledError, match="The work was stopped"):
-        await each_in_thread([lambda: 1], control)
-    assert await each_in_thread([], Control()) == []
-    assert await each_in_thread([lambda: 1, lambda: 2, lambda: 3], Control()) == [1, 2, 3]
+        await asyncio.to_thread(threads.each, calls, control)
+    with pytest.raises(CancelledError, match="The save was stopped"):
+        await asyncio.to_thread(threads.each, [lambda: made.append(3)], stopped())
+    assert made == []
+    threads.each([], Control())
+    calls = [partial(made.append, number) for number in range(4)]
+    await asyncio.to_thread(threads.each, calls, Control())
+    assert sorted(made) == [0, 1, 2, 3]
+
+
+def stopped() -> Control:
+    control = Control()
+    control.stop()
+    return control
 
 
 async def test_a_thread_in_the_background_pauses_where_others_want_the_processor(

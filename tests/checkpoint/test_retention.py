@@ -17,6 +17,7 @@ from asyncmon.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
 )
+from asyncmon.checkpoint.manifest import Manifest, TensorFile
 from asyncmon.checkpoint.retention import Kept, Retention
 from asyncmon.files import FileCalls
 
@@ -157,7 +158,7 @@ def test_the_newest_is_never_among_those_to_be_deleted() -> None:
 
 @pytest.mark.asyncio
 async def test_what_a_reader_has_open_is_not_deleted(
-    tmp_path: Path, make_session: Callable[..., Any]
+    tmp_path: Path, make_session: Callable[..., Any], names_in: Callable[[Path], set[str]]
 ) -> None:
     saver = Saver(max_to_keep=1)
     path = await saver.save(make_session(a=1.0), tmp_path / "m", 1)
@@ -171,6 +172,9 @@ async def test_what_a_reader_has_open_is_not_deleted(
     await saver.save(make_session(a=3.0), tmp_path / "m", 4)
     assert steps(tmp_path) == [4]
     assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-4")
+    await saver.close()
+    await saver.claim(tmp_path)  # the next start deletes the file that was replaced while it was read
+    assert names_in(tmp_path) == {"checkpoint", "m-4.json", "m-4.safetensors"}
     assert array == 1.0, "it stays valid, and keeps nothing from being deleted"
 
 
@@ -215,7 +219,11 @@ async def test_sa_7_a_list_is_looked_at_again_once_the_directory_is_ours(
     before = {name: (tmp_path / name).read_bytes() for name in old}
     await saver.save(make_session(a=1.0), tmp_path / "m", 3)
     await saver.close()
-    (tmp_path / "checkpoint").rename(tmp_path / ".asyncmon-0123abcd-checkpoint.next")
+    journal = Manifest(
+        files=(TensorFile("m-3.safetensors", 0, ""),),
+        program={"asyncmon.state_file": {"checkpoint": (tmp_path / "checkpoint").read_text()}},
+    )
+    (tmp_path / ".asyncmon-0123abcd-m-3.json").write_bytes(journal.encode())
     for name in old:
         (tmp_path / name).write_bytes(before[name])
     os.utime(tmp_path / "checkpoint", (0, 0))  # older than what was to take its place

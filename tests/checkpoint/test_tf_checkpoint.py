@@ -185,11 +185,11 @@ async def test_big_endian_bundles_are_swapped(tmp_path: Path) -> None:
     found = await contents.read(["a", "b"])
     for name, one in zip("ab", values, strict=True):
         np.testing.assert_array_equal(found[name], one)
-    await contents.close()
+    contents.close()
 
 
 async def opened(directory: Path, bundle: Bundle) -> Contents:
-    file = await locations.open_store(str(directory)).open("b.data-00000-of-00001")
+    file = locations.open_store(str(directory)).open("b.data-00000-of-00001")
     return tf_checkpoint.BundleContents("b", (), bundle, [file])
 
 
@@ -202,7 +202,7 @@ async def test_tensors_that_are_no_arrays_are_left_out_with_a_warning(
     contents = await opened(tmp_path, Bundle(1, False, {"v": variant}, {}))
     assert contents.facts.shapes == {}
     assert "not arrays, and left out: v" in caplog.text
-    await contents.close()
+    contents.close()
 
 
 @pytest.mark.asyncio

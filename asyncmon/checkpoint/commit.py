@@ -1,0 +1,286 @@
+"""How a checkpoint gets into a directory whole, and out of it again; the same in every store.
+
+A save first writes a journal, ``.asyncmon-<token>-<checkpoint>.json``, that names the tensor files to
+come and has the state file. Then come the tensor files, under names that were free, then the manifest,
+which is the commit, and last the state file. Then the journal goes. A deletion renames the manifest to
+such a journal first.
+
+A saver that finds a journal when it takes the directory knows what a crash cut off. Tensor files that
+the journal names and no manifest does are deleted. Where the manifest of the journal's save is in its
+place, the state file is put into its place too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import google_crc32c
+
+from asyncmon.checkpoint import tensor_file
+from asyncmon.checkpoint.directory_lock import LOCK_NAME
+from asyncmon.checkpoint.dtypes import Array, byte_chunks
+from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile
+from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.store import BESIDE, Store
+from asyncmon.checkpoint.throttle import Control, Pace, each
+from asyncmon.errors import DataLossError, FailedPreconditionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1 << 20
+_STATE = "asyncmon.state_file"
+_GRAPH_BESIDE = ".graph.pbtxt."
+"""How the name of a graph's text begins that is not in its place yet (:mod:`asyncmon.files`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A checkpoint to be written: its arrays, and the manifest in which they are still missing.
+
+    Attributes:
+        path: its prefix, ``basename`` in the store's directory.
+        state: the state file that is part of its commit, name to content; empty: none is.
+    """
+
+    path: str
+    basename: str
+    arrays: Mapping[str, Array]
+    manifest: Manifest
+    shard_bytes: int
+    control: Control = field(default_factory=Control)
+    state: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def write(store: Store, draft: Draft) -> Manifest:
+    """Write a checkpoint; when this returns it is committed and durable, and so is its state file.
+
+    On an error, or when ``draft.control`` stops it, nothing of it is left, and an earlier checkpoint of
+    the same name and the state file are as they were.
+
+    Raises:
+        OpError: the store fails.
+        FailedPreconditionError: another process took the directory.
+        CancelledError: it was stopped.
+    """
+    name = f"{draft.basename}.json"
+    journal = _beside(name)
+    lock = store.lock
+    parts = tensor_file.plan(draft.arrays, draft.basename, draft.shard_bytes)
+    draft.control.left = sum(part.nbytes for part in parts)
+    names: list[str] = []
+    written: dict[str, Mapping[str, int]] = {}
+    with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
+        try:
+            with lock.mutex:
+                taken = {*store.names(), *lock.reserved}
+                names = tensor_file.file_names(draft.basename, len(parts), taken)
+                lock.reserved.update(names)
+            store.write(journal, _journal(names, draft.state))
+            writes = [
+                partial(_write_part, store, file, part, draft.control, written)
+                for file, part in zip(names, parts, strict=True)
+            ]
+            each(writes, draft.control)
+            with lock.mutex:  # another saver of this process may commit the same checkpoint
+                manifest = _complete(draft, parts, written, names, _manifest(store, name))
+                _check_is_there(store, journal)
+                _put(store, {name: manifest.encode(), **draft.state})
+        except BaseException:
+            with contextlib.suppress(OSError):  # then the journal stays, and the next start cleans up
+                if written.keys().isdisjoint(_files(_manifest(store, name))):
+                    _delete(store, [*written, journal])
+            raise
+        finally:
+            lock.reserved.difference_update(names)
+    _finish(store, journal, manifest.replaces)
+    return manifest
+
+
+def replace_file(store: Store, name: str, data: bytes) -> None:
+    """Replace a small file, whole or not at all, durably.
+
+    Raises:
+        OpError: the store fails; the file is as it was.
+    """
+    with op_errors(f"{name!r} in {store.directory!r} was not written", store.describe):
+        _put(store, {name: data})
+
+
+def remove(store: Store, basename: str) -> bool:
+    """Delete a checkpoint, its manifest first. Return False where a reader has it open."""
+    name = f"{basename}.json"
+    with store.lock.mutex:
+        files = _files(_manifest(store, name))
+        if any(store.is_read(file) for file in files):
+            return False
+        journal = _beside(name)
+        with contextlib.suppress(FileNotFoundError):
+            store.rename(name, journal)
+        _delete(store, [*sorted(files), journal])
+    return True
+
+
+def clean_up(store: Store) -> None:
+    """Complete the commits that a crash cut off after their manifests, and delete what others left."""
+    names = store.names()
+    beside = [name for name in names if name.startswith((BESIDE, _GRAPH_BESIDE)) and name != LOCK_NAME]
+    journals = [name for name in beside if name.endswith(".json")]
+    ours = [name for name in names if name.endswith(".json") and name not in journals]
+    manifests = {name: _manifest(store, name) for name in ours} if journals else {}
+    in_use = set().union(*map(_files, manifests.values()))
+    for journal in journals:
+        begun, name = _manifest(store, journal), journal.removeprefix(BESIDE).partition("-")[2]
+        files, manifest = _files(begun), manifests.get(name)
+        if begun is not None and manifest is not None and files <= _files(manifest):
+            _complete_state(store, begun, name)
+            files.update(manifest.replaces)
+        _finish(store, journal, sorted(files - in_use))
+    _delete_unread(store, set(beside) - set(journals))
+
+
+def _beside(name: str) -> str:
+    return f"{BESIDE}{secrets.token_hex(4)}-{name}"
+
+
+def _journal(names: Sequence[str], state: Mapping[str, bytes]) -> bytes:
+    files = tuple(TensorFile(name, 0, "") for name in names)
+    text = {name: data.decode() for name, data in state.items()}
+    return Manifest(files=files, program={_STATE: text}).encode()
+
+
+def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
+    """Put the state file of a commit into its place, unless it was changed since."""
+    if not isinstance(journal.program, dict) or journal.program.keys() != {_STATE}:
+        return  # the journal of a deletion
+    for name, text in journal.program[_STATE].items():
+        with contextlib.suppress(FileNotFoundError):
+            if store.mtime(manifest) < store.mtime(name):
+                continue
+        store.put({name: text.encode()})
+
+
+def _write_part(
+    store: Store,
+    name: str,
+    part: tensor_file.Part,
+    control: Control,
+    written: dict[str, Mapping[str, int]],
+) -> None:
+    checksums: dict[str, int] = {}
+    store.write(name, _chunks(part, control, checksums))
+    written[name] = checksums
+
+
+def _chunks(
+    part: tensor_file.Part, control: Control, checksums: dict[str, int]
+) -> Iterator[bytes | memoryview]:
+    """Yield a file's content, and fill in the checksums of its arrays."""
+    pace = Pace(control)
+    yield part.header
+    for name, array in part.arrays.items():
+        checksums[name] = 0
+        for chunk in byte_chunks(array, _CHUNK):
+            control.check("The save")
+            checksums[name] = google_crc32c.extend(checksums[name], chunk)
+            yield chunk.data
+            pace.did(chunk.nbytes)
+
+
+def _complete(
+    draft: Draft,
+    parts: Sequence[tensor_file.Part],
+    checksums: Mapping[str, Mapping[str, int]],
+    names: Sequence[str],
+    old: Manifest | None,
+) -> Manifest:
+    """Return the manifest of a checkpoint whose files are written, and which replaces ``old``."""
+    entries: dict[str, TensorEntry] = {}
+    for number, (part, name) in enumerate(zip(parts, names, strict=True)):
+        entries.update(part.entries(number, checksums[name]))
+    return replace(
+        draft.manifest,
+        files=tuple(part.describe(name) for part, name in zip(parts, names, strict=True)),
+        tensors={name: entries[name] for name in draft.arrays},
+        replaces=tuple(sorted(_files(old))),
+    )
+
+
+def _check_is_there(store: Store, journal: str) -> None:
+    try:
+        store.mtime(journal)
+    except FileNotFoundError as error:
+        raise FailedPreconditionError(
+            f"Another process began to save into {store.directory!r}, and took this save away: save"
+            " into another place, or stop that process."
+        ) from error
+
+
+def _put(store: Store, files: Mapping[str, bytes]) -> None:
+    """Put small files into their places, all of them or none."""
+    before = {name: _content(store, name) for name in files}
+    try:
+        store.put(files)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            for name, content in reversed(before.items()):  # the state file before what it names
+                if content is None:
+                    store.delete(name)
+                elif _content(store, name) != content:
+                    store.put({name: content})
+        raise
+
+
+def _content(store: Store, name: str) -> bytes | None:
+    try:
+        return store.content(name)
+    except FileNotFoundError:
+        return None
+
+
+def _manifest(store: Store, name: str) -> Manifest | None:
+    # Other errors are raised: where the disk or the network fails the manifest may well be there.
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError, DataLossError):
+        return Manifest.decode(store.content(name), name)
+    return None
+
+
+def _files(manifest: Manifest | None) -> set[str]:
+    return set() if manifest is None else {file.name for file in manifest.files}
+
+
+def _delete(store: Store, names: Iterable[str]) -> None:
+    for name in names:
+        store.delete(name)
+
+
+def _finish(store: Store, journal: str, files: Iterable[str]) -> None:
+    """Delete files and then the journal, or let it name those that are left for the next start."""
+    left = _delete_unread(store, files)
+    if not left:
+        _delete_unread(store, [journal])
+    else:
+        with contextlib.suppress(OSError):
+            store.put({journal: _journal(left, {})})
+
+
+def _delete_unread(store: Store, names: Iterable[str]) -> list[str]:
+    """Delete files; return those that a reader has open or that cannot be deleted."""
+    left = []
+    for name in names:
+        try:
+            if store.is_read(name):
+                left.append(name)
+            else:
+                store.delete(name)
+        except OSError as error:
+            logger.warning("Ignoring: %s", error)
+            left.append(name)
+    return left
