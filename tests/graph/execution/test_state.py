@@ -99,6 +99,19 @@ async def test_a_pinned_version_is_not_written_and_costs_its_own_memory_only(wai
         await counters.check(5)
 
 
+async def test_a_commit_writes_elsewhere_only_what_is_pinned() -> None:
+    async with Counters() as counters:
+        before = await counters.train()
+        pin = await counters.store.pinned(lambda pin: pin, counters.slots[:1])
+        after = await counters.train()
+        assert after[0] != before[0]
+        assert after[1:] == before[1:]
+        assert (pin.values[counters.slots[0]] == 1).all()
+        counters.store.unpin(pin)
+        assert await counters.train() == after
+        await counters.check(3)
+
+
 async def test_nothing_is_kept_for_snapshots_that_are_rare(wait: Any) -> None:
     async with Counters() as counters:
         for _ in range(3):
