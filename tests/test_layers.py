@@ -133,10 +133,7 @@ def test_wings_of_the_graph_import_down(path: Path) -> None:
 
 
 def test_no_import_cycle() -> None:
-    graph = {
-        module_name(path): set(imports(path, at_run_time="execution" in path.parts))  # still to be cut
-        for path in MODULES
-    }
+    graph = {module_name(path): set(imports(path, at_run_time=False)) for path in MODULES}
     graph = {name: targets - {name} for name, targets in graph.items()}
     try:
         TopologicalSorter(graph).prepare()

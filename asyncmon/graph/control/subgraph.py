@@ -17,7 +17,7 @@ from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.execution.analysis import needed_ops
-from asyncmon.graph.execution.program import execute, watched
+from asyncmon.graph.execution.program import execute
 from asyncmon.graph.ops.basic import constant, identity
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ async def run_subplan(
     if plan.iteration is not None:
         registers[plan.iteration] = iteration
     if not op.op_def.awaits:
-        execute(watched(code, registers, run), registers, run)
+        execute(run.watched(code, registers), registers, run)
     else:
         for stage in (plan.inputs, plan.stage):
             if stage is not None:

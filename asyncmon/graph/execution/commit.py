@@ -9,10 +9,9 @@ from asyncmon.graph.execution.randomness import advanced
 from asyncmon.graph.execution.update import write
 
 if TYPE_CHECKING:
-    from asyncmon.graph.execution.memory import FlatArray
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run import Run
-    from asyncmon.graph.execution.state import Slots, StateStore
+    from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
 
 
 def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:

@@ -236,23 +236,23 @@ class _Compiler:
 
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
         values = self.values
-        names = self.versions.access[op].writes
-        refs = tuple(
-            self._version(self.versions.previous[op, name], name, required=not op_def.initializes)
-            for name in names
-        )
-        if not op_def.initializes:
-            self.refs[op] = refs
-        inputs = values.all_of(op.inputs[op_def.refs :])
         size = num_elements(op.inputs[0].spec.shape)
         in_place = op_def.kernel is None or (
             op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
         )
+        reads = in_place or not op_def.initializes
+        names = self.versions.access[op].writes
+        refs = tuple(
+            self._version(self.versions.previous[op, name], name, required=reads) for name in names
+        )
+        if reads:
+            self.refs[op] = refs
+        inputs = values.all_of(op.inputs[op_def.refs :])
         function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
         as_built = all(self.facts[x].shape == x.spec.shape for x in self.facts.disproved & {*op.inputs})
         if in_place and as_built and op not in self.versions.materialised:
             slots = tuple(self.store.slot(name) for name in names)
-            self.plan.updates.append(Update(op, function, slots, names, inputs, op_def.blockwise))
+            self.plan.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
             return
         outputs = tuple(values.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import os
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,11 +13,11 @@ from asyncmon.cancellation import outlast
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.fair_lock import FairLock
 from asyncmon.graph.execution.commit import commit
-from asyncmon.graph.execution.program import execute, watched
+from asyncmon.graph.execution.memory import ArenaPool
+from asyncmon.graph.execution.program import execute
 from asyncmon.graph.execution.run import Run
-from asyncmon.graph.execution.worker import Worker
-from asyncmon.graph.kernels.parallel import CORES, split_products, team_seconds, using_team
-from asyncmon.graph.kernels.team import Team
+from asyncmon.graph.execution.threads import Threads
+from asyncmon.graph.kernels.parallel import split_products, team_seconds
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import check_options
 
@@ -48,16 +45,13 @@ class Executor:
         self.limit = config.inline_ms / 1000
         self.closed = False
         self._store = store
-        self._config = config
         self._budget: LoopBudget | None = None
-        self._process = os.getpid()
         self._lock = FairLock()
         self._holder: Run | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._worker: Worker | None = None
-        self._team = Team((config.intra_op_parallelism_threads or CORES) - 1, "asyncmon-session-help")
+        self._threads = Threads(config)
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
+        self._arenas = ArenaPool()
         self._resources: dict[Any, Any] = {}
         self._idle: asyncio.Future[None] | None = None
 
@@ -179,13 +173,7 @@ class Executor:
         if self._runs:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             cancelled = await outlast(self._idle)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-            self._pool = None
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
-        self._team.close()
+        self._threads.close()
         self._resources.clear()
         try:
             if cancelled is not None:
@@ -292,11 +280,8 @@ class Executor:
     ) -> list[Any]:
         """Compute and commit: inline, in a worker, traced, for a peek."""
         start = clock()
-        plan, store, layout = program.plan, self._store, program.layout
-        arena = None if layout is None else store.take_arena()
+        arena = None if program.layout is None else self._arenas.place(program.layout, registers)
         try:
-            if arena is not None and layout is not None:
-                arena.place(layout, registers)
             if program.splits:
                 with split_products():
                     results = self._computed(program, registers, run, changes=changes)
@@ -304,15 +289,15 @@ class Executor:
                 results = self._computed(program, registers, run, changes=changes)
         finally:
             if arena is not None:
-                store.give_arena(arena)
-        plan.cost.observe(clock() - start, self.limit, program.size)
+                self._arenas.recycle(arena)
+        program.plan.cost.observe(clock() - start, self.limit, program.size)
         return results
 
     def _computed(
         self, program: Program, registers: Registers, run: Run | None, *, changes: bool
     ) -> list[Any]:
         code = program.code
-        execute(code if run is None else watched(code, registers, run), registers, run)
+        execute(code if run is None else run.watched(code, registers), registers, run)
         results = program.plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()
@@ -338,31 +323,15 @@ class Executor:
         self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
     ) -> None:
         start = perf_counter()
-        execute(watched(code, registers, run), registers, run)
+        execute(run.watched(code, registers), registers, run)
         cost.observe(perf_counter() - start, self.limit, run.fed)
 
     async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
-        """Call a function in a worker. A cancelled caller waits for its end, then is cancelled.
-
-        Steps, one of which runs at a time, always have the same worker: the caches of its core hold
-        what they need. A loop that has its own ``run_in_executor`` keeps track of calls in threads.
-        """
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "This session was made in another process, and a fork takes no threads along. Make a "
-                "session in the process that runs it."
-            )
-        run.watched += 1
-        loop = asyncio.get_running_loop()
-        if step and type(loop).run_in_executor is asyncio.BaseEventLoop.run_in_executor:
-            self._worker = self._worker or Worker("asyncmon-session-steps")
-            future = self._worker.submit(partial(self._with_team, work))
-        else:
-            self._pool = self._pool or ThreadPoolExecutor(self._config.workers, "asyncmon-session")
-            context = contextvars.copy_context()
-            future = loop.run_in_executor(self._pool, context.run, self._with_team, work)
+        """Call a function in a worker. A cancelled caller waits for its end, then is cancelled."""
+        run.workers += 1
+        future = self._threads.submit(work, step=step)
         cancelled = await outlast(future, on_cancel=run.abort)
-        run.watched -= 1
+        run.workers -= 1
         try:
             if cancelled is not None:
                 future.exception()  # seen: the cancellation is what the caller gets
@@ -370,10 +339,6 @@ class Executor:
             return future.result()
         finally:
             del cancelled, future  # they refer to this frame by now, which would keep all arrays
-
-    def _with_team(self, work: Callable[[], T]) -> T:
-        with using_team(self._team):
-            return work()
 
 
 def _wall_clock() -> float:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ALIGN = 64  # bytes: a cache line
 _LAYOUTS = 256  # whose views an arena keeps
+_ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
 _INTO = {
     Kind.UNARY: Kind.UNARY_INTO,
     Kind.BINARY: Kind.BINARY_INTO,
@@ -143,28 +144,21 @@ def _without_views(registers: Sequence[int], roots: Mapping[int, frozenset[int]]
 # --- where they lie ---------------------------------------------------------------------------------
 
 
-class FlatArray(NamedTuple):
-    """An array, and the parts of it that other values are."""
-
-    array: Any
-    parts: list[Any]
-
-
 class Flat(NamedTuple):
     """A flat array that lies in an arena.
 
     Attributes:
-        register: gets the :class:`FlatArray`.
+        register: gets what ``make`` returns.
         dtype: of its elements.
         nbytes: how long it is.
-        make: finds its parts.
+        make: returns an object with ``parts`` for the array.
         members: the register of each part; None for a part that values are copied to.
     """
 
     register: int
     dtype: np.dtype[Any]
     nbytes: int
-    make: Callable[[Any], FlatArray]
+    make: Callable[[Any], Any]
     members: Sequence[int | None]
 
 
@@ -303,6 +297,27 @@ class Arena:
             views = self._views[layout] = layout.views(self._memory)
         for register, array in views:
             registers[register] = array
+
+
+class ArenaPool:
+    """Arenas of a session. A run that finds none makes one."""
+
+    def __init__(self) -> None:
+        self._free: list[Arena] = []
+
+    def place(self, layout: Layout, registers: Registers) -> Arena:
+        """Put the arrays of a layout into registers, and return the arena that they lie in."""
+        try:
+            arena = self._free.pop()
+        except IndexError:
+            arena = Arena()
+        arena.place(layout, registers)
+        return arena
+
+    def recycle(self, arena: Arena) -> None:
+        """Take an arena back."""
+        if len(self._free) < _ARENAS:
+            self._free.append(arena)
 
 
 def _rounded(size: int) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.graph.execution.state import uninitialized
 from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.parallel import CORES
 
@@ -129,10 +128,7 @@ class Plan:
             FailedPreconditionError: one is not initialised.
         """
         for read in self.reads:
-            value = values[read.slot]
-            if value is None and read.required:
-                raise uninitialized(read.name)
-            registers[read.register] = value
+            registers[read.register] = read.of(values)
 
     def results(self, registers: Registers) -> list[Any]:
         """Return what was fetched; None for operations."""

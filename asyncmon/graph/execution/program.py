@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.run import Run
 
 Registers = list[Any]
 Instruction = tuple[int, Any, Any, Any, Any, "Operation | None"]
@@ -65,8 +63,8 @@ def outputs_of(instruction: Instruction) -> tuple[int, ...]:
     return tuple(out) if kind == _MULTI else () if out is None else (out,)
 
 
-def execute(code: Iterable[Instruction], registers: Registers, run: Run | None) -> None:
-    """Execute instructions. The caller has turned floating point warnings off."""
+def execute(code: Iterable[Instruction], registers: Registers, run: Any) -> None:
+    """Execute instructions, for a run or None. The caller has turned floating point warnings off."""
     op = None
     try:
         for kind, function, a, b, out, op in code:  # noqa: B007  # op: for the error
@@ -93,33 +91,6 @@ def execute(code: Iterable[Instruction], registers: Registers, run: Run | None) 
                     registers[i] = value
     except Exception as error:
         raise_located(error, op)
-
-
-def watched(code: Iterable[Instruction], registers: Registers, run: Run) -> Iterable[Instruction]:
-    """Return code for :func:`execute` that is traced if asked, and ends where the run is aborted.
-
-    A run cannot be aborted while the loop's thread computes for it.
-    """
-    if run.trace is not None:
-        return _traced(code, registers, run)
-    return _until_aborted(code, run) if run.watched else code
-
-
-def _until_aborted(code: Iterable[Instruction], run: Run) -> Iterator[Instruction]:
-    for instruction in code:
-        if run.error is not None:
-            run.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
-            raise run.error
-        yield instruction
-
-
-def _traced(code: Iterable[Instruction], registers: Registers, run: Run) -> Iterator[Instruction]:
-    for instruction in _until_aborted(code, run):
-        before = perf_counter()
-        yield instruction
-        op = instruction[5]
-        if op is not None:
-            run.note(op, before, [registers[i] for i in outputs_of(instruction)])
 
 
 def raise_located(error: Exception, op: Operation | None) -> NoReturn:

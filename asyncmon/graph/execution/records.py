@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.errors import FailedPreconditionError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -21,6 +23,20 @@ class Read:
     register: int
     name: str
     required: bool
+
+    def of(self, values: Any) -> Any:
+        """Return the value of the variable.
+
+        Raises:
+            FailedPreconditionError: it is not initialised.
+        """
+        value = values[self.slot]
+        if value is None and self.required:
+            raise FailedPreconditionError(
+                f"Attempting to use uninitialized value {self.name}. Run its initializer, or "
+                "global_variables_initializer(), first."
+            )
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,6 @@ class Update:
     op: Operation
     function: Callable[..., None]
     slots: tuple[int, ...]
-    names: tuple[str, ...]
     inputs: tuple[int, ...]
     blockwise: bool
     copied: tuple[int, ...] = ()

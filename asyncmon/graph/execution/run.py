@@ -8,16 +8,18 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon.graph.execution.program import outputs_of
 from asyncmon.graph.execution.randomness import generator
 from asyncmon.run_options import NodeStats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.execution.program import Instruction, Registers
 
 T = TypeVar("T")
 
@@ -33,7 +35,7 @@ class Run:
         fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
         waiting: the tasks that are awaited at present, with their nodes.
         error: set on the loop's thread when the run is to end. A worker checks it between nodes.
-        watched: how many workers compute for it.
+        workers: how many compute for it.
     """
 
     __slots__ = (
@@ -50,7 +52,7 @@ class Run:
         "started",
         "trace",
         "waiting",
-        "watched",
+        "workers",
     )
 
     def __init__(
@@ -66,7 +68,7 @@ class Run:
         self.fed = fed
         self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None
-        self.watched = 0
+        self.workers = 0
         self.trace: list[NodeStats] | None = None
         self.started = 0.0
         self.deadline: asyncio.TimerHandle | None = None
@@ -110,6 +112,29 @@ class Run:
             raise self.error
 
     # For the session.
+
+    def watched(self, code: Iterable[Instruction], registers: Registers) -> Iterable[Instruction]:
+        """Return code for :func:`execute` that is traced if asked, and ends where the run is aborted.
+
+        A run cannot be aborted while the loop's thread computes for it.
+        """
+        if self.trace is not None:
+            return self._traced(code, registers)
+        return self._until_aborted(code) if self.workers else code
+
+    def _until_aborted(self, code: Iterable[Instruction]) -> Iterator[Instruction]:
+        for instruction in code:
+            if self.error is not None:
+                self.error.__dict__["_asyncmon_located"] = True  # it does not come from a node
+                raise self.error
+            yield instruction
+
+    def _traced(self, code: Iterable[Instruction], registers: Registers) -> Iterator[Instruction]:
+        for instruction in self._until_aborted(code):
+            before, op = perf_counter(), instruction[5]
+            yield instruction
+            if op is not None:
+                self.note(op, before, [registers[i] for i in outputs_of(instruction)])
 
     def note(self, op: Operation, before: float, outputs: Iterable[Any]) -> None:
         """Add a node to the trace, if there is one: since ``before``, now done."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from asyncmon.errors import FailedPreconditionError, InvalidArgumentError
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.shape import TensorShape
-from asyncmon.graph.execution.memory import Arena, FlatArray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,15 +35,13 @@ RANDOM_STATE = "__random_state__"
 _READ_OFTEN = 1.0  # seconds between reads beside steps: commits write elsewhere
 _MOVED_OFTEN = 5.0  # seconds between commits that did: memory of earlier versions is kept
 _KEPT = 2  # earlier versions: the last one, and one that was pinned meanwhile
-_ARENAS = 2  # kept: a step and a peek run at the same time, seldom more
 
 
-def uninitialized(name: str) -> FailedPreconditionError:
-    """Return the error for reading a variable that has no value."""
-    return FailedPreconditionError(
-        f"Attempting to use uninitialized value {name}. Run its initializer, or "
-        "global_variables_initializer(), first."
-    )
+class FlatArray(NamedTuple):
+    """An array, and the parts of it that variables are."""
+
+    array: Any
+    parts: list[Any]
 
 
 class Pin:
@@ -96,7 +93,6 @@ class StateStore:
         self._moved_often = _Often(_MOVED_OFTEN)
         self._reads: dict[Slots, _Often] = {}  # beside steps, by what is read
         self._recycled: dict[Slots, list[FlatArray]] = {}
-        self._arenas: list[Arena] = []
 
     def slot(self, name: str) -> int:
         """Return the slot of a variable, a new one at the first call."""
@@ -227,20 +223,6 @@ class StateStore:
         """Free memory of earlier versions where no commit will use it soon."""
         if self._recycled and not self._moved_often:
             self._recycled = {}
-
-    # Memory of runs.
-
-    def take_arena(self) -> Arena:
-        """Return memory for the values of one run."""
-        try:
-            return self._arenas.pop()
-        except IndexError:
-            return Arena()
-
-    def give_arena(self, arena: Arena) -> None:
-        """Take memory back when the run has ended."""
-        if len(self._arenas) < _ARENAS:
-            self._arenas.append(arena)
 
 
 def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, Any]]:

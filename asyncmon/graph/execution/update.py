@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.execution.memory import FlatArray
-from asyncmon.graph.execution.state import uninitialized
+from asyncmon.graph.execution.state import FlatArray
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 
 if TYPE_CHECKING:
@@ -115,18 +114,13 @@ class UpdateGroup:
             read: the slots that are read often.
             new: gets the slots whose values lie in other memory afterwards.
             replaced: gets the memory that they lay in.
-
-        Raises:
-            FailedPreconditionError: a variable is not initialised.
         """
         flats: list[FlatArray] = []
         copies: list[Copy] = []
-        for i, slots in enumerate(self.refs):
+        for slots in self.refs:
             values = [store.values[slot] for slot in slots]
             flat = store.flat_arrays.get(slots) if self.is_flat else _alone(values[0])
             is_whole = flat is not None and all(map(is_, values, flat.parts))
-            if not is_whole:
-                self._check_initialized(i, values)
             if flat is None or self._moves(slots, read) or store.is_pinned(slots, flat.parts):
                 other = store.recycled(slots, values) or self._new(values)
                 if flat is not None:
@@ -150,11 +144,6 @@ class UpdateGroup:
         )
         arrays = [flat.array if self.blockwise else flat.parts[0] for flat in flats]
         return GroupWrite(self.updates, arrays, inputs, copies)
-
-    def _check_initialized(self, ref: int, values: Sequence[Any]) -> None:
-        for update, value in zip(self.updates, values, strict=True):
-            if value is None:
-                raise uninitialized(update.names[ref])
 
     def _new(self, values: Sequence[Any]) -> FlatArray:
         if self.is_flat:

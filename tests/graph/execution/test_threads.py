@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from asyncmon.graph.execution.worker import Worker
+from asyncmon.graph.execution.threads import Worker
 
 pytestmark = pytest.mark.asyncio
 
