@@ -212,15 +212,16 @@ class EvalHook(Evaluations):
         """Evaluate the state after this run, now or in the background, if it is due."""
         if not self._is_due(step_after(run_values)):
             return
-        if not self._concurrent:
-            await self._evaluate(await run_context.session.snapshot())
-            return
-        if self._is_over:
-            return
         self._drop_pending()
-        self._pending = await run_context.session.snapshot()
-        self._idle.clear()
-        self._arrived.set()
+        state = await run_context.session.snapshot()
+        if not self._concurrent:
+            await self._evaluate(state)
+        elif self._is_over:
+            state.release()
+        else:
+            self._pending = state
+            self._idle.clear()
+            self._arrived.set()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate what is due while steps go on; by seconds with a pause, mark the next run as due."""

@@ -10,8 +10,8 @@ from asyncmon.hooks.hook_support import (
     created_session,
     log_errors,
     named_tensor,
-    next_sample,
     positive,
+    samples_every,
     whole_number,
 )
 from asyncmon.hooks.stop_at_step import StopAtStepHook
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
 
+_SAMPLE_SECS = 1.0
 _SMOOTHING = 0.3  # the weight of the newest interval in the rate
 
 
@@ -102,10 +103,8 @@ class ProgressHook(SessionRunHook):
         await files.in_thread(self._display.stop)
 
     async def _sample(self, coord: Coordinator) -> None:
-        while True:
-            self._sampled, _ = await next_sample(coord, self._fetches)
-            if await coord.wait_for_stop(1.0):
-                return
+        async for values, _ in samples_every(coord, _SAMPLE_SECS, self._fetches):
+            self._sampled = values
 
     async def _show(self, step: int) -> None:
         now, (before, mark) = clock.monotonic(), self._mark

@@ -93,7 +93,9 @@ class StepCounterHook(SessionRunHook):
         last, self._last_step = self._last_step, step
         if step == last:
             self._did_not_advance(step)
-        elif self._schedule.is_due(step):
+            return
+        self._schedule.restarts(step)
+        if self._schedule.is_due(step):
             self._report(step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:

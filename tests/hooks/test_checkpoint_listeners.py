@@ -137,19 +137,26 @@ async def test_hk_ckpt_7_the_stop_comes_at_the_very_step(tmp_path: Path) -> None
         assert sess.should_stop()
 
 
-async def test_a_slow_listener_holds_a_run_for_a_second_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "secs"), [({}, 1.0), ({"wait_secs": 2.5}, 2.5), ({"wait_secs": 0}, 0)]
+)
+async def test_a_slow_listener_holds_a_run_for_wait_secs_only(
+    tmp_path: Path, arguments: dict[str, float], secs: float
+) -> None:
+    """Run 2 waits for its own ``after_save``, run 4 for that of run 2 and its own."""
+
     class Slow(CheckpointSaverListener):
         async def after_save(self, session: Session, global_step_value: int) -> None:
             if global_step_value:
                 await asyncio.sleep(600)
 
     loop = asyncio.get_running_loop()
-    hook = hook_for(tmp_path, Slow(), save_steps=2)
+    hook = hook_for(tmp_path, Slow(), save_steps=2, **arguments)
     async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
         began = loop.time()
-        for _ in range(3):
+        for run in range(1, 5):
             await sess.run("train")
-        assert loop.time() - began == pytest.approx(1.0)
+            assert loop.time() - began == pytest.approx([0, 0, 1, 1, 3][run] * secs)
 
 
 async def test_a_run_does_not_wait_for_a_save_that_nobody_follows(tmp_path: Path) -> None:

@@ -61,6 +61,30 @@ async def test_by_steps_a_recovery_counts_from_the_restored_step() -> None:
     assert seen == [2, 4, 4]
 
 
+async def test_by_seconds_calls_keep_their_phase_over_recoveries(
+    lasting: Callable[..., Iterable[Any]],
+) -> None:
+    """Each session is gone after 7 s; the third creation takes from 14 to 24 s, over a call."""
+    seen: list[float] = []
+
+    @every(secs=10)
+    async def note() -> None:
+        seen.append(clock.monotonic())
+
+    class Creator(ScriptedCreator):
+        async def create_session(self) -> Any:
+            if clock.monotonic() == 14:
+                await asyncio.sleep(10)
+            return await super().create_session()
+
+    failing = [None] * 6 + [AbortedError("gone")]
+    sessions = [ScriptedSession(lasting(1, script)) for script in (failing, failing, [None] * 9)]
+    async with MonitoredSession(Creator(*sessions), [note]) as sess:
+        for _ in range(6 + 6 + 8):
+            await sess.run("train")
+    assert seen == [10, 24, 30]
+
+
 async def test_by_seconds_it_is_called_beside_the_steps(
     train: Train, lasting: Callable[..., Iterable[Any]]
 ) -> None:

@@ -14,7 +14,7 @@ from asyncmon.hooks import StepCounterHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.monitored_session import MonitoredSession
 from asyncmon.summary import FileWriter, FileWriterCache, summary_iterator
-from asyncmon.testing import ScriptedCreator, ScriptedSession
+from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -193,3 +193,12 @@ async def test_a_step_that_goes_back_begins_anew(
     hook = StepCounterHook(2, output_dir=tmp_path)
     await train(hook, runs=6, session=ScriptedSession(lasting(1, outcomes)))
     assert await rates(tmp_path) == [(100, 49.5), (7, 1.0)]
+
+
+async def test_a_step_that_goes_back_behind_the_last_report_begins_anew(
+    train: Train, lasting: Lasting, tmp_path: Path
+) -> None:
+    outcomes = [None, {"global_step": 9}, {"global_step": 5}, *[None] * 10]
+    hooks = StepCounterHook(10, output_dir=tmp_path), RecordingHook()
+    await train(*hooks, runs=13, session=ScriptedSession(lasting(1, outcomes)))
+    assert await rates(tmp_path) == [(15, 1.0)]
