@@ -11,9 +11,8 @@ import numpy as np
 
 from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
-from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.ops import create, random_ops
-from asyncmon.graph.ops.basic import filled
+from asyncmon.graph.ops.basic import filled, tuple_of_ints
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
@@ -62,15 +61,9 @@ class ones_initializer(_Filled):
 
 @dataclass(eq=False)
 class constant_initializer(Initializer):
-    """A given value, repeated to fill the shape. TF1: ``tf.constant_initializer``.
+    """A given value, or values the last of which fills the shape. TF1: ``tf.constant_initializer``.
 
-    Args:
-        value: a number, or numbers; the last one fills what is missing.
-        dtype: of calls that give none.
-        verify_shape: refuse a value that does not have the shape of the variable, with a TypeError.
-
-    Raises:
-        TypeError: ``value`` is not a number, a list or an array.
+    With ``verify_shape`` a value that does not have the shape of the variable is a TypeError.
     """
 
     value: Any = 0
@@ -94,7 +87,7 @@ class constant_initializer(Initializer):
         verify_shape: bool | None = None,
     ) -> Tensor:
         """Return the initial value of a variable of this shape."""
-        dims, found = _known(shape), np.shape(self.value)
+        dims, found = tuple_of_ints(shape), np.shape(self.value)
         verify = self.verify_shape if verify_shape is None else verify_shape
         if verify and found != dims and 0 not in dims:
             raise TypeError(f"Expected Tensor's shape: {dims}, got {found}.")
@@ -144,18 +137,9 @@ class truncated_normal_initializer(_Normal):
 class variance_scaling_initializer(Initializer):
     """Random numbers whose spread suits the number of inputs or outputs. TF1: same name.
 
-    The variance is ``scale / n``, with n the number of inputs ("fan_in"), of outputs ("fan_out") or the
-    mean of both ("fan_avg") of a weight of this shape.
-
-    Args:
-        scale: positive.
-        mode: one of the three above.
-        distribution: "truncated_normal" (also "normal"), "untruncated_normal" or "uniform".
-        seed: of the random op.
-        dtype: of calls that give none.
-
-    Raises:
-        ValueError: an argument that is none of these.
+    The variance is ``scale / n``, with n the number of inputs (mode "fan_in"), of outputs ("fan_out")
+    or the mean of both ("fan_avg") of a weight of this shape. ``distribution`` is "truncated_normal"
+    (also "normal"), "untruncated_normal" or "uniform".
     """
 
     scale: float = 1.0
@@ -178,7 +162,7 @@ class variance_scaling_initializer(Initializer):
         super().__post_init__()
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        fan_in, fan_out = _fans(_known(shape))
+        fan_in, fan_out = _fans(tuple_of_ints(shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -227,17 +211,14 @@ def lecun_uniform(seed: int | None = None) -> variance_scaling_initializer:
 
 @dataclass(eq=False)
 class orthogonal_initializer(Initializer):
-    """An orthogonal matrix; dimensions but the last are the rows. TF1: same name.
-
-    The shape needs two dimensions or more; a call with fewer raises ValueError.
-    """
+    """An orthogonal matrix; dimensions but the last are the rows. TF1: same name."""
 
     gain: float = 1.0
     seed: int | None = None
     dtype: Any = float32
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        dims = _known(shape)
+        dims = tuple_of_ints(shape)
         if len(dims) < 2:
             raise ValueError(
                 "The tensor to initialize, specified by argument `shape` must be at least "
@@ -255,16 +236,13 @@ class orthogonal_initializer(Initializer):
 
 @dataclass(eq=False)
 class identity_initializer(Initializer):
-    """The identity matrix. TF1: ``tf.initializers.identity``.
-
-    A call with a shape that is not that of a matrix raises ValueError.
-    """
+    """The identity matrix. TF1: ``tf.initializers.identity``."""
 
     gain: float = 1.0
     dtype: Any = float32
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        dims = _known(shape)
+        dims = tuple_of_ints(shape)
         if len(dims) != 2:
             raise ValueError(f"The tensor to initialize must be two-dimensional. Received shape={dims}")
         matrix = create.eye(*dims, dtype=dtype)
@@ -283,13 +261,6 @@ glorot_uniform = glorot_uniform_initializer
 glorot_normal = glorot_normal_initializer
 orthogonal = orthogonal_initializer
 identity = identity_initializer
-
-
-def _known(shape: Any) -> tuple[int, ...]:
-    dims = as_shape(shape)
-    if dims is None or None in dims:
-        raise ValueError(f"An initializer needs a fully known shape, got {shape!r}")
-    return tuple(d for d in dims if d is not None)
 
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from asyncmon.graph.core.build import get_default_graph, name_scope
@@ -44,11 +45,6 @@ class VariableScope:
     Attributes:
         name: the prefix, without the last slash, of the names of variables.
         reuse: True finds variables, False makes them, ``AUTO_REUSE`` does either.
-        initializer: used where none is given.
-        regularizer: likewise.
-        dtype: likewise.
-        custom_getter: called in place of ``get_variable``; see there.
-        constraint: used where none is given.
         original_name_scope: the prefix of ops where the scope was first entered.
     """
 
@@ -100,8 +96,7 @@ class VariableScope:
 
 def get_variable_scope() -> VariableScope:
     """Return the current scope. TF1: same name."""
-    graph = get_default_graph().root
-    scope = _context().variable_scope
+    graph, scope = get_default_graph().root, _context().variable_scope
     if scope is None:
         scope = graph.extras.setdefault("variable_scope", VariableScope())
     assert isinstance(scope, VariableScope)
@@ -131,20 +126,17 @@ def variable_scope(
         default_name: used where ``name_or_scope`` is None; made unique among the scopes opened since
             the outer scope was entered.
         values: tensors whose graph is meant; by default the default graph.
-        initializer: the default of ``get_variable`` inside.
-        regularizer: likewise.
-        caching_device: accepted for the original's sake; there is one device.
+        initializer: the default of ``get_variable`` inside, as are ``regularizer``, ``dtype`` and
+            ``constraint``.
+        regularizer: see ``initializer``.
+        caching_device: without effect: there is one device.
         partitioner: must be None: variables are whole.
         custom_getter: the default of ``get_variable`` inside; goes around that of the outer scope.
         reuse: True, False or ``AUTO_REUSE``; None is that of the outer scope.
-        dtype: the default of ``get_variable`` inside.
-        use_resource: accepted for the original's sake; there is one kind of variable.
-        constraint: the default of ``get_variable`` inside.
+        dtype: see ``initializer``.
+        use_resource: without effect: there is one kind of variable.
+        constraint: see ``initializer``.
         auxiliary_name_scope: false leaves the names of ops alone.
-
-    Raises:
-        TypeError: ``name_or_scope`` is something else, or None without a default name.
-        ValueError: ``reuse`` is something else, or asked for without a name.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
     _refuse_partitioner(partitioner)
@@ -223,7 +215,7 @@ def _refuse_partitioner(partitioner: Any) -> None:
 def _context() -> BuildContext:
     get_default_graph()
     context = building.get()
-    assert context is not None
+    assert context is not None, "set in get_default_graph"
     return context
 
 
@@ -246,24 +238,20 @@ def get_variable(
 
     Args:
         name: without the names of the scopes.
-        shape: of a new variable; that of an existing one is checked against it.
-        dtype: likewise; the scope's by default, float32.
+        shape: of a new variable; that of an existing one is checked against it, and so is its dtype.
+        dtype: the scope's by default, float32.
         initializer: a function ``initializer(shape, dtype=...)``, or a value or tensor, which has a
             shape of its own; by default Glorot uniform for floats, zeros for the rest.
         regularizer: ``regularizer(variable)`` -> a loss that joins ``REGULARIZATION_LOSSES``, or None.
-        trainable: whether optimizers find it; None is True.
-        collections: those it joins; the global variables by default.
-        caching_device: accepted for the original's sake; there is one device.
+        trainable: as for :class:`Variable`, like the rest.
+        collections: likewise.
+        caching_device: likewise.
         partitioner: must be None: variables are whole.
-        validate_shape: false lets it take values of any shape.
-        use_resource: accepted for the original's sake; there is one kind of variable.
+        validate_shape: as for :class:`Variable`.
+        use_resource: likewise.
         custom_getter: ``custom_getter(getter, name, **arguments)`` -> what is returned instead; the
             variable itself is ``getter(name, **arguments)``. The name is the full one.
-        constraint: ``constraint(value) -> value``, which optimizers apply after each update.
-
-    Raises:
-        ValueError: it exists and may not be reused, or must exist and does not; shape or dtype differ
-            from those of the existing one.
+        constraint: as for :class:`Variable`.
     """
     scope = get_variable_scope()
     arguments: dict[str, Any] = {
@@ -287,27 +275,12 @@ def get_variable(
     return _find_or_create(full_name, **arguments)
 
 
-def get_local_variable(
-    name: str,
-    shape: Any = None,
-    dtype: Any = None,
-    initializer: Any = None,
-    regularizer: Any = None,
-    trainable: bool = False,
-    collections: Iterable[Any] | None = None,
-    caching_device: Any = None,
-    partitioner: Any = None,
-    validate_shape: bool = True,
-    use_resource: bool | None = None,
-    custom_getter: Callable[..., Any] | None = None,
-    constraint: Callable[[Any], Any] | None = None,
-) -> Any:
+@wraps(get_variable, assigned=())
+def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""
-    keys = [*(collections or ()), GraphKeys.LOCAL_VARIABLES]
-    return get_variable(
-        name, shape, dtype, initializer, regularizer, False, keys, caching_device, partitioner,
-        validate_shape, use_resource, custom_getter, constraint,
-    )  # fmt: skip
+    arguments = signature(get_variable).bind(*args, **kwargs).arguments
+    keys = [*(arguments.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(**{**arguments, "trainable": False, "collections": keys})
 
 
 def _find_or_create(
@@ -317,22 +290,17 @@ def _find_or_create(
     initializer: Any = None,
     regularizer: Any = None,
     reuse: Reuse | None = None,
-    trainable: bool | None = None,
-    collections: Iterable[Any] | None = None,
-    caching_device: Any = None,
     partitioner: Any = None,
-    validate_shape: bool = True,
-    use_resource: bool | None = None,
-    constraint: Callable[[Any], Any] | None = None,
+    **settings: Any,
 ) -> Variable:
-    """Return the variable of this full name; a custom getter's ``getter``."""
+    """Return the variable of this full name, made with these settings; a custom getter's ``getter``."""
     _refuse_partitioner(partitioner)
     if not name:
         raise ValueError("get_variable() needs a name, got an empty one.")
     scope = get_variable_scope()
     reuse = scope.reuse if reuse is None else reuse
     graph = get_default_graph().root
-    wanted = as_dtype(dtype) if dtype is not None else None
+    wanted = None if dtype is None else as_dtype(dtype)
     variables: dict[str, Variable] = graph.extras.setdefault("get_variable", {})
     if name in variables:
         return _shared(variables[name], name, reuse, shape, wanted)
@@ -345,10 +313,8 @@ def _find_or_create(
     context = building.get()
     device = "" if context is None else context.device
     with entered(BuildContext(graph, device=device, variable_scope=scope)):
-        variables[name] = variable = Variable(
-            initial, trainable, collections, validate_shape, name=name,
-            dtype=wanted, expected_shape=shape, constraint=constraint,
-        )  # fmt: skip
+        variable = Variable(initial, name=name, dtype=wanted, expected_shape=shape, **settings)
+        variables[name] = variable
         if regularizer is not None:
             with name_scope(f"{name}/Regularizer/"):
                 loss = regularizer(variable)
@@ -387,9 +353,9 @@ def _initial_value(
     dtype = dtype or default
     dims = as_shape(shape)
     if initializer is None if dims is None else None in dims:
-        found = "<unknown>" if dims is None else TensorShape(dims)
         raise ValueError(
-            f"Shape of a new variable ({name}) must be fully defined, but instead was {found}."
+            f"Shape of a new variable ({name}) must be fully defined, but instead was "
+            f"{TensorShape(dims)}."
         )
     if initializer is None:
         initializer = glorot_uniform_initializer() if dtype.is_floating else zeros_initializer()

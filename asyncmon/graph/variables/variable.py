@@ -46,26 +46,21 @@ class Variable(Operators):
         collections: those it joins; ``[GraphKeys.GLOBAL_VARIABLES]`` by default. What is in that one is
             saved in checkpoints.
         validate_shape: false lets it take values of any shape.
-        caching_device: accepted for the original's sake; there is one device.
+        caching_device: without effect: there is one device.
         name: made unique; "Variable" by default.
         variable_def: must be None: there are no protocol buffers to make a variable from.
         dtype: of the value; by default that of ``initial_value``.
         expected_shape: checked against that of ``initial_value``.
         import_scope: must be None, as ``variable_def``.
         constraint: ``constraint(value) -> value``, which optimizers apply after each update.
-        use_resource: accepted for the original's sake; there is one kind of variable.
+        use_resource: without effect: there is one kind of variable.
 
     Attributes:
-        op: the operation that stands for it; its name is the name in snapshots and checkpoints.
+        op: the operation that stands for it; its name is the name in snapshots.
         graph: the graph it belongs to, the outermost one.
-        trainable: whether optimizers find it.
         initial_value: the tensor that the initializer assigns.
         initializer: the operation that assigns the initial value.
-        constraint: as given.
         save_name: its name in checkpoints.
-
-    Raises:
-        ValueError: no initial value, or one whose shape is not known although it must be.
 
     Example::
 
@@ -160,9 +155,8 @@ class Variable(Operators):
     def value(self) -> Tensor:
         """Return its value: after the control dependencies in force here, if there are any."""
         context = building.get()
-        if context is not None and context.control and context.graph.root is self.graph:
-            return self.read_value()
-        return self._ref
+        ordered = context is not None and context.control and context.graph.root is self.graph
+        return self.read_value() if ordered else self._ref
 
     def read_value(self) -> Tensor:
         """Return its value as of here: after the control dependencies in force, in this branch."""
@@ -170,10 +164,7 @@ class Variable(Operators):
         return create_op("ReadVariable", (self,), None, name)
 
     def initialized_value(self) -> Tensor:
-        """Return its value, or its initial value where it has none yet. TF1: same name.
-
-        What another variable's initial value should depend on.
-        """
+        """Return its value, or its initial value where it has none yet. TF1: same name."""
         return create_op("InitializedValue", (self, self.initial_value))
 
     def _as_tensor(self) -> Tensor:
@@ -185,12 +176,9 @@ class Variable(Operators):
     def assign(
         self, value: Any, use_locking: bool = False, name: str | None = None, read_value: bool = True
     ) -> Any:
-        """Return a tensor that sets it and is the new value. TF1: same name.
+        """Return a tensor that sets it and is the new value, or the operation if not ``read_value``.
 
-        Args:
-            value: of its dtype and shape.
-            use_locking: accepted for the original's sake; a run's writes are one transaction.
-            read_value: false returns the operation.
+        TF1: same name. ``use_locking`` is without effect: a run's writes are one transaction.
         """
         return _written(variable_ops.assign(self, value, name=name), read_value)
 
@@ -315,8 +303,7 @@ def report_uninitialized_variables(
 ) -> Tensor:
     """Return a vector with the names of the variables that have no value. TF1: same name.
 
-    Args:
-        var_list: the global and local variables by default.
+    ``var_list`` is by default the global and local variables.
     """
     variables = list(global_variables() + local_variables() if var_list is None else var_list)
     with name_scope(name), control_dependencies(None):
