@@ -52,11 +52,13 @@ def constant(
     return const(get_default_graph(), array, wanted, name)
 
 
-def tuple_of_ints(shape: Any) -> builtins.tuple[int, ...]:
+def tuple_of_ints(
+    shape: Any, error: str = "A fully defined shape is needed"
+) -> builtins.tuple[int, ...]:
     """Return a fully known shape. ValueError where a dimension is not known."""
     dims = as_shape(shape)
     if dims is None or None in dims:
-        raise ValueError(f"A fully defined shape is needed, got {shape!r}.")
+        raise ValueError(f"{error}, got {shape!r}.")
     return builtins.tuple(d for d in dims if d is not None)
 
 

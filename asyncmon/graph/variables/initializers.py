@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from math import prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +17,8 @@ from asyncmon.graph.ops.basic import filled, tuple_of_ints
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
+
+_known = partial(tuple_of_ints, error="An initializer needs a fully known shape")
 
 
 class Initializer(ABC):
@@ -87,7 +90,7 @@ class constant_initializer(Initializer):
         verify_shape: bool | None = None,
     ) -> Tensor:
         """Return the initial value of a variable of this shape."""
-        dims, found = tuple_of_ints(shape), np.shape(self.value)
+        dims, found = _known(shape), np.shape(self.value)
         verify = self.verify_shape if verify_shape is None else verify_shape
         if verify and found != dims and 0 not in dims:
             raise TypeError(f"Expected Tensor's shape: {dims}, got {found}.")
@@ -162,7 +165,7 @@ class variance_scaling_initializer(Initializer):
         super().__post_init__()
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        fan_in, fan_out = _fans(tuple_of_ints(shape))
+        fan_in, fan_out = _fans(_known(shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":
@@ -218,7 +221,7 @@ class orthogonal_initializer(Initializer):
     dtype: Any = float32
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        dims = tuple_of_ints(shape)
+        dims = _known(shape)
         if len(dims) < 2:
             raise ValueError(
                 "The tensor to initialize, specified by argument `shape` must be at least "
@@ -242,7 +245,7 @@ class identity_initializer(Initializer):
     dtype: Any = float32
 
     def _make(self, shape: Any, dtype: DType) -> Tensor:
-        dims = tuple_of_ints(shape)
+        dims = _known(shape)
         if len(dims) != 2:
             raise ValueError(f"The tensor to initialize must be two-dimensional. Received shape={dims}")
         matrix = create.eye(*dims, dtype=dtype)
