@@ -233,9 +233,9 @@ class Executor:
             plan.load(registers, values)
             if plan.stage is not None:
                 await plan.stage.run(run, registers)
+            clock = _wall_clock if plan.foreign or (inline and not self._busy) else _thread_clock
             if inline:
-                return self._compute(program, registers, run, changes=changes)
-            clock = _wall_clock if plan.foreign else _thread_clock
+                return self._compute(program, registers, run, changes=changes, clock=clock)
             work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
             self._busy += changes
             try:
@@ -346,7 +346,7 @@ def _wall_clock() -> float:
 
 
 def _thread_clock() -> float:
-    """Return the seconds of this thread: the loop's would not wait to get the interpreter."""
+    """Return the seconds of this thread, without those in which others hold the interpreter."""
     return thread_time() + team_seconds()
 
 
