@@ -15,15 +15,17 @@ import logging
 import os
 import socket
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from asyncmon import clock, portable
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.files import FileCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from asyncmon.files import FileCalls
 
 LOCK_NAME = ".asyncmon.lock"
 
@@ -35,8 +37,8 @@ class DirectoryLock:
 
     Example::
 
-        lock = DirectoryLock.of(directory, calls)
-        lock.acquire(clean_up)
+        lock = DirectoryLock.of("runs/digits")
+        lock.acquire(calls, clean_up)
         ...
         lock.release()
 
@@ -46,36 +48,54 @@ class DirectoryLock:
         readers: the objects that readers of this process have open, by a key of each reader.
     """
 
-    _known: ClassVar[dict[Path | str, DirectoryLock]] = {}
+    _known: ClassVar[dict[str, DirectoryLock]] = {}
     _registry: ClassVar[threading.Lock] = threading.Lock()
     _forgets_at_fork: ClassVar[bool] = False
 
-    def __init__(self, path: Path | None, calls: FileCalls) -> None:
+    def __init__(self, directory: str) -> None:
         self.mutex = threading.Lock()
         self.reserved: set[str] = set()
         self.readers: dict[object, str] = {}
-        self._path = path
-        self._calls = calls
+        self._path = None if "://" in directory else Path(directory, LOCK_NAME)
+        self._owner: Callable[[], object] = lambda: None
         self._descriptor: int | None = None
         self._holders = 0
         self._counting = threading.Lock()
 
     @classmethod
-    def of(cls, directory: Path | str, calls: FileCalls | None = None) -> DirectoryLock:
+    def of(cls, directory: str) -> DirectoryLock:
         """Return the lock of a directory, a path or the URL of a prefix; one object a process."""
-        key = directory.resolve() if isinstance(directory, Path) else directory
-        path = key / LOCK_NAME if isinstance(key, Path) else None
+        key = directory.rstrip("/") if "://" in directory else os.path.realpath(directory)
         with cls._registry:
             if not cls._forgets_at_fork:
                 # A forked child shares the open file, and with it the lock, but is no holder of it.
                 portable.after_fork_in_child(cls._forget)
                 cls._forgets_at_fork = True
-            return cls._known.setdefault(key, cls(path, calls or FileCalls()))
+            return cls._known.setdefault(key, cls(key))
 
-    def acquire(self, clean_up: Callable[[], None]) -> None:
+    def own(self, owner: object) -> bool:
+        """Make an object the only one of this process that decides when to save here, while it exists.
+
+        Returns:
+            False where there is another one.
+        """
+        with self._registry:
+            current = self._owner()
+            if current is None:
+                self._owner = weakref.ref(owner)
+        return current is None or current is owner
+
+    def disown(self, owner: object) -> None:
+        """Let another object decide when to save here. Ignored of one that does not."""
+        with self._registry:
+            if self._owner() is owner:
+                self._owner = lambda: None
+
+    def acquire(self, calls: FileCalls, clean_up: Callable[[], None]) -> None:
         """Take the lock, or share it. Blocking, but never waits for another process.
 
         Args:
+            calls: the system calls to take it with.
             clean_up: called where this process did not hold the lock, before any saver has it.
 
         Raises:
@@ -85,7 +105,7 @@ class DirectoryLock:
         with self._counting:
             if not self._is_held():
                 self._drop()
-                self._descriptor = None if self._path is None else self._take(self._path)
+                self._descriptor = None if self._path is None else _take(self._path, calls)
                 try:
                     clean_up()
                 except BaseException:
@@ -112,40 +132,6 @@ class DirectoryLock:
         except OSError:
             return False
 
-    def _take(self, path: Path) -> int:
-        descriptor = self._calls.open(path, os.O_RDWR | os.O_CREAT)
-        try:
-            self._lock(descriptor, path)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        with contextlib.suppress(OSError):  # the text only serves the error of other processes
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, self._holder())
-        return descriptor
-
-    def _lock(self, descriptor: int, path: Path) -> None:
-        try:
-            self._calls.lock(descriptor)
-        except BlockingIOError:
-            holder = os.read(descriptor, 4096).decode(errors="replace").strip()
-            raise FailedPreconditionError(
-                f"Another process saves checkpoints into {str(path.parent)!r}: {holder or 'unknown'}."
-                " Two of them would delete each other's: save into another directory, or stop that"
-                " process."
-            ) from None
-        except OSError as error:
-            if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
-                raise
-            logger.warning(
-                "The file system of %r has no locks: a second process that saves there goes unnoticed.",
-                str(path.parent),
-            )
-
-    def _holder(self) -> bytes:
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
-        return json.dumps(holder).encode() + b"\n"
-
     def _drop(self) -> None:
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
@@ -158,3 +144,36 @@ class DirectoryLock:
             lock._drop()
         cls._known = {}
         cls._registry = threading.Lock()
+
+
+def _take(path: Path, calls: FileCalls) -> int:
+    """Return the descriptor of the locked file."""
+    descriptor = calls.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        _lock(descriptor, path, calls)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": clock.wall()}
+    with contextlib.suppress(OSError):  # the text only serves the error of other processes
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(holder).encode() + b"\n")
+    return descriptor
+
+
+def _lock(descriptor: int, path: Path, calls: FileCalls) -> None:
+    try:
+        calls.lock(descriptor)
+    except BlockingIOError:
+        holder = os.read(descriptor, 4096).decode(errors="replace").strip()
+        raise FailedPreconditionError(
+            f"Another process saves checkpoints into {str(path.parent)!r}: {holder or 'unknown'}."
+            " Two of them would delete each other's: save into another directory, or stop that process."
+        ) from None
+    except OSError as error:
+        if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+            raise
+        logger.warning(
+            "The file system of %r has no locks: a second process that saves there goes unnoticed.",
+            str(path.parent),
+        )

@@ -33,7 +33,7 @@ class LocalFiles:
 
     @property
     def lock(self) -> DirectoryLock:
-        return DirectoryLock.of(self._path, self._calls)
+        return DirectoryLock.of(self.directory)
 
     async def read(self, name: str) -> bytes:
         with _no_such_file():

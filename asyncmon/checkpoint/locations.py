@@ -43,7 +43,7 @@ class Claims:
     """
 
     def __init__(self, calls: FileCalls | None) -> None:
-        self._calls = calls
+        self._calls = calls or FileCalls()
         self._locks: dict[str, DirectoryLock] = {}
         self._changing = threading.Lock()
         weakref.finalize(self, _release, self._locks)
@@ -63,7 +63,7 @@ class Claims:
         with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
             store.make()
             lock = store.lock
-            lock.acquire(lambda: clean_up(store))
+            lock.acquire(self._calls, lambda: clean_up(store))
         with self._changing:
             held, self._locks[directory] = self._locks.get(directory), lock
         if held is not None:

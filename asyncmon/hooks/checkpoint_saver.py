@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from asyncmon import files
+from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
 from asyncmon.hooks.hook_support import (
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from asyncmon.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
-
-_directories: WeakValueDictionary[str, CheckpointSaverHook] = WeakValueDictionary()
 
 
 class CheckpointSaverHook(SessionRunHook):
@@ -124,14 +122,19 @@ class CheckpointSaverHook(SessionRunHook):
         self._saver: Saver
         self._boundary: StepBoundary
         self._graph: Graph | None = None
-        self._claimed: str | None = None
 
     async def begin(self) -> None:
         """Refuse a program without global step and a directory that another hook saves to."""
         require_global_step(self)
         self._graph = current_graph()
         self._schedule.forget_ticks()
-        self._claim_directory()
+        if not DirectoryLock.of(self._directory).own(self):
+            raise ValueError(
+                f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
+                "the other's checkpoints. Close the session of the first one where it is still open; "
+                "else leave one out: MonitoredTrainingSession adds one of its own "
+                "unless save_checkpoint_secs and save_checkpoint_steps are None."
+            )
         self._output.open()
         for listener in self._listeners:
             await listener.begin()
@@ -190,9 +193,7 @@ class CheckpointSaverHook(SessionRunHook):
                 await self._saver.close()
         finally:
             self._saves.record_committed()
-            if self._claimed is not None:
-                _directories.pop(self._claimed, None)
-                self._claimed = None
+            DirectoryLock.of(self._directory).disown(self)
             await self._output.close()
 
     async def _save_if_changed(self, session: Session, coord: Coordinator) -> None:
@@ -229,18 +230,6 @@ class CheckpointSaverHook(SessionRunHook):
         self._schedule.done(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle
-
-    def _claim_directory(self) -> None:
-        directory = self._directory
-        path = directory if "://" in directory else os.path.realpath(directory)
-        if _directories.setdefault(path, self) is not self:
-            raise ValueError(
-                f"Two CheckpointSaverHooks save to {self._directory!r}: each would write, and delete, "
-                "the other's checkpoints. Close the session of the first one where it is still open; "
-                "else leave one out: MonitoredTrainingSession adds one of its own "
-                "unless save_checkpoint_secs and save_checkpoint_steps are None."
-            )
-        self._claimed = path
 
     def _find_saver(self) -> Saver:
         if self._given_saver is not None:
