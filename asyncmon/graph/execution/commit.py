@@ -9,9 +9,12 @@ from asyncmon.graph.execution.randomness import advanced
 from asyncmon.graph.execution.update import write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
+    from asyncmon.graph.execution.update import UpdateGroup
 
 
 def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
@@ -29,8 +32,20 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
             new.append((swap.slot, swap.value(value)))
     if plan.random:
         new.append((0, advanced(values[0])))
+    if plan.groups or len(new) > 1:
+        _apply(plan.groups, store, registers, new, run)
+    else:
+        store.publish(new)
+
+
+def _apply(
+    groups: Sequence[UpdateGroup],
+    store: StateStore,
+    registers: list[Any],
+    new: list[tuple[int, Any]],
+    run: Run | None,
+) -> None:
     replaced: list[tuple[Slots, FlatArray]] = []
-    groups = plan.groups
     between = not groups  # whether an error leaves the state between two versions
     try:
         if groups:

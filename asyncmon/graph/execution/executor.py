@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -280,21 +281,21 @@ class Executor:
     ) -> list[Any]:
         """Compute and commit: inline, in a worker, traced, for a peek."""
         start = clock()
-        arena = None if program.layout is None else self._arenas.place(program.layout, registers)
-        try:
-            if program.splits:
-                with split_products():
-                    results = self._computed(program, registers, run, changes=changes)
-            else:
-                results = self._computed(program, registers, run, changes=changes)
-        finally:
-            if arena is not None:
-                self._arenas.recycle(arena)
+        if program.layout is None and not program.splits:
+            results = self._computed(program, registers, run, changes)
+        else:
+            arena = None if program.layout is None else self._arenas.place(program.layout, registers)
+            try:
+                with split_products() if program.splits else nullcontext():
+                    results = self._computed(program, registers, run, changes)
+            finally:
+                if arena is not None:
+                    self._arenas.recycle(arena)
         program.plan.cost.observe(clock() - start, self.limit, program.size)
         return results
 
     def _computed(
-        self, program: Program, registers: Registers, run: Run | None, *, changes: bool
+        self, program: Program, registers: Registers, run: Run | None, changes: bool
     ) -> list[Any]:
         code = program.code
         execute(code if run is None else run.watched(code, registers), registers, run)
