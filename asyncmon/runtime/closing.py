@@ -11,7 +11,7 @@ from asyncmon.runtime.call_scope import RUNS
 from asyncmon.runtime.coordinated import log_failed_close
 from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.outcome import Outcome, decide_outcome, is_clean, is_end_of_data, with_failure
-from asyncmon.runtime.raw_session import step_of
+from asyncmon.runtime.protocols import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.raw_session import close_raw
+from asyncmon.runtime.protocols import close_raw
 
 if TYPE_CHECKING:
     import asyncio

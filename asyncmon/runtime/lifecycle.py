@@ -106,7 +106,7 @@ class Lifecycle:
     async def open(self) -> None:
         """Call the hooks' ``begin``, then create the first session. See ``MonitoredSession.start``."""
         if self.state is not SessionState.NEW:
-            raise self.not_open()
+            raise self._not_open()
         self.state = SessionState.OPENING
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.budget = LoopBudget.of_running_loop()
@@ -156,7 +156,7 @@ class Lifecycle:
             raise
         if self.state not in (SessionState.OPENING, SessionState.OPEN):  # closed meanwhile
             await shielded(session.close, 0.0, name="closing a session that came too late")
-            raise self.not_open()
+            raise self._not_open()
         if self._created is not None:
             self._created.samples.move_to(created.samples)
         self._created, self.coord = created, coord
@@ -250,30 +250,28 @@ class Lifecycle:
 
     # -- misuse
 
-    def check_loop(self) -> None:
-        """Refuse to be used in another event loop, which would harm both."""
-        if self.loop is not None and self.loop is not asyncio.get_running_loop():
+    def check_open(self) -> None:
+        """Refuse a call that comes too early or too late, or in another event loop."""
+        if self.state is not SessionState.OPEN:
+            raise self._not_open()
+        if self.loop is not asyncio.get_running_loop():
             raise RuntimeError(OTHER_LOOP)
+
+    def check_run(self) -> None:
+        """Refuse a run likewise, and one after a hook's stop."""
+        self.check_open()
+        if self.hooks.stop_requested:
+            raise RuntimeError(AFTER_STOP)
 
     def current(self) -> Coordinated:
         """Return the session in use."""
-        if self.state is not SessionState.OPEN:
-            raise self.not_open()
-        self.check_loop()
+        self.check_open()
         session = self.sessions.current
         if session is None:
             raise RuntimeError("There is no session at the moment: the last recovery did not succeed.")
         return session
 
-    def refuse(self, hooks: bool = True) -> None:
-        """Raise the error of a run that comes too early, or after a hook's stop or the closing."""
-        if self.state is not SessionState.OPEN:
-            raise self.not_open()
-        if hooks:
-            raise RuntimeError(AFTER_STOP)
-
-    def not_open(self) -> RuntimeError:
-        """Return the error of a call that comes at the wrong time."""
+    def _not_open(self) -> RuntimeError:
         message = _NOT_OPEN[self.state]
         closing = self.state is SessionState.CLOSING
         return self.stops.closed_error(message) if closing else RuntimeError(message)

@@ -13,7 +13,7 @@ from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
 from asyncmon.runtime.program import program_of, program_scope
-from asyncmon.runtime.raw_session import step_of
+from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator
 from asyncmon.runtime.step_fn import StepContext, check_step_fn
@@ -136,7 +136,7 @@ class _MonitoredSession:
         """
         life = self._life
         if life.state is not _OPEN or self._hooks.stop_requested:
-            life.refuse(hooks)
+            life.check_run() if hooks else life.check_open()
         task = asyncio.current_task(life.loop)
         if task is None or get_ident() != life.thread:
             raise RuntimeError(OTHER_LOOP)
@@ -152,7 +152,7 @@ class _MonitoredSession:
             lock.fair.held, lock.holder = True, task
         try:
             if life.state is not _OPEN:  # closed while this waited
-                life.refuse()
+                life.check_open()
             return await life.sessions.call("run", Hooked.run, run)
         finally:
             lock.release()
@@ -169,14 +169,11 @@ class _MonitoredSession:
         """
         check_step_fn(step_fn)
         life = self._life
-        if life.state is not _OPEN or self._hooks.stop_requested:
-            life.refuse()
-        life.check_loop()
+        life.check_run()
         if life.budget.spent():
             await life.budget.pause()
         async with life.lock.held(reentrant=False):
-            if life.state is not _OPEN:
-                life.refuse()
+            life.check_open()
             return await life.sessions.call("run", Hooked.run_step_fn, step_fn)
 
     async def sample(self, fetches: Any) -> Any:
@@ -185,11 +182,9 @@ class _MonitoredSession:
         Raises:
             RuntimeError: the session is not open, or ended before another run was complete.
         """
-        life = self._life
-        if life.state is not _OPEN or life.coord is None:
-            raise life.not_open()
-        life.check_loop()
-        return await life.coord.sample(fetches)
+        self._life.check_open()
+        assert self._life.coord is not None, "set when it was opened"
+        return await self._life.coord.sample(fetches)
 
     async def peek(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Compute fetches that change no state on one consistent version, delaying no step.
@@ -264,9 +259,7 @@ class _MonitoredSession:
             TypeError, ValueError: the hook is refused, see :class:`SessionRunHook`.
         """
         life = self._life
-        if life.state is not _OPEN:
-            raise life.not_open()
-        life.check_loop()
+        life.check_open()
         async with life.lock.held():
             session = life.current()
             check_hook(hook)
@@ -279,7 +272,7 @@ class _MonitoredSession:
         life = self._life
         if life.state is not _OPEN:
             return
-        life.check_loop()
+        life.check_open()
         async with life.lock.held():
             if life.state is _OPEN:
                 life.stateful.remove(hook)

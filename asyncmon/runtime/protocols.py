@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from asyncmon.cancellation import without_unrequested
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Hashable, Mapping
 
     from asyncmon.snapshot import Snapshot
 
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECS = 60.0
+"""How long a raw session may take to close before it is abandoned, named in the log."""
 
 Run = tuple[Any, Any, Any, Any]
 """The arguments of :meth:`Session.run`: fetches, feed_dict, options, run_metadata."""
@@ -93,3 +102,22 @@ class Program(Protocol):
 
     def canonical_feed(self, key: Any) -> Hashable:
         """Return the same value for each way of naming the same thing to feed."""
+
+
+def step_of(raw: Any) -> int | None:
+    """Return the global step of a raw session, or None where it does not count or is lost."""
+    try:
+        step: int | None = getattr(raw, "global_step", None)
+    except Exception:
+        logger.debug("The step of a lost session is unknown.", exc_info=True)
+        return None
+    return step
+
+
+async def close_raw(raw: Any) -> None:
+    """Close a raw session, in bounded time; an error is logged."""
+    try:
+        async with asyncio.timeout(CLOSE_SECS):
+            await without_unrequested("close() of the raw session", raw.close)
+    except Exception:
+        logger.exception("The raw session could not be closed in order; it is abandoned.")

@@ -12,7 +12,7 @@ from asyncmon.error_text import add_note, text_of
 from asyncmon.errors import PREEMPTION, CancelledError, UnavailableError
 from asyncmon.runtime.call_scope import CallScope
 from asyncmon.runtime.coordinated import log_failed_close
-from asyncmon.runtime.raw_session import step_of
+from asyncmon.runtime.protocols import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,7 +15,7 @@ from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
 from asyncmon.error_text import text_of
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.program import as_program
-from asyncmon.runtime.raw_session import close_raw
+from asyncmon.runtime.protocols import close_raw
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

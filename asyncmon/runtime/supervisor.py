@@ -15,7 +15,7 @@ from asyncmon.runtime.call_scope import CallScope, CallScopes
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, program_scope
-from asyncmon.runtime.raw_session import close_raw
+from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.session_manager import SessionManager
 from asyncmon.runtime.supervisor_services import (
     EventOutput,
