@@ -168,8 +168,7 @@ class EvalHook(Evaluations):
         self._seen: int | None = None  # the step of the newest evaluation that began
         self._pending: Snapshot | None = None
         self._arrived: asyncio.Event
-        self._idle: asyncio.Event
-        self._is_over = False  # the background, which evaluates what is pending
+        self._evaluating: asyncio.Lock
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
             leave_out(self, EvalHook, "after_run")
         elif not concurrent and every_n_steps is not None:
@@ -179,8 +178,7 @@ class EvalHook(Evaluations):
         """Refuse a program without global step, and prepare it for evaluations."""
         await super().begin()
         require_global_step(self)
-        self._arrived, self._idle = asyncio.Event(), asyncio.Event()  # of this loop
-        self._idle.set()
+        self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
         self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
         self._evaluator.prepare()
         if self._schedule is not None:
@@ -189,7 +187,6 @@ class EvalHook(Evaluations):
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Count from here on."""
         await super().after_create_session(session, coord)
-        self._is_over = False
         self._drop_pending()
         self._seen, self._tick_passed = None, False
         if self._schedule is not None:
@@ -216,36 +213,33 @@ class EvalHook(Evaluations):
         state = await run_context.session.snapshot()
         if not self._concurrent:
             await self._evaluate(state)
-        elif self._is_over:
-            state.release()
         else:
             self._pending = state
-            self._idle.clear()
             self._arrived.set()
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate what is due while steps go on; by seconds with a pause, mark the next run as due."""
-        try:
-            if self._checkpoint_dir is not None:
-                async for path in checkpoints_iterator(self._checkpoint_dir):
-                    with log_errors(self, f"the evaluation of {path!r}"):
+        if self._checkpoint_dir is not None:
+            async for path in checkpoints_iterator(self._checkpoint_dir):
+                with log_errors(self, f"the evaluation of {path!r}"):
+                    async with self._evaluating:
                         await self._evaluate_checkpoint(path)
-            elif self._schedule is not None and self._schedule.every_secs is not None:
-                async for _ in self._schedule.ticks(coord):
-                    if not self._concurrent:
-                        self._tick_passed = True
-                    elif session.global_step != self._seen:
-                        with log_errors(self, "an evaluation"):
-                            await self._evaluate_now(session)
-            else:
+        elif self._schedule is not None and self._schedule.every_secs is not None:
+            async for _ in self._schedule.ticks(coord):
+                if not self._concurrent:
+                    self._tick_passed = True
+                elif session.global_step != self._seen:
+                    with log_errors(self, "an evaluation"):
+                        async with self._evaluating:
+                            await self._evaluate(await session.snapshot())
+        else:
+            while await self._arrived.wait():
+                self._arrived.clear()
                 await self._evaluate_pending()
-        finally:
-            self._is_over = True
-            self._idle.set()
 
     async def end(self, session: Session) -> None:
         """Wait for the evaluations under way; with ``at_end``, evaluate the last state."""
-        await self._idle.wait()
+        await self._evaluate_pending()
         if self._at_end and self._seen != session.global_step:
             await self._evaluate(await session.snapshot())
 
@@ -263,17 +257,8 @@ class EvalHook(Evaluations):
         if pending is not None:
             pending.release()
 
-    async def _evaluate_now(self, session: Session) -> None:
-        self._idle.clear()  # before the snapshot, so that end() waits for it too
-        try:
-            await self._evaluate(await session.snapshot())
-        finally:
-            self._idle.set()
-
     async def _evaluate_pending(self) -> None:
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
+        async with self._evaluating:
             pending, self._pending = self._pending, None
             if pending is not None:
                 await self._evaluate(pending)
@@ -284,7 +269,6 @@ class EvalHook(Evaluations):
 
     async def _evaluate(self, state: Snapshot) -> None:
         assert self._evaluator is not None, "set in begin"
-        self._idle.clear()
         self._seen = state.step
         try:
             metrics = await self._evaluator.evaluate(state)
@@ -295,8 +279,6 @@ class EvalHook(Evaluations):
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
         finally:
             state.release()
-            if self._pending is None:
-                self._idle.set()
 
 
 class InMemoryEvaluatorHook(Evaluations):
