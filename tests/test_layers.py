@@ -163,3 +163,30 @@ def test_clocks_are_read_in_one_place() -> None:
         ]
         wrong = {"time.time", "time.monotonic", "time.sleep", "datetime.now"} & set(calls)
         assert not wrong, f"{module_name(path)} calls {sorted(wrong)}; use asyncmon.clock"
+
+
+def test_the_runtime_imports_the_graph_in_one_file() -> None:
+    """The seam: all else knows programs and sessions by their protocols only."""
+    for path in MODULES:
+        name = module_name(path)
+        if room(name) == "runtime" and name != "asyncmon.runtime.graph_program":
+            wrong = [m for m in imports(path, at_run_time=False) if m.startswith("asyncmon.graph")]
+            assert not wrong, f"{name} imports {wrong}; use graph_program or the protocols"
+
+
+def depth(rooms: str) -> int:
+    """Return the length of the longest chain of imports inside a room."""
+    inside = {
+        module_name(path): {t for t in imports(path, at_run_time=False) if room(t) == rooms}
+        for path in MODULES
+        if room(module_name(path)) == rooms
+    }
+    floors: dict[str, int] = {}
+    for name in TopologicalSorter(inside).static_order():
+        floors[name] = 1 + max((floors[below] for below in inside[name] - {name}), default=0)
+    return max(floors.values())
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "data", "hooks", "programs", "runtime", "summary"])
+def test_a_room_is_not_deep(name: str) -> None:
+    assert depth(name) <= 12

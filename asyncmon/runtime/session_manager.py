@@ -12,7 +12,6 @@ import numpy as np
 from asyncmon import clock
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
-from asyncmon.error_text import text_of
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import close_raw
@@ -271,7 +270,7 @@ async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | 
     except Exception as error:
         if isinstance(error, FailedPreconditionError) and "uninitialized" in str(error):
             return str(error)
-        logger.warning("%s: ready_op failed: %s", what, text_of(error))
+        logger.warning("%s: ready_op failed: %s", what, error)
         raise
     if value is None:
         return None
