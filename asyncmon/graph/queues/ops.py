@@ -63,28 +63,14 @@ async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
 
 
 async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
-    queue, room, element = _inputs(op, inputs)
-    await _put(run, queue, room, [element])
-
-
-async def _enqueue_many(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
-    queue, room, components = _inputs(op, inputs)
-    await _put(run, queue, room, list(zip(*components, strict=True)))
-
-
-def _inputs(op: Operation, inputs: Sequence[Any]) -> tuple[QueueSpec, Any, Element]:
-    """Return the queue, the room reserved before (or None), and the components.
-
-    These are copies, for the arrays may be the caller's, or a variable's.
-    """
+    """Put an element, or rows of components; the first input may be room reserved before."""
     queue: QueueSpec = op.attrs["queue"]
-    count = len(queue.components)
-    components = [value.copy() if isinstance(value, np.ndarray) else value for value in inputs[-count:]]
-    return queue, inputs[0] if len(inputs) > count else None, tuple(components)
-
-
-async def _put(run: Run, queue: QueueSpec, room: Any, elements: list[Element]) -> None:
-    core = queue.core(run)
+    count, core = len(queue.components), queue.core(run)
+    # copies, for the arrays may be the caller's, or a variable's
+    element = tuple(v.copy() if isinstance(v, np.ndarray) else v for v in inputs[-count:])
+    many = op.type == "QueueEnqueueManyV2"
+    elements = list(zip(*element, strict=True)) if many else [element]
+    room = inputs[0] if len(inputs) > count else None
     if room is None:
         room = await core.put(run, elements)
         run.on_abort(partial(core.release, room))
@@ -94,10 +80,7 @@ async def _put(run: Run, queue: QueueSpec, room: Any, elements: list[Element]) -
 
 
 async def _dequeue(run: Run, op: Operation, _handle: Any) -> Any:
-    core = op.attrs["queue"].core(run)
-    taken = await core.take(run, 1)
-    run.on_abort(partial(core.restore, taken))
-    (element,) = taken.elements
+    (element,) = await _taken(run, op.attrs["queue"], 1)
     return element if len(element) > 1 else element[0]
 
 
@@ -105,14 +88,19 @@ async def _dequeue_many(run: Run, op: Operation, _handle: Any, count: Any) -> An
     queue: QueueSpec = op.attrs["queue"]
     if count < 0:
         raise InvalidArgumentError(f"Cannot take {count} elements from {queue!r}.")
-    core = queue.core(run)
-    taken = await core.take(run, int(count), at_most=op.attrs["at_most"])
-    run.on_abort(partial(core.restore, taken))
+    elements = await _taken(run, queue, int(count), at_most=op.attrs["at_most"])
     batch = tuple(
-        _stacked([element[i] for element in taken.elements], spec, queue.pads)
+        _stacked([element[i] for element in elements], spec, queue.pads)
         for i, spec in enumerate(queue.components)
     )
     return batch if len(batch) > 1 else batch[0]
+
+
+async def _taken(run: Run, queue: QueueSpec, count: int, *, at_most: bool = False) -> list[Element]:
+    core = queue.core(run)
+    taken = await core.take(run, count, at_most=at_most)
+    run.on_abort(partial(core.restore, taken))
+    return taken.elements
 
 
 def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
@@ -164,10 +152,6 @@ def _enqueue_rule(leading: int) -> Callable[..., tuple[Spec, ...]]:
     return rule
 
 
-def _dequeue_rule(_handle: Spec, *, queue: QueueSpec) -> tuple[Spec, ...]:
-    return queue.components
-
-
 def _dequeue_many_rule(
     _handle: Spec, count: Spec, *, queue: QueueSpec, at_most: bool
 ) -> tuple[Spec, ...]:
@@ -185,17 +169,8 @@ def _dequeue_many_rule(
     return tuple(Spec(spec.dtype, (first, *(spec.shape or ()))) for spec in queue.components)
 
 
-def _no_output(*_inputs: Spec, **_attrs: Any) -> tuple[Spec, ...]:
-    return ()
-
-
 def _scalar(dtype: DType) -> Callable[..., Spec]:
     return lambda *_inputs, **_attrs: Spec(dtype, ())
-
-
-def _handle(**_attrs: Any) -> Any:
-    """Return the value of a queue's own node, which only ties the queue's ops together."""
-    return np.array("queue", object)
 
 
 def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None:
@@ -203,12 +178,13 @@ def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None
 
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
-    register(OpDef(_kind, _handle, _scalar(dtypes.string)))
+    # The value of a queue's own node only ties the queue's ops together.
+    register(OpDef(_kind, lambda **attrs: np.array("queue", object), _scalar(dtypes.string)))
 _awaited("QueueReserve", _reserve, _scalar(dtypes.variant))
 _awaited("QueueEnqueueV2", _enqueue, _enqueue_rule(0))
-_awaited("QueueEnqueueManyV2", _enqueue_many, _enqueue_rule(1))
-_awaited("QueueDequeueV2", _dequeue, _dequeue_rule)
+_awaited("QueueEnqueueManyV2", _enqueue, _enqueue_rule(1))
+_awaited("QueueDequeueV2", _dequeue, lambda handle, *, queue: queue.components)
 _awaited("QueueDequeueManyV2", _dequeue_many, _dequeue_many_rule)
-_awaited("QueueCloseV2", _close, _no_output)
+_awaited("QueueCloseV2", _close, lambda handle, **attrs: ())
 _awaited("QueueSizeV2", _size, _scalar(dtypes.int32), changes=False)
 _awaited("QueueIsClosedV2", _is_closed, _scalar(dtypes.bool), changes=False)

@@ -47,12 +47,8 @@ if TYPE_CHECKING:
 class QueueBase:
     """What all queues have in common. TF1: ``tf.QueueBase``. Made by its subclasses.
 
-    Attributes:
-        name: of the queue's node.
-        queue_ref: the tensor that stands for the queue.
-        dtypes: of the components, a list.
-        shapes: of the components, as far as they were given.
-        names: of the components, or None.
+    ``queue_ref`` is the tensor that stands for the queue; ``dtypes``, ``shapes`` and ``names`` (or
+    None) are lists, of the components.
     """
 
     def __init__(
@@ -91,13 +87,11 @@ class QueueBase:
     def enqueue(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts one element. It waits while the queue is full.
 
+        In the run: CancelledError where the queue is closed.
+
         Args:
             vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
                 names.
-
-        Raises:
-            CancelledError: in the run, where the queue is closed.
-            ValueError, TypeError: the components do not fit.
         """
         tensors = self._tensors(vals)
         return self._enqueue("QueueEnqueueV2", tensors, 1, name or f"{self.name}_enqueue")
@@ -107,9 +101,6 @@ class QueueBase:
 
         All or none, as all that a run puts, unless they are more than the queue can hold beside what
         must stay in it: such a run puts them as room becomes free, not at its commit.
-
-        Args:
-            vals: as for :meth:`enqueue`, each with one more dimension at the front.
         """
         tensors = self._tensors(vals)
         shape = tensors[0].spec.shape
@@ -153,19 +144,15 @@ class QueueBase:
     def dequeue(self, name: str | None = None) -> Any:
         """Return the components of one element. The run waits while the queue is empty.
 
-        Returns:
-            A tensor, or a list of one for each component, or a dict where the queue has names.
-
-        Raises:
-            OutOfRangeError: in the run, where the queue is closed and empty.
+        They are a tensor, or a list of one for each component, or a dict where the queue has names. In
+        the run: OutOfRangeError where the queue is closed and empty.
         """
         return self._dequeued("QueueDequeueV2", [], {}, name or f"{self.name}_Dequeue")
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Return batches of ``n`` elements, an integer or a tensor. The run waits for all of them.
 
-        Raises:
-            OutOfRangeError: in the run, where the queue is closed and has fewer; they stay.
+        In the run: OutOfRangeError where the queue is closed and has fewer; they stay.
         """
         name = name or f"{self.name}_DequeueMany"
         return self._dequeued("QueueDequeueManyV2", [n], {"at_most": False}, name)
@@ -186,10 +173,8 @@ class QueueBase:
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
         """Return an operation that lets nothing more in. It does not wait. A second close does nothing.
 
-        The elements that are there can still be taken.
-
-        Args:
-            cancel_pending_enqueues: cancel enqueues that wait, with ``CancelledError``, else they stay.
+        The elements that are there can still be taken. Enqueues that wait stay, unless they are to be
+        cancelled: they fail with ``CancelledError``.
         """
         return self._closing(cancel_pending_enqueues, False, name or f"{self.name}_Close")
 
@@ -207,15 +192,14 @@ class QueueBase:
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return a bool scalar: whether the queue is closed."""
-        return create_op(
-            "QueueIsClosedV2", [self.queue_ref], {"queue": self._spec}, name or f"{self.name}_Is_Closed"
-        )
+        return self._asked("QueueIsClosedV2", name or f"{self.name}_Is_Closed")
 
     def size(self, name: str | None = None) -> Tensor:
         """Return an int32 scalar: how many elements are there."""
-        return create_op(
-            "QueueSizeV2", [self.queue_ref], {"queue": self._spec}, name or f"{self.name}_Size"
-        )
+        return self._asked("QueueSizeV2", name or f"{self.name}_Size")
+
+    def _asked(self, kind: str, name: str) -> Tensor:
+        return create_op(kind, [self.queue_ref], {"queue": self._spec}, name)
 
 
 class FIFOQueue(QueueBase):
@@ -226,7 +210,7 @@ class FIFOQueue(QueueBase):
         dtypes: of the components.
         shapes: of the components, needed to dequeue several at once; or that of the only one.
         names: of the components: elements are then dicts.
-        shared_name: accepted for the original's sake: a queue belongs to its session here.
+        shared_name: without effect: a queue belongs to its session.
     """
 
     def __init__(
@@ -244,9 +228,8 @@ class FIFOQueue(QueueBase):
 class PaddingFIFOQueue(QueueBase):
     """A FIFO queue whose batches are filled up to the largest element. TF1: ``tf.PaddingFIFOQueue``.
 
-    Args:
-        shapes: of the components, with None where a dimension varies. Other arguments as for
-            :class:`FIFOQueue`. Numbers are padded with 0, strings with "".
+    ``shapes`` has None where a dimension varies. Numbers are padded with 0, strings with "". Arguments
+    as for :class:`FIFOQueue`.
     """
 
     def __init__(
@@ -268,12 +251,8 @@ class PaddingFIFOQueue(QueueBase):
 class RandomShuffleQueue(QueueBase):
     """Elements leave in random order. TF1: ``tf.RandomShuffleQueue``.
 
-    Args:
-        min_after_dequeue: how many elements must stay, until the queue is closed.
-        seed: of the order. Other arguments as for :class:`FIFOQueue`.
-
-    Raises:
-        ValueError: ``min_after_dequeue`` is not below the capacity.
+    ``min_after_dequeue`` elements, fewer than ``capacity``, must stay until the queue is closed. Other
+    arguments as for :class:`FIFOQueue`.
     """
 
     def __init__(
@@ -298,9 +277,8 @@ class RandomShuffleQueue(QueueBase):
 class PriorityQueue(QueueBase):
     """The element with the smallest first component leaves first. TF1: ``tf.PriorityQueue``.
 
-    Args:
-        types: dtypes of the components that follow the priority, an int64 scalar. Other arguments as
-            for :class:`FIFOQueue`; shapes and names, too, are of the components that follow.
+    That is the priority, an int64 scalar; ``types``, ``shapes`` and ``names`` are of the components
+    that follow. Other arguments as for :class:`FIFOQueue`.
     """
 
     def __init__(

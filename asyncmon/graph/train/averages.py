@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.kernels.arrays import Array
 
 
@@ -42,12 +41,12 @@ def _follow_unbiased(average: Array, biased: Array, count: Array, decay: Array, 
     np.divide(biased, 1 - np.power(decay, count), out=average)
 
 
-def _unbiased_rule(average: Spec, biased: Spec, count: Spec, decay: Spec, value: Spec) -> Spec:
-    return update_rule(2)(average, biased, decay, value)  # type: ignore[no-any-return]
-
-
+# fmt: off
 register(VariableOpDef("AssignMovingAverage", None, update_rule(1), update=_follow, blockwise=True))
-register(VariableOpDef("AssignUnbiasedAverage", None, _unbiased_rule, refs=3, update=_follow_unbiased))
+register(VariableOpDef("AssignUnbiasedAverage", None,
+    lambda average, biased, count, decay, value: update_rule(2)(average, biased, decay, value),
+    refs=3, update=_follow_unbiased))
+# fmt: on
 
 
 def assign_moving_average(
@@ -55,11 +54,7 @@ def assign_moving_average(
 ) -> Tensor:
     """Return an average after its move to ``decay * average + (1 - decay) * value``.
 
-    Args:
-        variable: the average.
-        value: of its shape and dtype.
-        decay: a number or a scalar tensor.
-        zero_debias: correct for an average that began at zero; creates two variables beside it.
+    ``zero_debias`` corrects for an average that began at zero; it creates two variables beside it.
     """
     target = convert_to_tensor(value, variable.dtype)
     weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)
@@ -106,13 +101,7 @@ class ExponentialMovingAverage:
         """Create averages and return an operation that updates them. TF1: same name.
 
         The average of a variable begins with its initial value, that of a tensor with zeros. May be
-        called again, for others or for the same ones.
-
-        Args:
-            var_list: variables and tensors; by default the trainable variables.
-
-        Raises:
-            TypeError: one is not of floats.
+        called again, for others or for the same ones. By default all trainable variables are averaged.
         """
         values = list(trainable_variables() if var_list is None else var_list)
         for value in values:
@@ -159,11 +148,8 @@ class ExponentialMovingAverage:
     ) -> dict[str, Variable]:
         """Return names in a checkpoint, each with the variable to load from it. TF1: same name.
 
-        Variables that have an average are loaded from the average, to evaluate with it.
-
-        Args:
-            moving_avg_variables: those that have one; by default the trainable ones and those that
-                :meth:`apply` was called for.
+        Variables that have an average are loaded from it, to evaluate with it: by default the trainable
+        ones and those that :meth:`apply` was called for.
         """
         if moving_avg_variables is None:
             moving_avg_variables = [*trainable_variables(), *moving_average_variables()]

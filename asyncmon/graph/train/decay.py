@@ -1,6 +1,7 @@
 """Learning rates that change with the global step. TF1: ``tf.train.exponential_decay`` and kin.
 
-All take the step as a tensor or a variable and return a scalar tensor, to be given to an optimizer.
+All take the step as a tensor or a variable (ValueError for None) and return a scalar tensor, to be
+given to an optimizer.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
-def _inputs(
+def _start(
     function: str, learning_rate: Any, global_step: Any, decay_steps: Any, staircase: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the rate and ``global_step / decay_steps`` in its dtype, rounded down for a staircase."""
@@ -49,20 +49,10 @@ def exponential_decay(
 ) -> Tensor:
     """Return ``learning_rate * decay_rate ** (global_step / decay_steps)``. TF1: same name.
 
-    Args:
-        learning_rate: at step 0.
-        global_step: the step.
-        decay_steps: after how many steps the rate has been multiplied by ``decay_rate``.
-        decay_rate: the factor.
-        staircase: change only every ``decay_steps``.
-
-    Raises:
-        ValueError: no ``global_step``.
+    With ``staircase`` it changes only every ``decay_steps``.
     """
     with name_scope(name, "ExponentialDecay") as scope:
-        rate, progress = _inputs(
-            "exponential_decay", learning_rate, global_step, decay_steps, staircase
-        )
+        rate, progress = _start("exponential_decay", learning_rate, global_step, decay_steps, staircase)
         return multiply(rate, cast(decay_rate, rate.dtype) ** progress, scope)
 
 
@@ -74,14 +64,9 @@ def natural_exp_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return ``learning_rate * exp(-decay_rate * global_step / decay_steps)``. TF1: same name.
-
-    Arguments and errors as :func:`exponential_decay`.
-    """
+    """Return ``learning_rate * exp(-decay_rate * global_step / decay_steps)``. TF1: same name."""
     with name_scope(name, "NaturalExpDecay") as scope:
-        rate, progress = _inputs(
-            "natural_exp_decay", learning_rate, global_step, decay_steps, staircase
-        )
+        rate, progress = _start("natural_exp_decay", learning_rate, global_step, decay_steps, staircase)
         return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress), scope)
 
 
@@ -93,12 +78,9 @@ def inverse_time_decay(
     staircase: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return ``learning_rate / (1 + decay_rate * global_step / decay_steps)``. TF1: same name.
-
-    Arguments and errors as :func:`exponential_decay`.
-    """
+    """Return ``learning_rate / (1 + decay_rate * global_step / decay_steps)``. TF1: same name."""
     with name_scope(name, "InverseTimeDecay") as scope:
-        rate, progress = _inputs(
+        rate, progress = _start(
             "inverse_time_decay", learning_rate, global_step, decay_steps, staircase
         )
         return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1, scope)
@@ -107,15 +89,12 @@ def inverse_time_decay(
 def cosine_decay(
     learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
 ) -> Tensor:
-    """Return the rate lowered along half a cosine to ``alpha`` times itself. TF1: same name.
+    """Return the rate lowered along half a cosine to ``alpha`` times itself at ``decay_steps``.
 
-    Args:
-        decay_steps: the step from which the rate stays the same.
-        alpha: the last rate, as a fraction of the first. The rest, and errors, as
-            :func:`exponential_decay`.
+    TF1: same name.
     """
     with name_scope(name, "CosineDecay") as scope:
-        rate, progress = _inputs("cosine_decay", learning_rate, global_step, decay_steps)
+        rate, progress = _start("cosine_decay", learning_rate, global_step, decay_steps)
         progress = minimum(progress, 1.0)
         lowered = (cos(progress * pi) + 1) * 0.5
         return multiply(rate, lowered * (1 - alpha) + alpha, scope)
@@ -130,20 +109,16 @@ def polynomial_decay(
     cycle: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Return the rate lowered along a polynomial to ``end_learning_rate``. TF1: same name.
+    """Return the rate lowered along a polynomial to ``end_learning_rate`` at ``decay_steps``.
 
-    Args:
-        decay_steps: the step from which the rate stays the same.
-        end_learning_rate: the last rate.
-        power: of the polynomial; 1 is a straight line.
-        cycle: start again after ``decay_steps``, each time from where the line to twice, three times,
-            ... as many steps would be. The rest, and errors, as :func:`exponential_decay`.
+    TF1: same name. With ``cycle`` the rate starts again after ``decay_steps``, each time from where the
+    line to twice, three times, ... as many steps would be.
     """
     with name_scope(name, "PolynomialDecay") as scope:
-        rate, progress = _inputs("polynomial_decay", learning_rate, global_step, decay_steps)
+        rate, progress = _start("polynomial_decay", learning_rate, global_step, decay_steps)
         if cycle:
-            rounds = create_op("Maximum", (ceil(progress), convert_to_tensor(1, rate.dtype)))
-            progress = progress / rounds
+            one = convert_to_tensor(1, rate.dtype)
+            progress = progress / create_op("Maximum", (ceil(progress), one))
         else:
             progress = minimum(progress, 1.0)
         end = cast(end_learning_rate, rate.dtype)
@@ -155,16 +130,7 @@ def piecewise_constant(
 ) -> Tensor:
     """Return ``values[0]`` up to and with ``boundaries[0]``, ``values[1]`` up to the next.
 
-    TF1: same name.
-
-    Args:
-        x: a scalar, the global step for example.
-        boundaries: in ascending order, of the dtype of ``x``.
-        values: one more than boundaries.
-
-    Raises:
-        ValueError: numbers or dtypes do not fit, or ``x`` is no scalar (InvalidArgumentError in the
-            run, where that is not known before).
+    TF1: same name. ``x`` is a scalar, such as the global step; the boundaries ascend, in its dtype.
     """
     if len(boundaries) != len(values) - 1:
         raise ValueError("The length of boundaries should be 1 less than the length of values")
@@ -192,13 +158,8 @@ def piecewise_constant(
         return gather(stack(tensors), create_op("PassedBoundaries", (at, stack(edges))))
 
 
-def _passed_boundaries(at: Array, edges: Array) -> Any:
-    return np.array(np.count_nonzero(edges < at), np.int32)
-
-
-def _passed_rule(at: Spec, edges: Spec) -> Spec:
-    with_rank(at.shape, 0)
-    return Spec(int32, ())
-
-
-register(OpDef("PassedBoundaries", _passed_boundaries, _passed_rule, ZERO))
+# fmt: off
+register(OpDef("PassedBoundaries",
+    lambda at, edges: np.array(np.count_nonzero(edges < at), np.int32),
+    lambda at, edges: Spec(int32, with_rank(at.shape, 0)), ZERO))
+# fmt: on

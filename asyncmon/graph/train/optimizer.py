@@ -113,9 +113,6 @@ class Optimizer(ABC):
             aggregation_method: as for :func:`gradients`.
             colocate_gradients_with_ops: as for :func:`gradients`.
             grad_loss: the gradient of what the loss is part of.
-
-        Raises:
-            ValueError: the loss depends on none of the variables.
         """
         pairs = self.compute_gradients(
             loss, var_list, gate_gradients, aggregation_method, colocate_gradients_with_ops, grad_loss
@@ -136,10 +133,7 @@ class Optimizer(ABC):
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
     ) -> list[tuple[Any, Variable]]:
-        """Return pairs of a gradient, or None, and its variable. Arguments as :meth:`minimize`.
-
-        TF1: same name.
-        """
+        """Return pairs of a gradient, or None, and a variable. See :meth:`minimize`. TF1: same name."""
         if gate_gradients not in (self.GATE_NONE, self.GATE_OP, self.GATE_GRAPH):
             raise ValueError(
                 "gate_gradients must be one of: Optimizer.GATE_NONE, Optimizer.GATE_OP, "
@@ -154,12 +148,10 @@ class Optimizer(ABC):
             if not is_tensor_like(variable):
                 raise TypeError(f"Argument is not a variable or a tensor: {variable!r}")
         grads = gradients(
-            value,
-            variables,
-            grad_loss,
+            value, variables, grad_loss,
             colocate_gradients_with_ops=colocate_gradients_with_ops,
             aggregation_method=aggregation_method,
-        )
+        )  # fmt: skip
         self._check_dtypes([v for g, v in zip(grads, variables, strict=True) if g is not None])
         return list(zip(grads, variables, strict=True))
 
@@ -171,20 +163,15 @@ class Optimizer(ABC):
     ) -> Operation:
         """Return an operation that changes variables by gradients. TF1: same name.
 
-        Args:
-            grads_and_vars: what :meth:`compute_gradients` returned, possibly with gradients changed.
-            global_step: a variable that the operation adds 1 to.
-            name: of the operation; the optimizer's name by default.
-
-        Raises:
-            ValueError: no variable, or no gradient.
-            TypeError: a gradient that is none.
+        ``grads_and_vars`` is what :meth:`compute_gradients` returned, possibly with gradients changed.
+        ``global_step`` is a variable that the operation adds 1 to.
         """
         pairs = list(grads_and_vars)
         if not pairs:
             raise ValueError("No variables provided.")
         for grad, variable in pairs:
-            if grad is not None and not is_tensor_like(grad) and not _is_number(grad):
+            is_gradient = grad is None or is_tensor_like(grad) or np.asarray(grad).dtype.kind in "fiu"
+            if not is_gradient:
                 raise TypeError(
                     f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad!r}"
                 )
@@ -261,9 +248,10 @@ class Optimizer(ABC):
                 self._slot(var, name, value)
 
     def _prepare(self) -> None:
-        """Create the tensors that the updates of one step share."""
+        """Create the tensors that the updates of one step share; a number is float32, as in TF1."""
         for name, value in self._hyperparameters.items():
-            self._tensors[name] = self._hyperparameter(value, name)
+            value = self._value(value)
+            self._tensors[name] = convert_to_tensor(value, preferred_dtype=float32, name=name)
 
     def _scalars(self, var: Variable) -> list[Tensor]:
         """Return the scalars of the update of a variable, in its order."""
@@ -293,10 +281,6 @@ class Optimizer(ABC):
         """Return a hyperparameter that may be given as a function without arguments."""
         return value() if callable(value) else value
 
-    def _hyperparameter(self, value: Any, name: str) -> Tensor:
-        """Return a hyperparameter as a tensor; a number is float32, as in the original."""
-        return convert_to_tensor(self._value(value), preferred_dtype=float32, name=name)
-
     def _in_dtype_of(self, var: Variable, *scalars: Tensor) -> list[Tensor]:
         """Return scalars in the dtype of a variable; variables of one dtype share them."""
         for scalar in scalars:
@@ -313,12 +297,6 @@ class Optimizer(ABC):
                 )
 
 
-def _is_number(grad: Any) -> bool:
-    """Return true for numbers and arrays of them, which a gradient may be given as."""
-    kind: str = np.asarray(grad).dtype.kind
-    return kind in "fiu"
-
-
 def _constrained(variable: Variable, update: Operation) -> Operation:
     """Return an operation that also applies the variable's constraint, if it has one."""
     if variable.constraint is None:
@@ -330,13 +308,9 @@ def _constrained(variable: Variable, update: Operation) -> Operation:
 def make_slot(
     primary: Variable, initial_value: Any, name: str, shape: list[int] | None = None
 ) -> Variable:
-    """Create a variable beside ``primary``, called ``primary/name``, made unique.
+    """Create a variable beside ``primary`` (a variable, or a tensor), called ``primary/name``.
 
-    Args:
-        primary: the variable (or, for moving averages, tensor) it belongs to.
-        initial_value: a number that fills the shape of ``primary``, or a tensor.
-        name: the last part of the name.
-        shape: where ``initial_value`` is a number; that of ``primary`` by default.
+    ``initial_value`` is a tensor, or a number that fills the shape, by default that of ``primary``.
     """
     graph = primary.graph
     outer = get_variable_scope().name

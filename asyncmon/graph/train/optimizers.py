@@ -1,5 +1,8 @@
 """The optimizers: what each keeps beside a variable, and how a gradient updates both.
 
+Hyperparameters are numbers, scalar tensors, or functions that return one. ``use_locking`` is without
+effect, for a run's writes are one transaction.
+
 To add one, write the update in place, register it with :func:`update_op`, and name its slots and
 hyperparameters, in the order of the update's arguments, to :class:`Optimizer`.
 """
@@ -38,12 +41,7 @@ update_op("GradientDescent", _descend, refs=1, rows=_descend_rows)
 
 
 class GradientDescentOptimizer(Optimizer):
-    """``var -= learning_rate * grad``. TF1: ``tf.train.GradientDescentOptimizer``.
-
-    Args:
-        learning_rate: a number, a scalar tensor, or a function that returns one.
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
-    """
+    """``var -= learning_rate * grad``. TF1: ``tf.train.GradientDescentOptimizer``."""
 
     _sums_equal_rows = False  # _descend_rows subtracts them one after the other
 
@@ -74,13 +72,8 @@ update_op("Momentum", _momentum, refs=2)
 class MomentumOptimizer(Optimizer):
     """``accum = momentum * accum + grad; var -= learning_rate * accum``.
 
-    TF1: ``tf.train.MomentumOptimizer``.
-
-    Args:
-        learning_rate: a number, a scalar tensor, or a function that returns one.
-        momentum: likewise.
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        use_nesterov: look ahead: ``var -= learning_rate * (grad + momentum * accum)``.
+    TF1: ``tf.train.MomentumOptimizer``. ``use_nesterov`` looks ahead:
+    ``var -= learning_rate * (grad + momentum * accum)``.
     """
 
     def __init__(
@@ -114,14 +107,6 @@ class AdagradOptimizer(Optimizer):
     """``accum += grad ** 2; var -= learning_rate * grad / sqrt(accum)``.
 
     TF1: ``tf.train.AdagradOptimizer``.
-
-    Args:
-        learning_rate: a number, a scalar tensor, or a function that returns one.
-        initial_accumulator_value: positive.
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
-
-    Raises:
-        ValueError: ``initial_accumulator_value`` is not positive.
     """
 
     def __init__(
@@ -185,15 +170,8 @@ class RMSPropOptimizer(Optimizer):
     """``mean_square = decay * mean_square + (1 - decay) * grad ** 2``, then a step with momentum.
 
     ``mom = momentum * mom + learning_rate * grad / sqrt(mean_square + epsilon); var -= mom``.
-    TF1: ``tf.train.RMSPropOptimizer``.
-
-    Args:
-        learning_rate: a number, a scalar tensor, or a function that returns one.
-        decay: likewise; of the running mean.
-        momentum: likewise.
-        epsilon: likewise; keeps the divisor from zero.
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
-        centered: scale by the variance of the gradient rather than by its second moment.
+    TF1: ``tf.train.RMSPropOptimizer``. With ``centered`` the gradient is scaled by its variance rather
+    than by its second moment.
     """
 
     def __init__(
@@ -252,16 +230,11 @@ def _adam_step(
     var -= t
 
 
-def _scale(ref: Array, factor: Array) -> None:
-    ref *= factor
-
-
-def _scale_rule(ref: Spec, factor: Spec) -> Spec:
-    return Spec(ref.dtype, ref.shape)
-
-
+# fmt: off
 update_op("Adam", _adam, refs=3, rows=_adam_rows)
-register(VariableOpDef("AssignMul", np.multiply, _scale_rule, update=_scale))
+register(VariableOpDef("AssignMul", np.multiply, lambda ref, factor: Spec(ref.dtype, ref.shape),
+    update=lambda ref, factor: np.multiply(ref, factor, out=ref)))
+# fmt: on
 
 
 class AdamOptimizer(Optimizer):
@@ -269,13 +242,7 @@ class AdamOptimizer(Optimizer):
 
     ``m = beta1 * m + (1 - beta1) * grad``, ``v = beta2 * v + (1 - beta2) * grad ** 2``,
     ``var -= learning_rate * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)``.
-
-    Args:
-        learning_rate: a number, a scalar tensor, or a function that returns one.
-        beta1: likewise; the decay of the first moment.
-        beta2: likewise; the decay of the second moment.
-        epsilon: likewise; keeps the divisor from zero ("epsilon hat" of the paper).
-        use_locking: accepted for the original's sake; a run's writes are always one transaction.
+    (``epsilon`` is "epsilon hat" of the paper.)
     """
 
     def __init__(
@@ -320,15 +287,6 @@ class AdamWOptimizer(AdamOptimizer):
 
     TF1: ``tf.contrib.opt.AdamWOptimizer``. The decay is not scaled by the learning rate; where that
     changes, change the decay along with it.
-
-    Args:
-        weight_decay: a number, a scalar tensor, or a function that returns one.
-        learning_rate: as for :class:`AdamOptimizer`, like the rest.
-        beta1: likewise.
-        beta2: likewise.
-        epsilon: likewise.
-        use_locking: likewise.
-        name: likewise.
     """
 
     def __init__(
