@@ -69,8 +69,7 @@ class SessionConfig:
     Attributes:
         inline_ms: a plan that takes less, by its own measured average, runs on the loop's thread, which
             it holds for that long; 0 always uses a worker thread. So does a run that is fed many more
-            elements than those before; a loop that goes on for four times as long there, and has no
-            side effects, is begun anew in a worker.
+            elements than those before, and a plan with a ``while_loop``.
         workers: how many threads compute beside the loop, and beside the one that all steps have; they
             are started when they are needed.
         intra_op_parallelism_threads: how many threads work together on what is large in a run; 0 is one

@@ -23,31 +23,28 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.run import Run
 
 
-class Groups:
-    """When a node runs: before the session's lock is taken, under it, or when nothing waits any more.
+BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
+"""When a node runs: before the session's lock is taken, under it, or when nothing waits any more."""
+
+
+def stages_of(
+    ops: Sequence[Operation], fed: Collection[Tensor], access: Mapping[Operation, Access]
+) -> dict[Operation, int]:
+    """Return when awaited nodes run, and what leads to them. All else is ``COMPUTE``.
 
     What is awaited and does not depend on the state is awaited before the lock is taken, so that other
     runs go on meanwhile.
     """
-
-    BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
-
-    def __init__(
-        self, ops: Sequence[Operation], fed: Collection[Tensor], access: Mapping[Operation, Access]
-    ) -> None:
-        self._group: dict[Operation, int] = {}
-        if not any(op.op_def.awaits for op in ops):
-            return
-        before = partial(predecessors, fed=fed)
-        stateful = {op for op in ops if op in access or isinstance(op.op_def, RandomOpDef)}
-        after_state = descendants(ops, stateful, before)
-        for group, wanted in ((self.UNDER_LOCK, True), (self.BEFORE_LOCK, False)):
-            awaited = [op for op in ops if op.op_def.awaits and (op in after_state) is wanted]
-            self._group.update(dict.fromkeys(ancestors(awaited, before), group))
-
-    def of(self, op: Operation) -> int:
-        """Return the group of a node."""
-        return self._group.get(op, self.COMPUTE)
+    if not any(op.op_def.awaits for op in ops):
+        return {}
+    before = partial(predecessors, fed=fed)
+    stateful = {op for op in ops if op in access or isinstance(op.op_def, RandomOpDef)}
+    after_state = descendants(ops, stateful, before)
+    found: dict[Operation, int] = {}
+    for stage, wanted in ((UNDER_LOCK, True), (BEFORE_LOCK, False)):
+        awaited = [op for op in ops if op.op_def.awaits and (op in after_state) is wanted]
+        found.update(dict.fromkeys(ancestors(awaited, before), stage))
+    return found
 
 
 @dataclass(slots=True, eq=False)

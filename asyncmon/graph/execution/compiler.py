@@ -13,7 +13,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, num_elements
 from asyncmon.graph.execution.analysis import Versions, needed_ops, with_frees, without_dead_code
-from asyncmon.graph.execution.awaits import Groups, Node, Stage
+from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, stages_of
 from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
@@ -114,14 +114,14 @@ class _Compiler:
             self._fold(tensor.op, (value,))
         for tensor, name in self.outer.variables.items():
             values.of[tensor] = self._version(None, name, required=tensor in self.used)
-        groups = Groups(self.ops, self.fed, self.versions.access)
+        stage_of = stages_of(self.ops, self.fed, self.versions.access)
         stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
             start, weight = len(plan.code), values.weight
             awaited = self._emit(op)
-            group = groups.of(op)
-            if group != groups.COMPUTE:
-                stages[group][op] = Node(op, plan.code[start:], awaited, values.weight - weight)
+            stage = stage_of.get(op, COMPUTE)
+            if stage != COMPUTE:
+                stages[stage][op] = Node(op, plan.code[start:], awaited, values.weight - weight)
                 values.weight = weight
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]

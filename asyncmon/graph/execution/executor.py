@@ -226,8 +226,8 @@ class Executor:
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
         if inline:
             await self._pause(run)
-        is_held = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
-        pin = None if is_held else await self._pin(plan, run)
+        is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
+        pin = None if is_stable else await self._pin(plan, run)
         try:
             values: Any = store.values if pin is None else pin.values
             run.random_state = values[0]

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.core.spec import Shape
 
-__all__ = ["Feed", "feed_tensor", "flat_keys", "flat_values", "missing_feed"]
-
 
 def feed_tensor(graph: Graph, key: Any) -> Tensor:
     """Return the tensor that a key of a feed_dict stands for.
@@ -37,10 +35,7 @@ def feed_tensor(graph: Graph, key: Any) -> Tensor:
 
 def flat_keys(feeds: Iterable[Any]) -> list[Any]:
     """Return the keys of a feed_dict; those of a tuple, nested or not, one by one."""
-    found = []
-    for key in feeds:
-        found += flat_keys(key) if isinstance(key, tuple) else [key]
-    return found
+    return [leaf for key in feeds for leaf in _leaves(key, key)]
 
 
 def flat_values(feeds: Mapping[Any, Any]) -> list[Any]:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.graph import Graph
 
-__all__ = ["FetchMap", "fetch_key"]
-
 _LEAVES = frozenset({Tensor, Operation, str})
 
 

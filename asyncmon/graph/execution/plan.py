@@ -128,7 +128,9 @@ class Plan:
             FailedPreconditionError: one is not initialised.
         """
         for read in self.reads:
-            registers[read.register] = read.of(values)
+            value = registers[read.register] = values[read.slot]
+            if value is None and read.required:
+                raise read.uninitialized()
 
     def results(self, registers: Registers) -> list[Any]:
         """Return what was fetched; None for operations."""

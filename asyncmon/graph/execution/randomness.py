@@ -14,8 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["advanced", "generator"]
-
 _MASK = (1 << 64) - 1
 
 

@@ -24,19 +24,12 @@ class Read:
     name: str
     required: bool
 
-    def of(self, values: Any) -> Any:
-        """Return the value of the variable.
-
-        Raises:
-            FailedPreconditionError: it is not initialised.
-        """
-        value = values[self.slot]
-        if value is None and self.required:
-            raise FailedPreconditionError(
-                f"Attempting to use uninitialized value {self.name}. Run its initializer, or "
-                "global_variables_initializer(), first."
-            )
-        return value
+    def uninitialized(self) -> FailedPreconditionError:
+        """Return the error for a variable without a value."""
+        return FailedPreconditionError(
+            f"Attempting to use uninitialized value {self.name}. Run its initializer, or "
+            "global_variables_initializer(), first."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,18 +74,16 @@ def subgraph_step(
     written: Slots,
     iteration: int,
 ) -> AwaitedStep:
-    """Run an op made of subgraphs.
+    """Await the kernel of a :class:`~asyncmon.graph.core.op.ControlOpDef`.
 
     Args:
-        op: whose kernel, ``async def``, gets the run, the op, the plans, arrays, a dict from slots to
-            values of the variables that the subgraphs access, and the iteration of the loop around. It
-            returns outputs, and the dict after it.
-        plans: of the subgraphs.
-        state: slots and registers of the variables.
-        inputs: registers of the arrays.
-        outputs: registers of the outputs.
+        op: the node.
+        plans: of its subgraphs.
+        state: slots and registers of the variables that these access.
+        inputs: registers of the node's inputs.
+        outputs: registers of its outputs.
         written: slots and registers of the variables that the subgraphs write.
-        iteration: the register with the iteration.
+        iteration: the register with the iteration of the loop around.
     """
     kernel: Any = op.op_def.kernel
 
