@@ -73,7 +73,9 @@ class ShapeRules:
         for op in self.ops:
             if isinstance(op.op_def, ControlOpDef) and not disproved.isdisjoint(op.inputs):
                 continue  # what its subgraphs say of their parameters is not believed
-            inputs = [facts[x] for x in op.inputs]
+            written = op.op_def.refs if op.op_def.changes else 0  # variables, not what is fed for them
+            inputs = [self._facts[x] for x in op.inputs[:written]]
+            inputs += [facts[x] for x in op.inputs[written:]]
             if not all(is_known(spec.shape) for spec in inputs):
                 unknown.append(op)
             for tensor, spec in zip(op.outputs, infer(op, inputs), strict=True):

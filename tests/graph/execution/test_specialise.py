@@ -164,6 +164,21 @@ async def test_an_update_is_checked_before_anything_is_written() -> None:
         assert (await sess.run(variables[0])).tolist() == [-1] * 100
 
 
+@pytest.mark.parametrize("size", [3, 100])
+async def test_an_update_is_checked_against_the_variable_not_what_is_fed_for_it(size: int) -> None:
+    v = tf.Variable(np.zeros((1, size), np.float32), validate_shape=False)
+    w = tf.Variable(np.zeros(size, np.float32))
+    x = tf.placeholder(tf.float32)
+    both = [w.assign_add(np.ones(size)).op, v.assign_add(x).op]
+    async with tf.Session() as sess:
+        await sess.run([v.initializer, w.initializer])
+        with pytest.raises(errors.InvalidArgumentError, match="Shapes must be equal"):
+            await sess.run(both, {v: np.ones((2, size)), x: np.ones((2, size))})
+        await sess.run(both, {v: np.ones((2, size)), x: np.ones((1, size))})
+        assert (await sess.run(v) == 1).all()
+        assert (await sess.run(w) == 1).all()
+
+
 async def test_rules_that_refuse_more_when_the_graph_is_built() -> None:
     x, shape = tf.placeholder(tf.float32), tf.placeholder(tf.int32)
     assert (await run(tf.reshape(x, shape), {x: [[1, 2]], shape: 2})).tolist() == [1, 2]
