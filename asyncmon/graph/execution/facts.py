@@ -9,7 +9,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
-from asyncmon.graph.core.shape import is_known, num_elements
+from asyncmon.graph.core.shape import is_known, merge, num_elements
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
 
@@ -132,9 +132,13 @@ def fold(
             return None
         with np.errstate(all="ignore"):
             values = op.op_def.kernel(*[constants[i] for i in inputs], **op.attrs)
+        if len(op.outputs) == 1:
+            values = (values,)
+        for tensor, value in zip(op.outputs, values, strict=True):
+            merge(np.shape(value), facts[tensor].shape)
     except Exception:  # what fails is left to fail in the run, at its node
         return None
-    return (values,) if len(op.outputs) == 1 else tuple(values)
+    return tuple(values)
 
 
 # --- subgraphs --------------------------------------------------------------------------------------

@@ -72,6 +72,13 @@ async def test_what_set_shape_says_must_be_so(config: Any) -> None:
                 await sess.run(tf.reduce_sum(x * 2), {rows: 3})
 
 
+async def test_what_set_shape_says_of_a_constant_must_be_so() -> None:
+    x = tf.fill(tf.constant([1]) + 1, 1.0, name="x")  # of no static shape
+    x.set_shape([3])
+    with pytest.raises(errors.InvalidArgumentError, match=r"has shape \[2\], not \[3\].*'x'"):
+        await run(x * 2)
+
+
 async def test_what_set_shape_says_of_a_variable_is_not_relied_on() -> None:
     start = tf.placeholder(tf.float32)
     v = tf.Variable(start, validate_shape=False)
