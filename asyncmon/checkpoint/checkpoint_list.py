@@ -37,45 +37,44 @@ class CheckpointList:
         self._retention = retention
         self._open_store = open_store
         self._relative = relative
-        self._is_given = False  # the list, by the user: no state file replaces it
+        self._is_set = False  # by the user: no state file replaces the list
         self._continued: set[str] = set()
-        self._looked_at: str | None = None  # the directory whose list was taken over at a restore
+        self._restored_from: str | None = None  # the directory whose list is read again
 
     def replace(self, kept: Sequence[Kept]) -> None:
         """Replace the list by one that no state file replaces, unless it is empty."""
         self.kept = list(kept)
-        self._is_given = bool(kept)
+        self._is_set = bool(kept)
 
     async def continue_from(self, directory: str, latest_filename: str) -> None:
-        """Take over what the state file says, after a restore from the directory.
+        """Take over the list in the state file, after a restore from the directory.
 
-        The first save there looks again: the directory is not ours before, and a commit that a crash
-        cut off may be completed when it becomes so.
+        The first save there reads it again: taking the directory may complete a commit that a crash cut
+        off.
 
         Raises:
-            OSError: what is there cannot be read.
+            OSError: the state file or a manifest cannot be read.
         """
-        if self._is_given:
+        if self._is_set:
             return
         directory, _ = locations.split(locations.join(directory, "x"))  # as savers spell it
         store = self._open_store(directory)
         await self._take_over(store, latest_filename)
         self._continued.discard(store.directory)
-        self._looked_at = store.directory
+        self._restored_from = store.directory
 
     async def continue_list(self, store: Store, latest_filename: str) -> None:
-        """Take over what the state file says, at the first save into a directory.
+        """Take over the list in the state file, at the first save into a directory.
 
-        So ``max_to_keep`` goes on where an earlier run, or an earlier saver, stopped. What that one was
-        about to delete comes first again, and goes unless it is to be kept now. A list that the user
-        has set stays.
+        So ``max_to_keep`` covers the checkpoints of earlier runs and savers. Those that were about to
+        be deleted come first. A list that the user has set stays.
 
         Raises:
-            OSError: what is there cannot be read. A list begun anew would forget what is there.
+            OSError: the state file or a manifest cannot be read. A new list would lose the old ones.
         """
         if store.directory in self._continued:
             return
-        if not self._is_given and (not self.kept or store.directory == self._looked_at):
+        if not self._is_set and (not self.kept or store.directory == self._restored_from):
             await self._take_over(store, latest_filename)
         self._continued.add(store.directory)
 
@@ -97,7 +96,7 @@ class CheckpointList:
     def plan(
         self, store: Store, path: str, manifest: Manifest, latest_filename: str
     ) -> tuple[Decision, bytes]:
-        """Return what becomes of the list when a checkpoint is committed, and the state file then.
+        """Return the decision about the list, and the state file, once a checkpoint is committed.
 
         Raises:
             RuntimeError: the checkpoint has the path of the state file itself.
@@ -116,7 +115,7 @@ class CheckpointList:
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
     async def settle(self, decision: Decision) -> None:
-        """Delete what is too much, now that the checkpoint is committed and the state file says so."""
+        """Delete checkpoints after the commit of the state file that no longer lists them."""
         self._retention = decision.after
         left = await in_thread(self._delete, decision.excess) if decision.excess else []
         self.kept = left + decision.listed

@@ -1,13 +1,13 @@
-"""How a checkpoint gets into a directory whole, and out of it again; the same in every store.
+"""The commit protocol: checkpoints get into a directory whole, and out of it again, in every store.
 
-A save first writes a journal, ``.asyncmon-<token>-<checkpoint>.json``, that names the tensor files to
-come and has the state file. Then come the tensor files, under names that were free, then the manifest,
-which is the commit, and last the state file. Then the journal goes. A deletion renames the manifest to
-such a journal first.
+A save first writes a journal, ``.asyncmon-<token>-<checkpoint>.json``, which names the tensor files of
+the save and has the content of the state file. Then it writes the tensor files, under free names, then
+the manifest, which is the commit, and last the state file. Then it deletes the journal. A deletion
+first renames the manifest to such a journal.
 
-A saver that finds a journal when it takes the directory knows what a crash cut off. Tensor files that
-the journal names and no manifest does are deleted. Where the manifest of the journal's save is in its
-place, the state file is put into its place too.
+The first saver that takes a directory cleans up after a crash. Tensor files that a journal names and no
+manifest does are deleted. Where the manifest of a journal's save is in its place, the state file is put
+into its place too.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Draft:
     arrays: Mapping[str, Array]
     manifest: Manifest
     shard_bytes: int
-    control: Control = field(default_factory=Control)
+    control: Control
     state: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -99,12 +99,13 @@ def write(store: Store, draft: Draft) -> Manifest:
                     _delete(store, [*written, journal])
             raise
         finally:
-            lock.reserved.difference_update(names)
+            with lock.mutex:
+                lock.reserved.difference_update(names)
     _finish(store, journal, manifest.replaces)
     return manifest
 
 
-def replace_file(store: Store, name: str, data: bytes) -> None:
+def put_file(store: Store, name: str, data: bytes) -> None:
     """Replace a small file, whole or not at all, durably.
 
     Raises:
@@ -129,7 +130,7 @@ def remove(store: Store, basename: str) -> bool:
 
 
 def clean_up(store: Store) -> None:
-    """Complete the commits that a crash cut off after their manifests, and delete what others left."""
+    """Complete the commits that a crash cut off after their manifests, and delete other remains."""
     names = store.names()
     beside = [name for name in names if name.startswith((BESIDE, _GRAPH_BESIDE)) and name != LOCK_NAME]
     journals = [name for name in beside if name.endswith(".json")]
@@ -188,7 +189,7 @@ def _chunks(
     for name, array in part.arrays.items():
         checksums[name] = 0
         for chunk in byte_chunks(array, _CHUNK):
-            control.check("The save")
+            control.check()
             checksums[name] = google_crc32c.extend(checksums[name], chunk)
             yield chunk.data
             pace.did(chunk.nbytes)
@@ -230,7 +231,7 @@ def _put(store: Store, files: Mapping[str, bytes]) -> None:
         store.put(files)
     except BaseException:
         with contextlib.suppress(OSError):
-            for name, content in reversed(before.items()):  # the state file before what it names
+            for name, content in reversed(before.items()):  # the state file before the manifest
                 if content is None:
                     store.delete(name)
                 elif _content(store, name) != content:

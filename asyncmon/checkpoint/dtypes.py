@@ -1,4 +1,4 @@
-"""Element types: what an array's elements are called in a file and how their bytes lie.
+"""Element types: the names of dtypes in files, and the layout of their bytes.
 
 =================  ==============================  =====================================
 name (manifest)    in the tensor file              numpy
@@ -13,9 +13,8 @@ complex64          ``C64``                         ``complex64``
 complex128         ``F64``, one more axis of 2     ``complex128``
 =================  ==============================  =====================================
 
-Numbers lie in little-endian order whatever the array's own order is. numpy has no bfloat16 of its own:
-where the package ``ml_dtypes`` is installed its type is used, elsewhere a bfloat16 entry is read as
-float32, which holds every bfloat16 exactly.
+Bytes are little-endian, whatever the array's own order is. A bfloat16 entry is read as the type of the
+package ``ml_dtypes`` where it is installed, else as float32, which holds every bfloat16 exactly.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which checkpoints a directory has, and the newest one that verifies."""
+"""The checkpoints of a directory, and the newest one that verifies."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ async def latest_checkpoint(
 ) -> str | None:
     """Return the prefix of the newest checkpoint whose bytes are all there, or None.
 
-    TF1: same name. The state file says which is the newest; where that one is missing or damaged, the
-    reason is logged and the next older one is tried. Without a state file there is no checkpoint; with
-    a damaged one, every checkpoint in the directory is tried.
+    TF1: same name. The state file names the newest; where that one is missing or damaged, the reason
+    is logged and the next older one is tried. Without a state file there is no checkpoint; with a
+    damaged one, every checkpoint in the directory is tried.
     """
     return await Finder(os.fspath(checkpoint_dir), latest_filename).newest()
 
@@ -39,7 +39,7 @@ async def latest_checkpoint(
 class Finder:
     """Finds the newest checkpoint of a directory that verifies, as often as it is called.
 
-    A checkpoint is read again only where its files changed since. Why one is skipped is logged once.
+    A checkpoint is read again only if its files have changed. The reason to skip one is logged once.
     """
 
     def __init__(self, directory: str, latest_filename: str | None) -> None:
@@ -64,7 +64,7 @@ class Finder:
     async def _examine(
         self, path: str, names: tuple[str, ...], fingerprint: Any, error: Exception | None
     ) -> Exception | None:
-        """Return why a checkpoint cannot be used, or None where every byte is as it was saved."""
+        """Return the error of reading a checkpoint, or None where every byte is as it was saved."""
         store = locations.open_store(locations.split(path)[0])
         if not names or fingerprint != await in_thread(store.fingerprint, names):
             error = fingerprint = None
@@ -96,15 +96,15 @@ async def candidates(
 ) -> AsyncIterator[str]:
     """Yield the checkpoints of a directory, the newest first, whether they are whole or not.
 
-    First those that the state file lists, then others of the same prefix that are there. With a damaged
-    state file these are all that are there. Without a state file there are none.
+    First come those that the state file lists, then others of the same prefix in the directory. With a
+    damaged state file these are all in the directory, without a state file there are none.
 
     Args:
         directory: a path or URL.
         latest_filename: the name of the state file, ``checkpoint`` by default.
-        everything: yield all that are there, of whatever prefix, also without a state file.
-        for_restore: yield all that are there without the default state file too, with a warning: a lost
-            file is no reason to begin anew.
+        everything: yield all in the directory, of any prefix, also without a state file.
+        for_restore: yield all in the directory, with a warning, where the default state file is lost:
+            training must not begin anew in silence.
     """
     store = locations.open_store(directory)
     name = latest_filename or STATE_NAME
@@ -140,7 +140,7 @@ async def candidates(
 
 
 def _present(store: Store, prefix: str | None) -> list[str]:
-    """Return the checkpoints that are in a directory, newest first, of this prefix or all. Blocking."""
+    """Return the checkpoints in a directory, the newest first, of one prefix or all. Blocking."""
     found: list[tuple[float, str]] = []
     for name in store.names():
         basename, _, ending = name.rpartition(".")

@@ -75,7 +75,7 @@ class LocalFiles:
             portable.lock(descriptor)
         except BlockingIOError:
             return True
-        except OSError:  # a file system without locks: an unlinked file stays readable where it is open
+        except OSError:  # a file system without locks: an open file stays readable
             return False
         finally:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Where checkpoints lie: paths and URLs, and the store behind each."""
+"""Paths and URLs of checkpoints, and the store behind each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Claims:
         return open_store(directory, self._calls)
 
     def claim(self, directory: str) -> Store:
-        """Make a directory, lock other processes out and clean up what a crash left. Blocking.
+        """Make a directory, lock other processes out and clean up after a crash. Blocking.
 
         Raises:
             FailedPreconditionError: another process saves there.

@@ -124,7 +124,7 @@ async def checkpoints_iterator(
     seconds_to_sleep: float = 1,
     latest_filename: str | None = None,
 ) -> AsyncIterator[str]:
-    """Yield each new latest checkpoint of a directory; those that are overtaken are skipped.
+    """Yield each new latest checkpoint of a directory; superseded ones are skipped.
 
     TF1: same name.
 
@@ -204,7 +204,7 @@ async def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What :func:`verify` found: a checkpoint's prefix, its facts, and what is wrong with it."""
+    """A checkpoint that :func:`verify` read: its prefix, its facts and its damage."""
 
     path: str
     facts: Facts | None
@@ -217,8 +217,7 @@ async def verify(ckpt_dir_or_file: str | os.PathLike[str]) -> list[Inspected]:
     """Read all checkpoints of a directory, or one, and check every byte against its checksum.
 
     Returns:
-        What was found of each, the newest first; those that the state file lists but that are not
-        there are among them. Empty where there are none.
+        All checkpoints, the newest first, also missing ones that the state file lists.
     """
     path = os.fspath(ckpt_dir_or_file)
     if is_plain(path) or await checkpoint_exists(path):

@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint, ``<prefix>-<step>.json``: what it holds, and where; committed last.
+"""The manifest of a checkpoint, ``<prefix>-<step>.json``, which lists its entries and files.
 
 A checkpoint exists when its manifest does. The file is one line of UTF-8 JSON, an object that begins
 with exactly these bytes (``01234567`` stands for eight lower-case hexadecimal digits)::
@@ -11,9 +11,10 @@ of any byte of the file shows. The other members:
 =============  ======================================================================================
 ``step``       the global step of the state, or null
 ``wall_time``  when it was taken, in seconds since 1970
-``program``    what the program says about itself; free
-``files``      ``[{"name", "bytes", "header_crc32c"}, ...]``: the tensor files (:mod:`.layout`), beside
-               the manifest, with their size and the checksum of everything before their data
+``program``    the program's ``describe()``; free
+``files``      ``[{"name", "bytes", "header_crc32c"}, ...]``: the tensor files
+               (:mod:`.tensor_file`), beside the manifest, with their size and the checksum of all
+               bytes before their data
 ``tensors``    name -> ``{"dtype", "shape", "file", "data_offsets", "crc32c"}``: ``file`` counts in
                ``files``; the entry's bytes are those from ``data_offsets[0]`` up to, not including,
                ``data_offsets[1]`` *of the file* (not of its data part, as safetensors' own header has
@@ -101,7 +102,7 @@ class TextEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a checkpoint holds. See the module for what each member means."""
+    """The content of a manifest. The module describes each member."""
 
     step: int | None = None
     wall_time: float = 0.0
@@ -160,7 +161,7 @@ class Manifest:
     @classmethod
     def _from_members(cls, members: dict[str, Any]) -> Manifest:
         if (members["format"], members["version"]) != (FORMAT, VERSION):
-            raise ValueError(f"it says {members['format']!r} version {members['version']!r}")
+            raise ValueError(f"it is of format {members['format']!r} version {members['version']!r}")
         files = tuple(TensorFile(**file) for file in members["files"])
         if any("/" in file.name or file.name in {"", ".", ".."} for file in files):
             raise ValueError("a file is not in the manifest's own directory")

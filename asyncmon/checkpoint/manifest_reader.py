@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a checkpoint says of itself before any of its arrays is read."""
+    """The facts about a checkpoint that are known before any of its arrays is read."""
 
     file_names: tuple[str, ...]
     nbytes: int
@@ -35,7 +35,7 @@ class Facts:
 
 
 class Contents(Protocol):
-    """What :class:`~asyncmon.checkpoint.reader.CheckpointReader` reads, whatever the format."""
+    """The entries of a checkpoint, whatever its format."""
 
     facts: Facts
 
@@ -46,7 +46,7 @@ class Contents(Protocol):
         """Return the states of stateful objects, by name."""
 
     async def verify(self) -> None:
-        """Read everything. Raises DataLossError naming everything that is damaged."""
+        """Read everything. Raises DataLossError naming every damaged entry."""
 
     def close(self) -> None:
         """Close the files. Arrays that were read stay valid."""
@@ -94,7 +94,7 @@ class ManifestContents:
             try:
                 return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
             except FileNotFoundError as error:
-                # Saved again, or deleted, since we read its manifest? Then the manifest is another.
+                # Saved again or deleted since the manifest was read? Then the manifest has changed.
                 again = await _read(store, name, path)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error

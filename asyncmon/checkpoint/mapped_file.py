@@ -23,8 +23,8 @@ _CHUNK = 1 << 20
 class MappedFile:
     """A file that is read without being copied: arrays are views of the page cache.
 
-    A shared ``flock`` keeps every retention (of this process or another) from deleting it while it is
-    open. What was read stays valid after :meth:`close`, for as long as an array refers to it.
+    A shared ``flock`` keeps the retention of any process from deleting it while it is open. Arrays stay
+    valid after :meth:`close`.
 
     Raises:
         FileNotFoundError: it is not there, or is just being deleted.
@@ -52,7 +52,7 @@ class MappedFile:
         descriptor, self._descriptor = self._descriptor, -1
         self._bytes = np.empty(0, np.uint8)
         if descriptor >= 0:
-            with contextlib.suppress(OSError):  # arrays that are still in use would keep the lock too
+            with contextlib.suppress(OSError):  # else the mapping of arrays in use would keep the lock
                 portable.unlock(descriptor)
             os.close(descriptor)
 
@@ -65,7 +65,7 @@ class MappedFile:
         except BlockingIOError:
             raise FileNotFoundError(f"{str(self._path)!r} is being deleted") from None
         except OSError:
-            return  # no locks here: what is open stays readable all the same
+            return  # a file system without locks: an open file stays readable
 
     def _piece(self, start: int, end: int) -> Piece:
         # The checksum is taken of a copy, piece by piece: reading lets go of the interpreter while it
@@ -76,7 +76,7 @@ class MappedFile:
         while position < end:
             count = portable.read_at(self._descriptor, scratch[: end - position].data, position)
             if count == 0:
-                break  # the file was cut off; the checksum tells
+                break  # the file was cut off: its checksum will not match
             checksum = google_crc32c.extend(checksum, scratch[:count])
             position += count
         return Piece(self._bytes[start:end], f"{checksum:08x}")

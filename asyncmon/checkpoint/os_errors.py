@@ -1,4 +1,4 @@
-"""System errors in the words of :mod:`asyncmon.errors`, with what was found where."""
+"""Turn system errors into those of :mod:`asyncmon.errors`, with a description of the directory."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _CLASSES: dict[int, type[OpError]] = {
 
 @contextlib.contextmanager
 def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
-    """Raise system errors of the block as :class:`OpError`, saying what was attempted and found.
+    """Raise system errors of the block as :class:`OpError`.
 
     Args:
-        what: the attempt, as in "Checkpoint 'a/model.ckpt-10' was not saved".
-        found: says what is there.
+        what: failed, as in "Checkpoint 'a/model.ckpt-10' was not saved".
+        found: describes the directory.
     """
     try:
         yield
@@ -59,7 +59,7 @@ def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
 
 
 def describe(path: Path) -> str:
-    """Return what is at a path, for an error message."""
+    """Describe the file or directory at a path, for an error message."""
     try:
         found = path.stat()
     except OSError as error:

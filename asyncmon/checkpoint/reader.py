@@ -63,7 +63,7 @@ class CheckpointReader:
 
     @property
     def facts(self) -> Facts:
-        """What the checkpoint says of itself: step, wall time, size, files, program, metrics."""
+        """Step, wall time, size, files, shapes, dtypes, program and metrics of the checkpoint."""
         return self._contents.facts
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:

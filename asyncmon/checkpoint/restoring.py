@@ -1,4 +1,4 @@
-"""From a checkpoint into a session: everything is compared by name before anything is changed."""
+"""Restore a session from a checkpoint: all entries or, on any mismatch, none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncmon.checkpoint.dtypes import Array, is_text
 from asyncmon.checkpoint.latest import candidates, skip_message
 from asyncmon.checkpoint.management import load_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
-from asyncmon.checkpoint.saveable_session import RESERVED, Anything, StateSpec, raw_session, state_spec
+from asyncmon.checkpoint.saveable_session import RESERVED, ArraySpec, StateSpec, raw_session, state_spec
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import DataLossError, InvalidArgumentError, NotFoundError, OpError
 from asyncmon.files import in_thread
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Target = Mapping[str, tuple[str, Any]]
-"""Name in the session -> entry name, and what the session has there (``shape`` and ``dtype``)."""
+"""Names in the session to entry names and specifications (``shape`` and ``dtype``)."""
 
 
 class Restorer:
@@ -91,7 +91,7 @@ class Restorer:
     ) -> dict[str, tuple[str, Any]]:
         state = {name: (name, one) for name, one in spec.known.items()}
         if not spec.complete:
-            state |= {name: (name, Anything()) for name in self._selection.names if name not in state}
+            state |= {name: (name, ArraySpec()) for name in self._selection.names if name not in state}
         targets = {
             name: (entry_for(key, rename.items()) or key, one)
             for key, (name, one) in self._selection.to_checkpoint(state).items()
@@ -100,7 +100,7 @@ class Restorer:
             taken = {entry for entry, _ in targets.values()}
             for entry in reader.get_variable_to_shape_map().keys() - taken:
                 if not entry.startswith(RESERVED):
-                    targets[name_for(entry, rename.items())] = entry, Anything()
+                    targets[name_for(entry, rename.items())] = entry, ArraySpec()
         return targets
 
 
@@ -122,7 +122,7 @@ async def load_entries(
 def _matched(
     reader: CheckpointReader, targets: Target, ignore_missing: bool, reshape: bool
 ) -> dict[str, str]:
-    """Return name in the session -> entry name of what is to be loaded, if all of it fits."""
+    """Return names in the session to entry names of the variables to load, if all of them fit."""
     shapes = reader.get_variable_to_shape_map()
     dtypes = reader.get_variable_to_dtype_map()
     missing: list[str] = []
@@ -150,7 +150,7 @@ def _shaped(array: Array, spec: Any) -> Array:
 
 def _mismatch(shape: list[int], dtype: np.dtype[Any], spec: Any, *, reshape: bool) -> str | None:
     if spec.dtype is None:
-        return None  # the session will say
+        return None  # only the session can check
     wanted = np.dtype(getattr(spec.dtype, "as_numpy_dtype", spec.dtype))
     same_type = dtype == wanted or dtype.newbyteorder("=") == wanted.newbyteorder("=")
     if not same_type and not (is_text(dtype) and is_text(wanted)):
@@ -185,11 +185,10 @@ async def init_from_checkpoint(
     ckpt_dir_or_file: str | os.PathLike[str],
     assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
 ) -> list[str]:
-    """Load some of a session's variables from a checkpoint: all that the map covers, or none.
+    """Load the variables that a map covers from a checkpoint into a session, all of them or none.
 
-    TF1: same name, there before there is a session and with its default graph. Here it belongs where
-    values are set: in a scaffold's ``init_fn``, which runs after the initialisers and only where
-    nothing was restored.
+    TF1: same name, there without a session and for the default graph. Here it is called in a scaffold's
+    ``init_fn``, which runs after the initialisers and only where nothing was restored.
 
     Args:
         sess: the session.
@@ -243,13 +242,12 @@ def _pairs(assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> lis
 
 
 def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
-    """Return the name in the checkpoint of what a session calls ``name``; None where nothing maps it.
+    """Return the entry name of a variable; None where no pair maps it.
 
     Args:
-        name: the name in the session.
-        rename: pairs of a name in the checkpoint and one in the session. Those that end with ``/`` are
-            scopes, and ``"/"`` alone is the outermost; a full name goes before a scope, and a longer
-            scope before a shorter one.
+        name: of the variable in the session.
+        rename: pairs of an entry name and a name in the session. Those that end with ``/`` are scopes,
+            ``"/"`` is the outermost one. A full name precedes a scope, a longer scope a shorter one.
     """
     for entry, target in rename:
         if target == name and not target.endswith("/"):
@@ -263,5 +261,5 @@ def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:
 
 
 def name_for(entry: str, rename: Collection[tuple[str, str]]) -> str:
-    """Return what a session calls an entry of a checkpoint: the other direction."""
+    """Return the name in the session of an entry, by the same pairs."""
     return entry_for(entry, [(target, source) for source, target in rename]) or entry

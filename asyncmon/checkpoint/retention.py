@@ -1,4 +1,4 @@
-"""Which checkpoints a saver keeps. Pure decisions; the saver deletes."""
+"""Decide which checkpoints a saver keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A checkpoint that a saver knows: its prefix, its time in seconds since 1970, its metrics."""
+    """A checkpoint in a saver's list: its prefix, its time in seconds since 1970, its metrics."""
 
     path: str
     time: float
@@ -54,13 +54,13 @@ class KeepBest:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The newest ``max_to_keep``, the best, and one of every so many hours for good.
+    """Keeps the newest ``max_to_keep``, the best, and one of every so many hours permanently.
 
     Args:
         max_to_keep: how many of the newest to keep; None or 0 keeps all.
-        every_hours: a checkpoint that leaves the newest ones is kept for good, and no longer listed,
-            where it was saved after the mark; the mark then moves on by so many hours.
-        mark: where the mark stands, in seconds since 1970.
+        every_hours: a checkpoint that leaves the newest ones is kept permanently, and is no longer
+            listed, if it was saved after the mark. The mark then moves on by so many hours.
+        mark: in seconds since 1970.
         best: which others to keep, by a metric.
     """
 
@@ -85,7 +85,7 @@ class Retention:
         return replace(self, mark=last_preserved + self.every_hours * 3600)
 
     def decide(self, kept: Sequence[Kept]) -> Decision:
-        """Return what becomes of these checkpoints, oldest first. The newest one always stays."""
+        """Return which of these checkpoints, oldest first, stay. The newest one always does."""
         if not self.max_to_keep:
             return Decision(list(kept), [], self)
         stay = [*kept[-self.max_to_keep :], *(self.best.best(kept) if self.best is not None else [])]
@@ -103,9 +103,9 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Which checkpoints stay listed, which are to be deleted, and the retention from here on.
+    """Which checkpoints stay listed, which are to be deleted, and the retention after that.
 
-    Those that are kept for good are in neither list.
+    Those that are kept permanently are in neither list.
     """
 
     listed: list[Kept]

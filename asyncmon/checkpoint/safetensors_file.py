@@ -1,9 +1,8 @@
-"""Safetensors files without a manifest: weights from elsewhere, read through the safetensors library.
+"""Read safetensors files without a manifest, by the safetensors library.
 
-Local files are mapped and read entry by entry; objects in an object store, and entries of types that
-the library does not hand to numpy (float8, and bfloat16 where ``ml_dtypes`` is missing), are read
-whole. There are no checksums in such a file: the library checks that its header makes sense and that
-the bytes it speaks of are there.
+Local files are mapped and read entry by entry. Objects in an object store, and files with entries of
+types that the library cannot give to numpy (float8, and bfloat16 without ``ml_dtypes``), are read
+whole. Such a file has no checksums: the library only checks that header and size match.
 """
 
 from __future__ import annotations
@@ -131,5 +130,5 @@ def _entries(found: Mapping[str, tuple[str, Collection[int]]], path: str) -> dic
             entries[name] = element, tuple(shape)
     others = sorted(found.keys() - entries.keys())
     if others:
-        logger.warning("%s: of types that numpy has not, and left out: %s", path, ", ".join(others))
+        logger.warning("%s: skipping entries of unsupported dtypes: %s", path, ", ".join(others))
     return entries

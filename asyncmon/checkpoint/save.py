@@ -1,4 +1,4 @@
-"""One save: what is ordered at the call, and the draft of a checkpoint that it becomes."""
+"""One save, from the call to the draft of a checkpoint."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
 
 @dataclass(frozen=True, slots=True)
 class SaveOptions:
-    """What a saver was made with, of what each save needs.
+    """The arguments of a saver that its saves need.
 
     Attributes:
-        selection: what of a session's state is saved.
+        selection: the variables that are saved.
         stateful: the objects whose states are saved along.
-        allow_empty: whether there may be nothing to save.
         pad_step: whether the step in file names is padded with zeros.
         sharded: whether to make several files even of a state that would fit one.
         shard_bytes: the size that a tensor file should not exceed.
@@ -47,14 +46,13 @@ class SaveOptions:
 
     selection: Selection
     stateful: StatefulRegistry
-    allow_empty: bool
     pad_step: bool
     sharded: bool
     shard_bytes: int
 
 
 class Save:
-    """A save, as everything was at the call; the snapshot is ordered when this is made.
+    """A save. The snapshot is ordered, and states are taken, when this is made.
 
     A snapshot that is ordered while a step is being applied is of the state after that step, but the
     stateful objects then gave the state before it. Both are taken anew in this case, until they are of
@@ -69,11 +67,11 @@ class Save:
         state_file: the name of the state file.
         write_state: whether it is updated.
         snapshot: of the present step, if it is taken already.
-        control: how the event loop speeds the writing up or stops it.
-        write: what writes it; called once the saves before are done.
+        control: throttles and stops the writing.
+        write: called once the saves before are done.
 
     Raises:
-        TypeError: what was given for the step is neither a number nor a variable.
+        TypeError: ``global_step`` is neither a number nor a variable.
         ValueError: a name that the checkpoint or its state file cannot have.
     """
 
@@ -98,11 +96,10 @@ class Save:
         self.control = control
         self.write = write
         self.began = time.perf_counter()
-        self.replaceable = False  # by a later save, until it has started
         self.started = False
         self.dropped = False
         self.before: Save | None = None
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None]  # set when it is submitted
         self.handle = SaveHandle(None, None)
         self._raw = raw
         self._options = options
@@ -125,10 +122,6 @@ class Save:
         if self._states and self._step is not None:
             self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
 
-    def hurry(self) -> None:
-        """Write without pauses: the caller waits for the end."""
-        self.control.hurry()
-
     def discard(self) -> None:
         """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
         if self._snapshot.done():
@@ -141,7 +134,7 @@ class Save:
         return await self._snapshot
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
-        """Return what is to be written of the snapshot, or None where there is nothing. Blocking.
+        """Return the checkpoint to be written of a snapshot, or None where it is empty. Blocking.
 
         Raises:
             FailedPreconditionError: a variable has no value yet.
@@ -151,7 +144,7 @@ class Save:
         options = self._options
         self._check_initialized(snapshot)
         state = options.selection.to_checkpoint(snapshot)
-        if not state and options.allow_empty:
+        if not state and options.selection.allow_empty:
             return None
         if not state:
             raise ValueError("No variables to save")
@@ -168,7 +161,7 @@ class Save:
             metrics=self._metrics,
             texts=texts,
         )
-        manifest.encode()  # what is no JSON is refused before anything is written
+        manifest.encode()  # a member that is no JSON is refused before anything is written
         shard_bytes = options.shard_bytes
         if options.sharded:
             total = sum(array.nbytes for array in arrays.values())

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 class SaveHandle:
     """A save that :meth:`Saver.start_save` started; awaiting it gives the checkpoint's prefix.
 
-    Awaiting it twice, or not at all, is fine: the saver carries the error of a save that nobody awaited
-    to :meth:`Saver.raise_if_failed`. Cancelling who awaits it does not cancel the save.
+    It can be awaited twice, or never: :meth:`Saver.raise_if_failed` raises the error of a save that was
+    not awaited. Cancelling the awaiting task does not cancel the save.
 
     The result is None for a save that was skipped because the saver was busy, and the prefix of a later
-    checkpoint for one that a later save took the place of (``superseded_by``).
+    checkpoint for one that a later save superseded.
 
     Example::
 
@@ -27,19 +27,19 @@ class SaveHandle:
 
     def __init__(self, path: str | None, step: int | None) -> None:
         self.path: str | None = path
-        """The prefix of the checkpoint; None while the step that it ends with is still to be read."""
+        """The prefix of the checkpoint; None until the step that it ends with is known."""
         self.step: int | None = step
         """The global step of the saved state; None until it is known."""
         self.seconds: float | None = None
-        """How long the save took from the call to the commit; None until it is done."""
+        """Seconds from the call to the end of the save; None until it is done."""
         self.nbytes: int | None = None
         """The size of the checkpoint's tensor files; None until it is done."""
         self.superseded_by: SaveHandle | None = None
-        """The later save that took this one's place while it waited for its turn."""
+        """The later save that replaced this one while it was pending."""
         self.awaited = False
-        """Whether somebody has asked for the outcome."""
+        """Whether the outcome was awaited."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._outcome.add_done_callback(_see)
+        self._outcome.add_done_callback(_retrieve)
 
     @property
     def done(self) -> bool:
@@ -48,13 +48,13 @@ class SaveHandle:
 
     @property
     def error(self) -> BaseException | None:
-        """What the save failed with, once it is done; looking at it does not count as awaiting it."""
+        """The error of a failed save; reading it does not count as awaiting the save."""
         outcome = self._decisive._outcome
         return outcome.exception() if outcome.done() else None
 
     @property
     def _decisive(self) -> SaveHandle:
-        """This save, or the one that in the end took its place."""
+        """This save, or the last one that superseded it."""
         handle = self
         while handle.superseded_by is not None:
             handle = handle.superseded_by
@@ -70,18 +70,18 @@ class SaveHandle:
             handle = handle.superseded_by
 
     def settle(self, path: str | None) -> None:
-        """Say that the save is committed, or skipped. For the saver."""
+        """Complete with the prefix, or None for a skipped save. For the saver."""
         self._outcome.set_result(path)
 
     def fail(self, error: BaseException) -> None:
-        """Say that the save failed. For the saver."""
+        """Complete with an error. For the saver."""
         self._outcome.set_exception(error)
 
     def supersede(self, handle: SaveHandle) -> None:
-        """Say that a later save takes this one's place. For the saver."""
+        """Complete with the outcome of a later save. For the saver."""
         self.superseded_by = handle
         self._outcome.set_result(None)
 
 
-def _see(outcome: asyncio.Future[str | None]) -> None:
-    outcome.exception()  # the saver reports it: no warning that nobody looked
+def _retrieve(outcome: asyncio.Future[str | None]) -> None:
+    outcome.exception()  # the saver reports it; asyncio would log that it was never retrieved

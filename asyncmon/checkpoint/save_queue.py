@@ -1,4 +1,4 @@
-"""Saves one after another: what is pending, what is under way, what failed."""
+"""The queue of a saver's saves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from asyncmon.cancellation import outlast
 from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.errors import CancelledError
 
@@ -27,53 +28,46 @@ class SaveQueue:
     @property
     def busy(self) -> bool:
         """Whether a save is under way or pending."""
-        return self._tail is not None and self._tail.task is not None and not self._tail.task.done()
+        return self._tail is not None and not self._tail.task.done()
 
     def submit(self, save: Save, *, coalesce: bool = False) -> None:
         """Start a save after all earlier ones.
 
         Args:
             save: the save.
-            coalesce: replace a replaceable save that has not started, if there is one.
+            coalesce: replace the last one submitted so, if it is pending; a later one may replace this.
         """
-        waiting = self._replaceable
-        if coalesce and waiting is not None and not waiting.started and not waiting.dropped:
-            waiting.dropped = True
-            waiting.discard()
-            waiting.handle.supersede(save.handle)
-            if waiting is self._tail and waiting.task is not None:
-                waiting.task.cancel()
-                self._tail = waiting.before
+        pending = self._replaceable if coalesce else None
+        if pending is not None and not pending.started and not pending.dropped:
+            pending.dropped = True
+            pending.discard()
+            pending.handle.supersede(save.handle)
+            if pending is self._tail:
+                pending.task.cancel()
+                self._tail = pending.before
         save.before = self._tail if self.busy else None
         self._tail = save
-        if save.replaceable:
+        if coalesce:
             self._replaceable = save
         save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
 
     async def cancel(self, save: Save) -> None:
         """Cancel a save; return when its task has ended."""
-        assert save.task is not None
         if not save.started and not save.dropped:
             save.dropped = True
             save.discard()
             save.handle.fail(CancelledError(f"Saving {save.handle.path!r} was cancelled."))
             return
         save.task.cancel()
-        while not save.task.done():
-            try:
-                await asyncio.wait([save.task])
-            except asyncio.CancelledError:  # the caller is being cancelled anyway, and raises it
-                continue
+        await outlast(save.task)
 
     async def drain(self) -> None:
         """Wait until nothing is under way, then :meth:`raise_if_failed`."""
         save = self._tail
         while save is not None:
-            save.hurry()
+            save.control.unthrottle()
             save = save.before
-        while self.busy:
-            assert self._tail is not None
-            assert self._tail.task is not None
+        while self._tail is not None and self.busy:
             await asyncio.wait([self._tail.task])
         self.raise_if_failed()
 
@@ -90,7 +84,7 @@ class SaveQueue:
 
     async def _run(self, save: Save) -> None:
         try:
-            if save.before is not None and save.before.task is not None:
+            if save.before is not None:
                 await asyncio.wait([save.before.task])
             save.before = None
             if save.dropped:

@@ -1,4 +1,4 @@
-"""What a saver asks of a session."""
+"""The interface of a session that a saver needs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ class SaveableSession(Protocol):
     """Anything whose state can be saved and restored: the part of the session protocol used here.
 
     A session may also have ``state_spec()``, returning names to objects with ``shape`` (None where it
-    is free, or None in it where a dimension is) and ``dtype``: all that it can load, whether it has a
-    value or not. Then a restore leaves out what the session does not have, and names what the
-    checkpoint lacks. Without it, what a snapshot has must be in the checkpoint, and everything in the
-    checkpoint is loaded.
+    is free, or None in it where a dimension is) and ``dtype``: all variables that it can load, whether
+    they have values or not. Then a restore skips other entries, and names missing ones in an error.
+    Without it, all entries of the checkpoint are loaded, and those of a snapshot must be among them.
     """
 
     def snapshot(self) -> Awaitable[Mapping[str, Any]]:
@@ -50,52 +49,48 @@ def raw_session(session: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class StateSpec:
-    """What a session can load: names to objects with ``shape`` and ``dtype``."""
+    """The variables that a session can load: names to objects with ``shape`` and ``dtype``.
+
+    ``complete`` is false where only variables that have a value already are known.
+    """
 
     known: Mapping[str, Any]
     complete: bool
-    """Whether there is nothing else: false where only what has a value already is known."""
 
 
 @dataclass(frozen=True, slots=True)
-class Anything:
-    """The specification of a variable of which the session alone knows shape and dtype."""
+class ArraySpec:
+    """Shape and dtype of a variable; None: any."""
 
-    shape: None = None
-    dtype: None = None
+    shape: tuple[int, ...] | None = None
+    dtype: Any = None
 
 
 async def state_spec(raw: Any) -> StateSpec:
-    """Return what a session can load."""
+    """Return the variables that a session can load."""
     spec = getattr(raw, "state_spec", None)
     if callable(spec):
         return StateSpec(dict(spec()), complete=True)
     snapshot = await raw.snapshot()
     try:
-        known = {name: _ArraySpec(array.shape, array.dtype) for name, array in snapshot.items()}
+        known = {name: ArraySpec(array.shape, array.dtype) for name, array in snapshot.items()}
     finally:
         release(snapshot)
     return StateSpec(known, complete=False)
 
 
 def known_names(raw: Any) -> set[str]:
-    """Return the names of all variables of a session that says so, whether they have values or not."""
+    """Return the names in a session's ``state_spec()``, if it has one."""
     spec = getattr(raw, "state_spec", None)
     return {name for name in spec() if not name.startswith(RESERVED)} if callable(spec) else set()
 
 
-@dataclass(frozen=True, slots=True)
-class _ArraySpec:
-    shape: tuple[int, ...]
-    dtype: Any
-
-
 def describe(raw: Any) -> Any:
-    """Return what a session's program says about itself (``describe()``), or else its type."""
+    """Return ``describe()`` of a session's program, or else its type."""
     program = getattr(raw, "graph", raw)
-    say = getattr(program, "describe", None)
-    if callable(say):
-        return say()
+    described = getattr(program, "describe", None)
+    if callable(described):
+        return described()
     return {"type": f"{type(program).__module__}.{type(program).__qualname__}"}
 
 

@@ -44,13 +44,13 @@ class Saver:
     A checkpoint is a snapshot, the state between two steps, with the states of the saver's stateful
     objects (:meth:`add_stateful`). Steps go on while it is written.
 
-    The saver of the first save into a directory locks other processes out of it, deletes what
-    incomplete saves left there, and continues the list of checkpoints that the state file has.
+    The first save into a directory locks other processes out of it, deletes the remains of incomplete
+    saves, and continues the list of checkpoints in the state file.
 
     Args:
-        var_list: what to save: variables or their names, or a dict from names in the checkpoint to
-            them; None for the variables of the default graph as it is now, or for all of the session's
-            state where no graph is being built.
+        var_list: variables or their names, or a dict from names in the checkpoint to them; None for
+            the variables of the default graph as it is now, or for all of the session's state where no
+            graph is being built.
         reshape: restore entries of another shape with the same number of elements.
         sharded: write several tensor files side by side however small the state is.
         max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
@@ -60,11 +60,11 @@ class Saver:
         allow_empty: let a save of no variables return None and a restore do nothing.
         save_relative_paths: write relative paths into the state file: its directory can be moved.
         pad_step_number: pad the step in file names with zeros to 8 digits.
-        when_busy: what :meth:`start_save` does while an earlier save is under way. ``"coalesce"``: wait
-            for it, and replace one that waits already. ``"skip"``: nothing. ``"wait"``: wait for all.
+        when_busy: of :meth:`start_save` while an earlier save is under way. ``"coalesce"``: wait for
+            it, and replace a pending save. ``"skip"``: save nothing. ``"wait"``: wait for all.
         keep_best: keep the best checkpoints by a metric, besides the newest.
         shard_bytes: spread a larger state over several files of about this size.
-        calls: the system calls to write with; tests of crashes give others than the system's own.
+        calls: the system calls to write with; tests of crashes replace them.
 
     Example::
 
@@ -103,7 +103,7 @@ class Saver:
         self._selection = Selection(var_list, defer_build, allow_empty)
         self._stateful = StatefulRegistry()
         self._options = SaveOptions(
-            self._selection, self._stateful, allow_empty, pad_step_number, sharded, shard_bytes
+            self._selection, self._stateful, pad_step_number, sharded, shard_bytes
         )
         mark = clock.wall() + keep_checkpoint_every_n_hours * 3600
         self._claims = locations.Claims(calls)
@@ -148,7 +148,7 @@ class Saver:
             global_step: appended to the prefix: a number, or the variable that has it.
             latest_filename: the name of the state file, ``checkpoint`` by default.
             write_state: whether to update the state file and to delete old checkpoints.
-            metrics: kept in the manifest, and what ``keep_best`` goes by.
+            metrics: kept in the manifest, for ``keep_best``.
 
         Returns:
             The prefix; None where there was nothing to save and ``allow_empty`` is true.
@@ -163,7 +163,7 @@ class Saver:
         """
         save = self._order(sess, save_path, global_step, latest_filename, write_state, metrics)
         save.handle.awaited = True
-        save.hurry()
+        save.control.unthrottle()
         self._queue.submit(save)
         try:
             return await save.handle
@@ -200,8 +200,7 @@ class Saver:
         save = self._order(
             sess, save_path, global_step, latest_filename, write_state, metrics, snapshot, due
         )
-        save.replaceable = self._when_busy == "coalesce"
-        self._queue.submit(save, coalesce=save.replaceable)
+        self._queue.submit(save, coalesce=self._when_busy == "coalesce")
         return save.handle
 
     @property
@@ -218,7 +217,7 @@ class Saver:
         await self._queue.drain()
 
     async def claim(self, directory: str | os.PathLike[str]) -> None:
-        """Make a directory, lock other processes out and delete what incomplete saves left there.
+        """Make a directory, lock other processes out and delete the remains of incomplete saves.
 
         The first save into it does the same.
 
@@ -294,16 +293,16 @@ class Saver:
     ) -> None:
         """Load a checkpoint into the session and its stateful objects, or nothing. TF1: same name.
 
-        Everything is read, verified and compared with what the session has before anything changes.
-        What the session (or ``var_list``) does not have is left out. Random generator states are
-        restored where the checkpoint has them.
+        Everything is read, verified and compared with the session's variables before anything changes.
+        Entries that the session (or ``var_list``) does not have are skipped. Random generator states
+        are restored where the checkpoint has them.
 
         Args:
             sess: the session; it need not be initialised.
             save_path: the prefix of a checkpoint; one that TensorFlow wrote may be given too.
-            ignore_missing: leave variables as they are that are not in the checkpoint.
+            ignore_missing: keep the values of variables that are not in the checkpoint.
             rename: names in the checkpoint to names in the session; names that end with ``/`` are
-                scopes, ``"/"`` is the outermost one. Others have the same name in both.
+                scopes, ``"/"`` is the outermost one. Other names are the same in both.
 
         Raises:
             ValueError: there is no such checkpoint.
@@ -331,8 +330,8 @@ class Saver:
     ) -> str | None:
         """Restore the newest whole checkpoint of a directory; return its prefix, None without one.
 
-        Missing and damaged ones are skipped, each with a log line that says why. A state file that is
-        gone or names no checkpoint does not hide those that are there: a warning names them.
+        Missing and damaged ones are skipped, each with a log line that has the reason. Where the state
+        file is lost, the newest whole checkpoint in the directory is restored, with a warning.
         """
         self.build()
         if self._selection.is_empty:

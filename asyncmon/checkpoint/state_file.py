@@ -1,11 +1,11 @@
-"""The state file of a directory, ``checkpoint``: which checkpoints there are and which is the newest.
+"""The state file of a directory, ``checkpoint``: the list of checkpoints, the newest last.
 
-It is a JSON object with the members of :class:`CheckpointState`; paths are relative to the directory,
-so that it can be moved, and the newest checkpoint is the last of ``all_model_checkpoint_paths``. A
-state file that TensorFlow wrote (a text protocol buffer with the same members) is read too.
+It is a JSON object with the members of :class:`CheckpointState`. Paths are relative to the directory,
+so that it can be moved. A state file of TensorFlow (a text protocol buffer with the same members) is
+read too.
 
 A checkpoint leaves the list before it is deleted. ``excess_model_checkpoint_paths`` names those that
-are on their way out, so that a start after a crash in between finds and deletes them.
+are about to be deleted, so that a start after a crash in between deletes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import locations
-from asyncmon.checkpoint.commit import replace_file
+from asyncmon.checkpoint.commit import put_file
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ _TEXT_PROTO = re.compile(r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$')
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a state file says. TF1: ``tf.train.CheckpointState``.
+    """The content of a state file. TF1: ``tf.train.CheckpointState``.
 
     Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
-    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths`` (not in TF1) are those that
-    retention was about to delete.
+    ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths`` (not in TF1) are about to be
+    deleted.
     """
 
     model_checkpoint_path: str
@@ -54,9 +54,9 @@ class CheckpointState:
 async def get_checkpoint_state(
     checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None
 ) -> CheckpointState | None:
-    """Return what a directory's state file says, with its paths made absolute by the directory.
+    """Return the content of a directory's state file, with its paths joined to the directory.
 
-    TF1: same name. A file that cannot be understood is ignored with a warning.
+    TF1: same name. A file that cannot be parsed is ignored with a warning.
 
     Raises:
         ValueError: the state names no checkpoint.
@@ -96,11 +96,11 @@ async def update_checkpoint_state(
         )
     state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
     store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
-    await in_thread(replace_file, store, name, encode_state(store.directory, state, name))
+    await in_thread(put_file, store, name, encode_state(store.directory, state, name))
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:
-    """Return what a state file says, or None where there is none or it cannot be read."""
+    """Do what :func:`load_state` does; a file that cannot be read is ignored with a warning."""
     try:
         return await load_state(store, name)
     except OSError as error:
@@ -109,10 +109,10 @@ async def read_state(store: Store, name: str) -> CheckpointState | None:
 
 
 async def load_state(store: Store, name: str) -> CheckpointState | None:
-    """Return what a state file says, or None where there is none or it cannot be understood.
+    """Return the content of a state file; None where there is none or, with a warning, a damaged one.
 
     Raises:
-        OSError: it cannot be read, and may well be there.
+        OSError: it cannot be read.
     """
     try:
         state = _parse(await store.read(name))

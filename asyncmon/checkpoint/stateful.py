@@ -1,8 +1,8 @@
-"""States of hooks, data sources and generators, which a checkpoint holds beside the variables.
+"""States of hooks, data sources and generators, saved along with the variables.
 
 A stateful object has ``state_dict()`` and ``load_state_dict(state)``. A state is made of dicts,
-lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars, nested as one
-likes. In the manifest it is JSON in which everything that JSON lacks is an object with one member:
+lists, tuples, strings, bytes, numbers, booleans, None and numpy arrays and scalars, nested. In the
+manifest it is JSON; types that JSON lacks are objects with one member:
 
 =====================================  =========================================================
 ``{"__tuple__": [...]}``               a tuple
@@ -29,6 +29,8 @@ import numpy as np
 if TYPE_CHECKING:
     from asyncmon.checkpoint.dtypes import Array
 
+logger = logging.getLogger(__name__)
+
 ARRAY_PREFIX = "__traveller__/"
 
 
@@ -40,7 +42,7 @@ class Stateful(Protocol):
         """Return the state. Called when a save is ordered, between two steps; must not block."""
 
     def load_state_dict(self, state: Any) -> None:
-        """Take a state that :meth:`state_dict` returned."""
+        """Set a state that :meth:`state_dict` returned."""
 
 
 def pack(name: str, state: Any) -> tuple[Any, dict[str, Array]]:
@@ -115,9 +117,6 @@ def _pack(value: Any, where: str, arrays: dict[str, Array]) -> Any:
 
 def _pack_each(values: Any, where: str, arrays: dict[str, Array]) -> list[Any]:
     return [_pack(item, f"{where}/{number}", arrays) for number, item in enumerate(values)]
-
-
-logger = logging.getLogger(__name__)
 
 
 class StatefulRegistry:

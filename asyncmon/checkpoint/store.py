@@ -17,7 +17,7 @@ BESIDE = ".asyncmon-"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some bytes of a file, and the checksum of what was really read."""
+    """Some bytes of a file, and the checksum of the bytes that were read."""
 
     data: Array
     crc32c: str
@@ -47,13 +47,13 @@ class Store(Protocol):
 
     @property
     def lock(self) -> DirectoryLock:
-        """What the savers of this process have in common that save here."""
+        """The lock of the directory, which all savers of this process share."""
 
     async def read(self, name: str) -> bytes:
         """Return a small file. Raises FileNotFoundError."""
 
     def content(self, name: str) -> bytes:
-        """Do what :meth:`read` does, for threads."""
+        """Return a small file, blocking. Raises FileNotFoundError."""
 
     def names(self) -> list[str]:
         """Return the names of the files. Where there is no directory there are none."""
@@ -65,7 +65,7 @@ class Store(Protocol):
         """Return a value that changes whenever one of these files does, or None if one is missing."""
 
     def describe(self) -> str:
-        """Return what is there, for an error message."""
+        """Describe the directory, for an error message."""
 
     def open(self, name: str) -> DataFile:
         """Open a tensor file for reading. Raises FileNotFoundError."""
@@ -77,13 +77,13 @@ class Store(Protocol):
         """Make the directory where it is missing."""
 
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
-        """Write a new file, durably, but not yet its name in the directory; or nothing."""
+        """Write a new file, durably but for its name in the directory; nothing of it on an error."""
 
     def put(self, files: Mapping[str, bytes]) -> None:
         """Put small files into their places, each whole, one after another, durably.
 
-        What was written before is durable before the first one is in its place. An error may come when
-        some are in their places already.
+        Files written before are durable before the first one is in its place. After an error, some may
+        be in their places.
         """
 
     def rename(self, name: str, new: str) -> None:

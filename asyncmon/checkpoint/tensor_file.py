@@ -1,27 +1,24 @@
-"""Tensor files, ``<prefix>-<step>.safetensors``: which array goes where, byte for byte.
+"""Tensor files, ``<prefix>-<step>.safetensors``, byte for byte.
 
 A tensor file is a plain `safetensors <https://github.com/huggingface/safetensors>`_ file:
 
 * bytes 0 to 7: N, the length of the header, unsigned, little-endian;
 * N bytes: the header, a JSON object, name -> ``{"dtype", "shape", "data_offsets"}``, with offsets that
   count from the end of the header; spaces after it make ``8 + N`` a multiple of 64. The member
-  ``__metadata__`` says ``{"format": "asyncmon.checkpoint", "checkpoint": <prefix>-<step>}``;
+  ``__metadata__`` is ``{"format": "asyncmon.checkpoint", "checkpoint": <prefix>-<step>}``;
 * the arrays, C order, little-endian, one after another without gaps. Those with larger elements come
   first, so that each begins at a multiple of its element's size.
 
 A state of more than ``shard_bytes`` bytes is spread over several files, each array whole in one of
-them:
-``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the checkpoint is
-saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``; the manifest is what
-says which files belong to a checkpoint.
+them: ``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the
+checkpoint is saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``. The
+manifest lists the files of a checkpoint.
 
-The safetensors library reads these files (0.7 or newer, for ``C64``), and :mod:`.plain` reads other
-people's through it. Writing ours, and reading them back, is done here, byte by byte, for what the
-library has no place for and this package exists for: arrays of a snapshot that is shared with the
-steps go to the file piece by piece, with a checksum of each array taken on the way, pauses where the
-steps want the processor, a cancellation between two pieces and a flush at the end, through system
-calls that a test can fail one at a time; and they come back mapped and verified, from a directory or
-by ranges of an object. The library takes all bytes at once, and gives back copies, of what numpy knows.
+The safetensors library reads these files (0.7 or newer, for ``C64``); :mod:`.safetensors_file` reads
+other files by it. It writes all bytes at once and returns copies. Here, arrays that are shared with the
+steps are written in pieces, with a checksum each, pauses, cancellation between two pieces and an fsync,
+by system calls that a test can fail one at a time; and they are read mapped, or by ranges of an object,
+and verified.
 """
 
 from __future__ import annotations

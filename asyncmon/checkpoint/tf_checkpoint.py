@@ -1,13 +1,12 @@
-"""Reading checkpoints that TensorFlow wrote (its V2 format), without TensorFlow.
+"""Read checkpoints of TensorFlow (its V2 format), without TensorFlow.
 
-A checkpoint is ``<prefix>.index`` (:mod:`.sstable`, :mod:`.bundle`) and
-``<prefix>.data-00000-of-00001`` and so on, the bytes of the tensors. All checksums are verified.
+A checkpoint is ``<prefix>.index`` (:mod:`.tf_index`) and ``<prefix>.data-00000-of-00001`` and so on,
+the bytes of the tensors. All checksums are verified. A saver restores such checkpoints too.
 
 Example::
 
     weights = await tf_checkpoint.read("old/model.ckpt-1000")  # {"dense/kernel": array(...), ...}
-    await saver.restore(session, "old/model.ckpt-1000", rename={"model/": "/"})  # the saver reads them
-    too
+    await saver.restore(session, "old/model.ckpt-1000", rename={"model/": "/"})
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ _ELEMENTS = {
 async def read(prefix: str | os.PathLike[str]) -> dict[str, Array]:
     """Return all tensors of a TensorFlow checkpoint by name; strings as object arrays of ``bytes``.
 
-    A partitioned variable comes back whole, under its own name. Resources and variants, which are no
-    arrays, are left out with a warning.
+    A partitioned variable comes back whole, under its own name. Resources and variants are skipped with
+    a warning.
 
     Raises:
         NotFoundError: there is no such checkpoint.
@@ -89,7 +88,7 @@ class BundleContents:
         known = {name: entry for name, entry in bundle.tensors.items() if _is_array(entry)}
         if len(known) < len(bundle.tensors):
             others = sorted(bundle.tensors.keys() - known.keys())
-            logger.warning("%s: not arrays, and left out: %s", path, ", ".join(others))
+            logger.warning("%s: skipping entries that are no arrays: %s", path, ", ".join(others))
         self.facts = Facts(
             file_names=names,
             nbytes=sum(file.size for file in files),

@@ -1,4 +1,4 @@
-"""Several blocking calls side by side, without taking the steps' processor."""
+"""Write several files side by side, at a pace that leaves the processor to the steps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _RESTS_ALONE = max(0.0, min(_RESTS, 10 / (os.cpu_count() or 1) - 1))
 
 
 class Control:
-    """What the event loop says to the worker threads of one save: to stop, or to hurry.
+    """Stops or unthrottles the worker threads of one save, from the event loop.
 
     Args:
-        due: by when, on the clock of :func:`time.perf_counter`, the save should be done, if it matters.
+        due: the time of :func:`time.perf_counter` at which the save should be done, if any.
 
     Attributes:
         left: bytes that are not written yet.
@@ -42,32 +42,32 @@ class Control:
         self._urgent = threading.Event()
 
     def stop(self) -> None:
-        """Let the threads stop at the next piece."""
+        """Make the threads stop at the next piece."""
         self.stopped = True
         self._urgent.set()
 
-    def hurry(self) -> None:
-        """Let the threads go on without pauses: somebody waits for the end."""
+    def unthrottle(self) -> None:
+        """End all pauses: the caller waits for the end of the save."""
         self._urgent.set()
 
-    def check(self, what: str) -> None:
-        """Raise :class:`~asyncmon.errors.CancelledError` when the threads should stop."""
+    def check(self) -> None:
+        """Raise :class:`~asyncmon.errors.CancelledError` after :meth:`stop`."""
         if self.stopped:
-            raise CancelledError(f"{what} was stopped")
+            raise CancelledError("The save was stopped")
 
     def pause(self, seconds: float) -> None:
-        """Block the calling thread for a while, or until it should stop or hurry."""
+        """Block the calling thread for some seconds, or until :meth:`stop` or :meth:`unthrottle`."""
         self._urgent.wait(seconds)
 
 
 class Pace:
-    """Keeps a thread that works in the background from slowing down the steps beside it.
+    """Pauses a background thread so that it does not slow down the steps.
 
-    Every megabyte it compares the time that passed with the processor time that the thread got.
-    Where that is much less, others want the processor too, and the thread pauses for four times what
-    it used. Elsewhere it pauses on a small machine only, where one thread's writing takes a good part
-    of the memory's speed from the steps: for four times what it used on 2 processors, for half as long
-    again on 4, never on 10. It pauses less where the save would be late otherwise.
+    Every megabyte it compares the time that passed with the processor time of the thread. Where that
+    is much less, the processor is contended, and the pause is four times the time used. Elsewhere it
+    pauses on a small machine only, where one writer takes a good part of the memory's speed: four times
+    the time used on 2 processors, 1.5 times on 4, never on 10. Pauses are shorter where the save would
+    be late.
     """
 
     __slots__ = ("_bytes", "_control", "_processor", "_wall")
@@ -77,7 +77,7 @@ class Pace:
         self._begin()
 
     def did(self, nbytes: int) -> None:
-        """Say that so many bytes were worked on."""
+        """Count bytes, and pause after each megabyte."""
         self._bytes += nbytes
         if self._bytes < _STRETCH:
             return
@@ -89,7 +89,7 @@ class Pace:
         self._begin()
 
     def _spare(self, used: float) -> float:
-        """Return for how long it may pause if every stretch to come takes as long as this one."""
+        """Return the longest pause if every stretch to come takes as long as this one."""
         due = self._control.due
         if due is None:
             return math.inf
@@ -112,7 +112,7 @@ def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
 
     def make(call: Callable[[], None]) -> None:
         try:
-            control.check("The save")
+            control.check()
             call()
         except BaseException as error:
             errors.append(error)
@@ -127,6 +127,6 @@ def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
     try:
         if errors:
             raise errors[0]
-        control.check("The save")
+        control.check()
     finally:
         errors.clear()  # else an error would refer to itself by its traceback

@@ -1,4 +1,4 @@
-"""Which variables a saver covers, and what they are called in its checkpoints."""
+"""The variables that a saver covers, and their names in its checkpoints."""
 
 from __future__ import annotations
 
@@ -29,32 +29,27 @@ def name_of(variable: Any) -> str:
     return name.removesuffix(":0")
 
 
-def no_variables() -> list[str] | None:
-    """Return None: there is no program under construction, so a saver covers all of its session."""
-    return None
-
-
-_under_construction: Callable[[], list[str] | None] = no_variables
+_under_construction: Callable[[], list[str] | None] | None = None
 
 
 def take_variables_from(find: Callable[[], list[str] | None]) -> None:
-    """Set where a saver without a ``var_list`` finds the names of the variables that there are.
+    """Set how a saver without a ``var_list`` finds the names of all variables.
 
     Args:
         find: returns the names in the program that is being built; None where there is none.
     """
-    global _under_construction  # set once, by the room that knows programs
+    global _under_construction  # set once, by the package that has programs
     _under_construction = find
 
 
 class Selection:
-    """A saver's ``var_list``: names in checkpoints to names in the session, or simply everything.
+    """A saver's ``var_list``: names in checkpoints to names in the session, or everything.
 
     Args:
         var_list: None for the variables of the program under construction, or all of a session's state
             where there is none; a list of variables or names; or a dict from names in the checkpoint
             to variables or names.
-        defer_build: with None, take the variables at :meth:`build`, and not now.
+        defer_build: with None, take the variables at :meth:`build`, not now.
         allow_empty: whether there may be no variables.
 
     Raises:
@@ -68,9 +63,9 @@ class Selection:
         defer_build: bool = False,
         allow_empty: bool = False,
     ) -> None:
+        self.allow_empty = allow_empty
         self._names: dict[str, str] | None = None
         self._takes_all = var_list is None  # then entries with reserved names are covered, too
-        self._allow_empty = allow_empty
         self._built = False
         if isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
@@ -87,24 +82,24 @@ class Selection:
             self.build()
 
     def build(self) -> None:
-        """Take the variables that there are now, if none were given or taken before."""
+        """Take the variables of the program under construction, if none were given or taken before."""
         if self._built:
             return
         if self._takes_all:
-            names = _under_construction()
+            names = None if _under_construction is None else _under_construction()
             self._names = None if names is None else {name: name for name in names}
-        if self.is_empty and not self._allow_empty:
+        if self.is_empty and not self.allow_empty:
             raise ValueError("No variables to save")
         self._built = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was made to hold nothing."""
+        """Whether it covers no variable."""
         return self._names is not None and not self._names
 
     @property
     def is_everything(self) -> bool:
-        """Whether it covers whatever there is."""
+        """Whether it covers all variables of any session."""
         return self._names is None
 
     @property
@@ -113,7 +108,7 @@ class Selection:
         return list((self._names or {}).values())
 
     def covers(self, name: str) -> bool:
-        """Return whether a variable of the session is among what it covers."""
+        """Return whether it covers a variable of the session."""
         return self._names is None or name in self._names.values() or self._is_reserved(name)
 
     def to_checkpoint(self, state: Mapping[str, T]) -> dict[str, T]:

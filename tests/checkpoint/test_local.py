@@ -214,7 +214,7 @@ async def test_one_failing_call_stops_the_others(monkeypatch: pytest.MonkeyPatch
 
     def wait_for_stop() -> None:
         control.pause(10)
-        control.check("The save")
+        control.check()
 
     calls: list[Callable[[], None]] = [fail, wait_for_stop, lambda: made.append(2)]
     with pytest.raises(ValueError, match="first"):
@@ -285,11 +285,11 @@ async def test_it_pauses_less_where_the_save_would_be_late(monkeypatch: pytest.M
         assert pauses == pytest.approx(expected)
 
 
-async def test_a_pause_ends_when_there_is_a_hurry_or_an_end() -> None:
-    for order in (Control.hurry, Control.stop):
+async def test_a_pause_ends_when_the_save_is_unthrottled_or_stopped() -> None:
+    for order in (Control.unthrottle, Control.stop):
         control = Control()
         pausing = asyncio.create_task(asyncio.to_thread(control.pause, 3600))
         order(control)
         await pausing
-    with pytest.raises(CancelledError, match="It was stopped"):
-        control.check("It")
+    with pytest.raises(CancelledError, match="The save was stopped"):
+        control.check()
