@@ -25,10 +25,8 @@ def sum_to_shape(value: Array, shape: Any) -> Any:
     return np.add.reduce(value, axis=axes, keepdims=False).reshape(target)
 
 
-# fmt: off
 register(OpDef("SumToShape", sum_to_shape, lambda value, shape: Spec(value.dtype, shape.known_dims()),
-    lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))
-# fmt: on
+    lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
 
 
 def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:

@@ -109,12 +109,10 @@ def _choose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [None, *(create_op("Select", (condition, *part)) for part in parts)]
 
 
-# fmt: off
 register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
 register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True))
 register(OpDef("Where", lambda condition: np.argwhere(condition).astype(np.int64),
-    lambda condition: Spec(dtypes.int64, (None, rank_of(condition.shape))), ZERO))
-# fmt: on
+    lambda condition: Spec(dtypes.int64, (None, rank_of(condition.shape))), ZERO))  # fmt: skip
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:

@@ -30,10 +30,8 @@ def _fill_rule(dims: Spec, value: Spec) -> Spec:
     return Spec(value.dtype, known)
 
 
-# fmt: off
-register(OpDef("Fill", lambda dims, value: np.full(dims.tolist(), value, np.asarray(value).dtype),
-    _fill_rule, lambda op, grad: [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]))
-# fmt: on
+register(OpDef("Fill", lambda dims, value: np.full(dims.tolist(), value), _fill_rule, lambda op, grad:
+    [None, create_op("Sum", (grad,), {"axis": None, "keepdims": False})]))  # fmt: skip
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
@@ -227,9 +225,7 @@ def one_hot(
     for value in (v for v in (on_value, off_value) if v is not None):
         found = convert_to_tensor(value, None if is_tensor_like(value) else wanted).dtype
         if wanted is not None and found is not wanted:
-            raise TypeError(
-                f"dtype {found.name} of a value does not match dtype parameter {wanted.name}"
-            )
+            raise TypeError(f"dtype {found.name} does not match dtype parameter {wanted.name}")
         wanted = found
     wanted = wanted or dtypes.float32
     on = _scalar(1, wanted) if on_value is None else convert_to_tensor(on_value, wanted)

@@ -285,9 +285,8 @@ def update_rule(refs: int, *, sparse: bool = False) -> rules.Rule:
         rules.merge(shape, inputs[last].shape)
         for other in inputs:
             if other.dtype.is_floating and other.dtype is not var.dtype:
-                raise TypeError(
-                    f"Expected {var.dtype.name}, the variable's dtype, got {other.dtype.name}"
-                )
+                found = other.dtype.name
+                raise TypeError(f"Expected {var.dtype.name}, the variable's dtype, got {found}")
         return Spec(var.dtype, var.shape)
 
     return rule

@@ -109,10 +109,8 @@ def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[
     wrong = (indices < 0) | (indices >= np.array(shape[batch_dims : batch_dims + depth], np.int64))
     if wrong.any():
         at = tuple(np.argwhere(wrong.any(axis=-1))[0])
-        raise InvalidArgumentError(
-            f"indices[{','.join(map(str, at))}] = {indices[at].tolist()} does not index "
-            f"into shape {list(shape)}"
-        )
+        found = f"indices[{','.join(map(str, at))}] = {indices[at].tolist()}"
+        raise InvalidArgumentError(f"{found} does not index into shape {list(shape)}")
     outer = indices.shape[:-1]
     batch = np.ogrid[tuple(slice(n) for n in outer)][:batch_dims] if batch_dims else ()
     return (*batch, *np.moveaxis(indices, -1, 0))
@@ -161,11 +159,9 @@ def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: i
     return Spec(updates.dtype, shape_from(shape))
 
 
-# fmt: off
 register(OpDef("GatherNd", _gather_nd, _gather_nd_rule, _gather_nd_gradient, aliases=True))
-register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule,
-    lambda op, grad: [None, create_op("GatherNd", (grad, op.inputs[0]), op.attrs), None], aliases=True))
-# fmt: on
+register(OpDef("ScatterNd", _scatter_nd, _scatter_nd_rule, aliases=True, gradient=lambda op, grad:
+    [None, create_op("GatherNd", (grad, op.inputs[0]), op.attrs), None]))  # fmt: skip
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Tensor:
@@ -242,11 +238,9 @@ def _rows_of_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [create_op("UnsortedSegmentSum", (grad, op.inputs[1], count)), None]
 
 
-# fmt: off
 register(OpDef("UnsortedSegmentSum", sum_rows, _sum_rows_rule,
-    lambda op, grad: [create_op("RowsOf", (grad, op.inputs[1])), None, None]))
+    lambda op, grad: [create_op("RowsOf", (grad, op.inputs[1])), None, None]))  # fmt: skip
 register(OpDef("RowsOf", _rows_of, _rows_of_rule, _rows_of_gradient))
-# fmt: on
 
 
 def unsorted_segment_sum(
@@ -264,11 +258,9 @@ def _unique_rows(values: Array, indices: Array) -> tuple[Array, Array]:
     return sum_rows(values, position.reshape(np.shape(indices)), len(distinct)), distinct
 
 
-# fmt: off
 register(OpDef("UniqueRows", _unique_rows, lambda values, indices:
     (Spec(values.dtype, _rows_shape(values, indices, None)), Spec(indices.dtype, (None,))),
-    aliases=True))
-# fmt: on
+    aliases=True))  # fmt: skip
 
 
 def unique_rows(values: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:

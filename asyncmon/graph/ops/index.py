@@ -112,10 +112,8 @@ def _put_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [elements, *[None] * len(op.inputs[1:])]
 
 
-# fmt: off
 register(OpDef("Put", _put, lambda values, *others, **attrs: Spec(values.dtype, shape_from(others[-1])),
-    _put_gradient))
-# fmt: on
+    _put_gradient))  # fmt: skip
 
 
 def check_inside(indices: Any, size: int) -> Array:
@@ -247,9 +245,7 @@ def strided_slice(
     starts, stops = _scalars(begin), _scalars(end)
     steps = [None] * len(starts) if strides is None else _scalars(strides)
     if not len(starts) == len(stops) == len(steps):
-        raise ValueError(
-            f"begin, end and strides must have one length, got {begin!r}, {end!r}, {strides!r}."
-        )
+        raise ValueError(f"begin, end, strides must have one length: {begin!r}, {end!r}, {strides!r}.")
     index: list[Any] = []
     for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
         bit = 1 << i
@@ -290,10 +286,8 @@ def _reverse_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-# fmt: off
 register(OpDef("ReverseV2", np.flip, _reverse_rule,
-    lambda op, grad: [create_op("ReverseV2", (grad,), op.attrs)], aliases=True))
-# fmt: on
+    lambda op, grad: [create_op("ReverseV2", (grad,), op.attrs)], aliases=True))  # fmt: skip
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
@@ -317,10 +311,8 @@ def _mask_rule(x: Spec, mask: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, (*x.shape[:axis], None, *x.shape[after:]))
 
 
-# fmt: off
 indexing_op("BooleanMask", lambda shape, mask, *, axis: (*[builtins.slice(None)] * axis, mask),
-    _mask_rule)
-# fmt: on
+    _mask_rule)  # fmt: skip
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: Any = None) -> Tensor:

@@ -75,13 +75,11 @@ def _all_grads(op: Operation, grads: Sequence[Tensor | None]) -> list[Tensor]:
     ]
 
 
-# fmt: off
-register(OpDef("Pack", _pack, _pack_rule, lambda op, grad:
-    list(create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))))
+register(OpDef("Pack", _pack, _pack_rule, lambda op, grad: list(
+    create_ops("Unpack", (grad,), {"num": len(op.inputs), "axis": op.attrs["axis"]}))))  # fmt: skip
 register(OpDef("Unpack", lambda x, *, num, axis: _outputs(np.moveaxis(x, axis, 0)), _unpack_rule,
     lambda op, *grads: [create_op("Pack", _all_grads(op, grads), {"axis": op.attrs["axis"]})],
-    aliases=True))
-# fmt: on
+    aliases=True))  # fmt: skip
 
 
 def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
@@ -198,13 +196,11 @@ def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]
     return [joined, None][: len(op.inputs)]
 
 
-# fmt: off
 register(OpDef("ConcatV2", lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
-    _concat_rule, _concat_gradient, out=True))
+    _concat_rule, _concat_gradient, out=True))  # fmt: skip
 register(OpDef("Split", lambda x, *, num, axis: _outputs(np.split(x, num, axis)), _split_rule,
-    _split_gradient, aliases=True))
+    _split_gradient, aliases=True))  # fmt: skip
 register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True))
-# fmt: on
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:

@@ -168,18 +168,15 @@ def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
 def _extra(labels: str, rank: int | None, equation: str) -> int:
     """Return how many dimensions ``...`` stands for in one input."""
     named = len(labels.replace("...", ""))
+    text = f"Expected input of rank {named}"
     if "..." not in labels:
         if rank is not None and rank != named:
-            raise ValueError(
-                f"Expected input of rank {named} for {labels!r} in {equation!r}, got {rank}"
-            )
+            raise ValueError(f"{text} for {labels!r} in {equation!r}, got {rank}")
         return 0
     if rank is None:
         raise ValueError(f"The rank of an input must be known to use '...' in {equation!r}.")
     if rank < named:
-        raise ValueError(
-            f"Expected input of rank {named} or more for {labels!r} in {equation!r}, got {rank}"
-        )
+        raise ValueError(f"{text} or more for {labels!r} in {equation!r}, got {rank}")
     return rank - named
 
 
@@ -318,11 +315,9 @@ def _einsum_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [create_op("Einsum", operands, attrs), None, *flows]
 
 
-# fmt: off
-register(OpDef("Einsum", _einsum, _einsum_rule, lambda op, grad:
-    [_operand_gradient(grad, op.inputs, i, op.attrs) for i in range(len(op.inputs))], aliases=True))
+register(OpDef("Einsum", _einsum, _einsum_rule, aliases=True, gradient=lambda op, grad:
+    [_operand_gradient(grad, op.inputs, i, op.attrs) for i in range(len(op.inputs))]))  # fmt: skip
 register(OpDef("EinsumGrad", _einsum_grad, _einsum_grad_rule, _einsum_grad_gradient, aliases=True))
-# fmt: on
 
 
 def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:

@@ -71,9 +71,7 @@ def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> An
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise TypeError(
-            f"{_name(func)} returned an awaitable; pass an `async def` itself, which is awaited."
-        )
+        raise TypeError(f"{_name(func)} returned an awaitable; pass an `async def` itself.")
     return _outputs(func, result, Tout)
 
 

@@ -61,13 +61,11 @@ def _uniform_int(
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-# fmt: off
 register(RandomOpDef("RandomUniform", _kernel(np.random.Generator.random), _drawn_rule, ZERO))
 register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_rule, ZERO))
 register(RandomOpDef("RandomStandardNormal", _kernel(np.random.Generator.standard_normal),
-    _drawn_rule, ZERO))
+    _drawn_rule, ZERO))  # fmt: skip
 register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_rule, ZERO))
-# fmt: on
 
 
 def random_uniform(

@@ -151,10 +151,8 @@ def _others_of_rows(rows: Tensor, result_shape: Tensor) -> Tensor:
     return reshape(reduce_prod(others, -1), result_shape)
 
 
-# fmt: off
-register(OpDef("ProdOfOthers", _product_of_others, rules.like_first,
-    lambda op, grad: gradients(_written_out(op.inputs[0], op.attrs["axis"]), op.inputs, grad)))
-# fmt: on
+register(OpDef("ProdOfOthers", _product_of_others, rules.like_first, lambda op, grad:
+    gradients(_written_out(op.inputs[0], op.attrs["axis"]), op.inputs, grad)))  # fmt: skip
 
 
 # --- running sums and products -------------------------------------------------------------------
@@ -186,11 +184,9 @@ def _cumsum_back(op: Operation, grad: Tensor) -> Tensor:
     return create_op("Cumsum", (grad,), {**op.attrs, "reverse": not op.attrs["reverse"]})
 
 
-# fmt: off
 register(OpDef("Cumsum", _scan(np.add), _scan_rule, lambda op, grad: [_cumsum_back(op, grad)]))
 register(OpDef("Cumprod", _scan(np.multiply), _scan_rule,
-    lambda op, grad: [_cumsum_back(op, grad * op.outputs[0]) / op.inputs[0]]))
-# fmt: on
+    lambda op, grad: [_cumsum_back(op, grad * op.outputs[0]) / op.inputs[0]]))  # fmt: skip
 
 
 def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name: Any) -> Tensor:

@@ -145,11 +145,9 @@ def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
     return tuple(free if d == -1 else d for d in dims)
 
 
-# fmt: off
 register(OpDef("Reshape", _reshape, _reshape_rule,
     lambda op, grad: [like("Reshape", (grad,), op.inputs[0]), None],
-    aliases=True, run_rule=_reshape_run_rule))
-# fmt: on
+    aliases=True, run_rule=_reshape_run_rule))  # fmt: skip
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -195,12 +193,10 @@ def _squeeze_rule(x: Spec, *, axis: tuple[int, ...] | None) -> Spec:
     return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
 
 
-# fmt: off
 register(OpDef("ExpandDims", _expand_dims, _expand_dims_rule,
-    lambda op, grad: [create_op("Squeeze", (grad,), op.attrs)], aliases=True))
+    lambda op, grad: [create_op("Squeeze", (grad,), op.attrs)], aliases=True))  # fmt: skip
 register(OpDef("Squeeze", np.squeeze, _squeeze_rule,
-    lambda op, grad: [like("Reshape", (grad,), op.inputs[0])], aliases=True))
-# fmt: on
+    lambda op, grad: [like("Reshape", (grad,), op.inputs[0])], aliases=True))  # fmt: skip
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -226,10 +222,8 @@ def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [create_op("Transpose", (grad,), {"perm": back})]
 
 
-# fmt: off
 register(OpDef("Transpose", lambda x, *, perm: np.transpose(x, perm), _transpose_rule,
-    _transpose_gradient, aliases=True))
-# fmt: on
+    _transpose_gradient, aliases=True))  # fmt: skip
 
 
 def transpose(
@@ -263,10 +257,8 @@ def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
     return Spec(x.dtype, rules.merge(rules.broadcast(x.shape, dims), dims))
 
 
-# fmt: off
 register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule,
-    lambda op, grad: [like("SumToShape", (grad,), op.inputs[0]), None], aliases=True))
-# fmt: on
+    lambda op, grad: [like("SumToShape", (grad,), op.inputs[0]), None], aliases=True))  # fmt: skip
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:

@@ -26,18 +26,16 @@ def _report(*initialized: Any, names: tuple[str, ...]) -> Array:
     return np.array(missing, dtype=object)
 
 
-# fmt: off
 register(VariableOpDef("VariableV2", None, lambda *, variable, dtype, shape: Spec(dtype, shape),
-    refs=0, changes=False))
+    refs=0, changes=False))  # fmt: skip
 register(VariableOpDef("ReadVariable", None, like_first, SAME, changes=False))
 register(VariableOpDef("InitializedValue", lambda value, initial: initial if value is None else value,
     lambda ref, initial: Spec(ref.dtype, initial.shape if ref.shape is None else ref.shape),
-    changes=False, aliases=True))
+    changes=False, aliases=True))  # fmt: skip
 register(VariableOpDef("IsVariableInitialized", lambda value: np.bool_(value is not None),
-    lambda ref: Spec(dtypes.bool, ()), changes=False))
+    lambda ref: Spec(dtypes.bool, ()), changes=False))  # fmt: skip
 register(OpDef("ReportUninitializedVariables", _report,
-    lambda *initialized, names: Spec(dtypes.string, (None,)), stateful=True))
-# fmt: on
+    lambda *initialized, names: Spec(dtypes.string, (None,)), stateful=True))  # fmt: skip
 
 
 def is_variable_initialized(variable: Any, name: str | None = None) -> Tensor:
@@ -56,14 +54,12 @@ def _assign_rule(ref: Spec, value: Spec, *, validate_shape: bool = True) -> Spec
     return Spec(ref.dtype, value.shape if ref.shape is None else ref.shape)
 
 
-# fmt: off
 register(VariableOpDef("Assign", lambda ref, value, *, validate_shape: value, _assign_rule,
-    aliases=True, initializes=True))
+    aliases=True, initializes=True))  # fmt: skip
 register(VariableOpDef("AssignAdd", np.add, _assign_rule,
-    update=lambda ref, value: np.add(ref, value, out=ref), blockwise=True))
+    update=lambda ref, value: np.add(ref, value, out=ref), blockwise=True))  # fmt: skip
 register(VariableOpDef("AssignSub", np.subtract, _assign_rule,
-    update=lambda ref, value: np.subtract(ref, value, out=ref), blockwise=True))
-# fmt: on
+    update=lambda ref, value: np.subtract(ref, value, out=ref), blockwise=True))  # fmt: skip
 
 
 def assign(
@@ -129,13 +125,11 @@ def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
     return like_first(ref)
 
 
-# fmt: off
 register(OpDef("CheckIndices", lambda indices, *, size: check_inside(indices, size), _indices_rule,
-    aliases=True))
+    aliases=True))  # fmt: skip
 register(VariableOpDef("ScatterAdd", None, _scatter_rule, update=np.add.at))
 register(VariableOpDef("ScatterSub", None, _scatter_rule, update=np.subtract.at))
 register(VariableOpDef("ScatterUpdate", None, _scatter_rule, update=operator.setitem))
-# fmt: on
 
 
 def scatter_add(

@@ -113,10 +113,8 @@ class QueueCore:
         if self._closed:
             raise CancelledError(f"{self._label} is closed.")
         if (1 if in_parts else count) > self._capacity:
-            raise InvalidArgumentError(
-                f"{count} elements can never fit into {self._label}, whose capacity is "
-                f"{self._capacity}."
-            )
+            where = f"{self._label}, whose capacity is {self._capacity}"
+            raise InvalidArgumentError(f"{count} elements can never fit into {where}.")
         if self._putters or count > self._free():
             return None
         self._grant_room(room)

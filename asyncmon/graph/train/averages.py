@@ -41,12 +41,10 @@ def _follow_unbiased(average: Array, biased: Array, count: Array, decay: Array, 
     np.divide(biased, 1 - np.power(decay, count), out=average)
 
 
-# fmt: off
 register(VariableOpDef("AssignMovingAverage", None, update_rule(1), update=_follow, blockwise=True))
 register(VariableOpDef("AssignUnbiasedAverage", None,
     lambda average, biased, count, decay, value: update_rule(2)(average, biased, decay, value),
-    refs=3, update=_follow_unbiased))
-# fmt: on
+    refs=3, update=_follow_unbiased))  # fmt: skip
 
 
 def assign_moving_average(

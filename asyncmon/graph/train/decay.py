@@ -142,9 +142,7 @@ def piecewise_constant(
             if edge.dtype is int32 and at.dtype is int64:
                 edge = cast(edge, int64)
             if edge.dtype is not at.dtype:
-                raise ValueError(
-                    f"Boundaries ({edge.dtype}) must have the same dtype as x ({at.dtype})."
-                )
+                raise ValueError(f"Boundary {edge!r} must have the same dtype as x ({at.dtype}).")
             edges.append(edge)
         tensors = [convert_to_tensor(value) for value in values]
         for tensor in tensors:
@@ -158,8 +156,6 @@ def piecewise_constant(
         return gather(stack(tensors), create_op("PassedBoundaries", (at, stack(edges))))
 
 
-# fmt: off
 register(OpDef("PassedBoundaries",
     lambda at, edges: np.array(np.count_nonzero(edges < at), np.int32),
-    lambda at, edges: Spec(int32, with_rank(at.shape, 0)), ZERO))
-# fmt: on
+    lambda at, edges: Spec(int32, with_rank(at.shape, 0)), ZERO))  # fmt: skip

@@ -319,9 +319,7 @@ def make_slot(
         if isinstance(initial_value, int | float):
             dims = as_shape(primary.shape if shape is None else shape)
             if not is_known(dims):
-                raise ValueError(
-                    f"A slot needs a fully known shape, {primary.name} has {primary.shape}."
-                )
+                raise ValueError(f"A slot needs a fully known shape, {primary!r} has none.")
             initial_value = partial(_full, dims, initial_value, primary.dtype)
         return Variable(initial_value, trainable=False, name=full_name)
 

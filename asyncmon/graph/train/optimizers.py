@@ -230,11 +230,9 @@ def _adam_step(
     var -= t
 
 
-# fmt: off
 update_op("Adam", _adam, refs=3, rows=_adam_rows)
 register(VariableOpDef("AssignMul", np.multiply, lambda ref, factor: Spec(ref.dtype, ref.shape),
-    update=lambda ref, factor: np.multiply(ref, factor, out=ref)))
-# fmt: on
+    update=lambda ref, factor: np.multiply(ref, factor, out=ref)))  # fmt: skip
 
 
 class AdamOptimizer(Optimizer):

@@ -33,9 +33,7 @@ class Initializer(ABC):
     def __post_init__(self) -> None:
         self.dtype = as_dtype(self.dtype)
         if self._only_floats and not self.dtype.is_floating:
-            raise ValueError(
-                f"Argument `dtype` expected to be a floating type. Received: {self.dtype.name}"
-            )
+            raise ValueError(f"`dtype` expected to be a floating type. Received: {self.dtype.name}")
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Tensor:
         """Return the initial value of a variable of this shape."""
@@ -76,10 +74,7 @@ class constant_initializer(Initializer):
 
     def __post_init__(self) -> None:
         if not (np.isscalar(self.value) or isinstance(self.value, list | tuple | np.ndarray)):
-            raise TypeError(
-                f"Invalid type for initial value={self.value!r}: expected a Python scalar, a list or "
-                "tuple of values, or a numpy array"
-            )
+            raise TypeError(f"Invalid type for initial value={self.value!r}: expected numbers")
         super().__post_init__()
 
     def __call__(
@@ -223,10 +218,7 @@ class orthogonal_initializer(Initializer):
     def _make(self, shape: Any, dtype: DType) -> Tensor:
         dims = _known(shape)
         if len(dims) < 2:
-            raise ValueError(
-                "The tensor to initialize, specified by argument `shape` must be at least "
-                f"two-dimensional. Received shape={dims}"
-            )
+            raise ValueError(f"`shape` must be at least two-dimensional. Received shape={dims}")
         rows, columns = prod(dims[:-1]), dims[-1]
         normal = random_ops.random_normal(
             [max(rows, columns), min(rows, columns)], dtype=dtype, seed=self.seed

@@ -121,21 +121,16 @@ def variable_scope(
 ) -> Iterator[VariableScope]:
     """Prefix the names of variables and ops, and set the defaults of ``get_variable``. TF1: same name.
 
+    Those are ``initializer``, ``regularizer``, ``dtype``, ``custom_getter`` (which goes around that of
+    the outer scope) and ``constraint``. ``caching_device`` and ``use_resource`` are without effect.
+
     Args:
         name_or_scope: a name inside the current scope, or a scope to enter again.
         default_name: used where ``name_or_scope`` is None; made unique among the scopes opened since
             the outer scope was entered.
         values: tensors whose graph is meant; by default the default graph.
-        initializer: the default of ``get_variable`` inside, as are ``regularizer``, ``dtype`` and
-            ``constraint``.
-        regularizer: see ``initializer``.
-        caching_device: without effect: there is one device.
         partitioner: must be None: variables are whole.
-        custom_getter: the default of ``get_variable`` inside; goes around that of the outer scope.
         reuse: True, False or ``AUTO_REUSE``; None is that of the outer scope.
-        dtype: see ``initializer``.
-        use_resource: without effect: there is one kind of variable.
-        constraint: see ``initializer``.
         auxiliary_name_scope: false leaves the names of ops alone.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
@@ -182,9 +177,7 @@ def _label(
     if isinstance(name, str):
         return name
     if name is not None:
-        raise TypeError(
-            f"VariableScope: name_or_scope must be a string or VariableScope, got {name!r}."
-        )
+        raise TypeError(f"name_or_scope must be a string or VariableScope, got {name!r}.")
     if default_name is None:
         raise TypeError("If default_name is None then name_or_scope is required")
     if reuse:
@@ -207,9 +200,7 @@ def _nested_getter(outside: Any, inside: Any, getter: Any, *args: Any, **kwargs:
 
 def _refuse_partitioner(partitioner: Any) -> None:
     if partitioner is not None:
-        raise ValueError(
-            f"partitioner must be None, got {partitioner!r}: variables are whole, not split in parts."
-        )
+        raise ValueError(f"partitioner must be None, got {partitioner!r}: variables are whole.")
 
 
 def _context() -> BuildContext:
@@ -236,6 +227,8 @@ def get_variable(
 ) -> Any:
     """Return the variable of this name in the current scope, an existing or a new one. TF1: same name.
 
+    Args that are not named here are those of :class:`Variable`.
+
     Args:
         name: without the names of the scopes.
         shape: of a new variable; that of an existing one is checked against it, and so is its dtype.
@@ -243,15 +236,9 @@ def get_variable(
         initializer: a function ``initializer(shape, dtype=...)``, or a value or tensor, which has a
             shape of its own; by default Glorot uniform for floats, zeros for the rest.
         regularizer: ``regularizer(variable)`` -> a loss that joins ``REGULARIZATION_LOSSES``, or None.
-        trainable: as for :class:`Variable`, like the rest.
-        collections: likewise.
-        caching_device: likewise.
         partitioner: must be None: variables are whole.
-        validate_shape: as for :class:`Variable`.
-        use_resource: likewise.
         custom_getter: ``custom_getter(getter, name, **arguments)`` -> what is returned instead; the
             variable itself is ``getter(name, **arguments)``. The name is the full one.
-        constraint: as for :class:`Variable`.
     """
     scope = get_variable_scope()
     arguments: dict[str, Any] = {
@@ -353,10 +340,8 @@ def _initial_value(
     dtype = dtype or default
     dims = as_shape(shape)
     if initializer is None if dims is None else None in dims:
-        raise ValueError(
-            f"Shape of a new variable ({name}) must be fully defined, but instead was "
-            f"{TensorShape(dims)}."
-        )
+        but = f"but instead was {TensorShape(dims)}."
+        raise ValueError(f"Shape of a new variable ({name}) must be fully defined, {but}")
     if initializer is None:
         initializer = glorot_uniform_initializer() if dtype.is_floating else zeros_initializer()
     elif isinstance(initializer, type):

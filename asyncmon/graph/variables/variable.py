@@ -87,10 +87,7 @@ class Variable(Operators):
         use_resource: bool | None = None,
     ) -> None:
         if variable_def is not None or import_scope is not None:
-            raise ValueError(
-                "variable_def and import_scope must be None: give an initial_value, or find a variable "
-                "of the graph with get_variable()."
-            )
+            raise ValueError("variable_def and import_scope must be None: give an initial_value.")
         if initial_value is None:
             raise ValueError("initial_value must be specified.")
         if constraint is not None and not callable(constraint):
