@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,7 @@ class _Compiler:
         self.plan = Plan()
         self.values = Values()
         self.written: dict[tuple[Operation, str], int] = {}
+        self.updates: list[Update] = []
         self.ops = needed_ops(targets, fed)
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
@@ -143,7 +145,7 @@ class _Compiler:
         plan.iteration = values.iteration
         plan.cost.weight = values.weight
         plan.waits = plan.inputs is not None or plan.stage is not None
-        plan.locks = bool(plan.swaps or plan.updates or plan.random)
+        plan.locks = bool(plan.swaps or plan.groups or plan.random)
         return plan
 
     def _complete(self, node: Node, checks: ShapeChecks) -> None:
@@ -252,7 +254,7 @@ class _Compiler:
         as_built = all(self.facts[x].shape == x.spec.shape for x in self.facts.disproved & {*op.inputs})
         if in_place and as_built and op not in self.versions.materialised:
             slots = tuple(self.store.slot(name) for name in names)
-            self.plan.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
+            self.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
             return
         outputs = tuple(values.new() for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))
@@ -342,10 +344,10 @@ class _Compiler:
             if not self.embedded:
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
                 plan.swaps.append(Swap(slot, register, values.give(register), dtype.as_numpy_dtype))
-        in_place = {slot for update in plan.updates for slot in update.slots}
-        plan.updates = [
-            update.but_copying([i for i in update.inputs if values.slots_in(i) & in_place])
-            for update in plan.updates
+        in_place = {slot for update in self.updates for slot in update.slots}
+        self.updates = [
+            replace(update, copied=tuple(i for i in update.inputs if values.slots_in(i) & in_place))
+            for update in self.updates
         ]
         for target in targets:
             if isinstance(target, Operation):
@@ -359,7 +361,7 @@ class _Compiler:
     def _tidy(self, kept: set[int]) -> None:
         """Drop dead code, plan memory, and forget other large values right after their last use."""
         plan, values = self.plan, self.values
-        last = {i for update in plan.updates for i in update.inputs}
+        last = {i for update in self.updates for i in update.inputs}
         plan.code = without_dead_code(plan.code, kept | last)
         large = {
             register
@@ -369,7 +371,7 @@ class _Compiler:
         large -= values.constants.keys() | kept | last | set(values.initial.values())
         large.difference_update(register for _, register in plan.feeds)  # the caller has them anyway
         if not self.embedded:
-            plan.groups = group_updates(plan.updates, values.new)
+            plan.groups = group_updates(self.updates, values.new)
             plan.code, lifetimes = plan_memory(plan.code, values, kept, last)
             large -= lifetimes.keys()
             if lifetimes:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.feeds import Feed
     from asyncmon.graph.execution.memory import Layout, MemoryPlan
     from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
+    from asyncmon.graph.execution.records import Fetch, Read, Swap
     from asyncmon.graph.execution.specialise import ShapeChecks, ShapeRules
     from asyncmon.graph.execution.update import UpdateGroup
 
@@ -50,7 +50,7 @@ class Program:
 
 @dataclass(slots=True)
 class Plan:
-    """See the module. Its code computes, then the run commits: ``swaps`` and ``updates``.
+    """See the module. Its code computes, then the run commits: ``swaps`` and ``groups``.
 
     Attributes:
         template: registers with constants in them.
@@ -60,7 +60,7 @@ class Plan:
         reads: variables that are loaded.
         stage: awaited nodes that depend on the state.
         code: instructions for what is not awaited.
-        groups: of ``updates``.
+        groups: of updates in place.
         fetches: what is returned, None for operations.
         memory: which values lie in the arena.
         products: nodes that multiply matrices, and how many multiplications of numbers they are.
@@ -83,7 +83,6 @@ class Plan:
     stage: Stage | None = None
     code: list[Instruction] = field(default_factory=list)
     swaps: list[Swap] = field(default_factory=list)
-    updates: list[Update] = field(default_factory=list)
     groups: list[UpdateGroup] = field(default_factory=list)
     fetches: list[Fetch | None] = field(default_factory=list)
     memory: MemoryPlan | None = None
@@ -159,7 +158,7 @@ class Plan:
         if key not in self._codes:
             if len(self._codes) >= _PROGRAMS:
                 self._codes.clear()
-            last = [update.op for update in self.updates]
+            last = [update.op for group in self.groups for update in group.updates]
             self._codes[key] = self.checks.insert(self.code, unknown, asserted, last)
         return self._codes[key]
 

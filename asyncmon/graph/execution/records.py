@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from asyncmon.graph.core.node import Operation
 
@@ -66,10 +66,6 @@ class Update:
     blockwise: bool
     copied: tuple[int, ...] = ()
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
-
-    def but_copying(self, inputs: Sequence[int]) -> Update:
-        """Return this update with some of its inputs to be copied first."""
-        return replace(self, copied=tuple(inputs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.graph import Graph
-    from asyncmon.graph.core.node import Operation
 
 T = TypeVar("T")
 Slots = tuple[int, ...]
@@ -102,10 +101,6 @@ class StateStore:
             self.names.append(name)
             self.values.append(None)
         return slot
-
-    def slot_of(self, op: Operation) -> int:
-        """Return the slot of the variable that an op reads or is."""
-        return self.slot(op.attrs["variable"])
 
     # Reading one version.
 
