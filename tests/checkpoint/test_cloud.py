@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import importlib
 import sys
@@ -92,6 +93,20 @@ async def test_a_reader_keeps_its_objects(url: str, make_session: Callable[..., 
     await saver.close()
     await saver.claim(url)  # the next start deletes what the reader had open
     assert await names(url) == ["checkpoint", "m-3.json", "m-3.safetensors"]
+
+
+async def test_two_savers_of_a_process_save_the_same_step_at_once(
+    url: str, make_session: Callable[..., Any]
+) -> None:
+    savers = [Saver(), Saver()]
+    session = make_session(a=np.arange(1000.0))
+    await asyncio.gather(*(saver.save(session, f"{url}/m", 1) for saver in savers))
+    (found,) = await verify(url)
+    assert found.problem is None
+    assert found.facts is not None
+    assert set(await names(url)) == {"checkpoint", *found.facts.file_names}
+    for saver in savers:
+        await saver.close()
 
 
 async def test_a_damaged_object_is_passed_over(url: str, make_session: Callable[..., Any]) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,39 @@ async def test_savers_of_one_process_share_a_directory(
     await process.communicate(b"\n")
     await two.close()
     assert await latest_checkpoint(tmp_path)
+
+
+async def test_a_saver_waits_until_another_one_has_cleaned_up(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """Else the files that it is writing would be taken for those of a crashed save."""
+    cleaning, arrived, go = threading.Event(), threading.Event(), threading.Event()
+
+    class First(FileCalls):
+        def listdir(self, path: Path) -> list[str]:
+            cleaning.set()
+            assert go.wait(10)
+            return super().listdir(path)
+
+    class Second(FileCalls):
+        def make_dirs(self, path: Path) -> None:
+            super().make_dirs(path)
+            arrived.set()
+
+        def open(self, path: Path, flags: int) -> int:
+            assert go.is_set(), path
+            return super().open(path, flags)
+
+    one, two = Saver(calls=First()), Saver(calls=Second())
+    claiming = asyncio.create_task(one.claim(tmp_path))
+    await asyncio.to_thread(cleaning.wait, 10)
+    handle = two.start_save(make_session(a=1.0), tmp_path / "m", 1)
+    await asyncio.to_thread(arrived.wait, 10)
+    go.set()
+    await claiming
+    assert await handle == await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
+    await one.close()
+    await two.close()
 
 
 async def test_a_saver_that_is_collected_gives_its_directory_back(
