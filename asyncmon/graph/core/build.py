@@ -12,12 +12,13 @@ from asyncmon.graph.core.context import BuildContext, building
 from asyncmon.graph.core.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.core.node import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Operation
 
 
 def get_default_graph() -> Graph:
@@ -41,8 +42,9 @@ def reset_default_graph() -> None:
 
 def graph_of(values: Iterable[Any]) -> Graph:
     """Return the graph that an op on these values goes to: theirs, or the default one."""
+    tensor: Any
     for value in values:
-        for tensor in tensors_in(value):
+        for tensor in (value,) if type(value) is Tensor else tensors_in(value):
             graph: Graph = tensor.graph._target()
             return graph
     return get_default_graph()

@@ -24,7 +24,7 @@ _INT32 = np.iinfo(np.int32)
 
 def is_tensor_like(value: Any) -> bool:
     """Return true for a tensor and what stands for one, such as a variable. TF1: ``tf.is_tensor``."""
-    return isinstance(value, Tensor) or hasattr(value, "_as_tensor")
+    return type(value) is Tensor or hasattr(value, "_as_tensor")
 
 
 def tensors_in(value: Any) -> Iterator[Any]:
@@ -45,7 +45,7 @@ def to_tensor(
         ValueError: a tensor of another dtype, of another graph, or None.
         TypeError: a value that the dtype cannot hold.
     """
-    if isinstance(value, Tensor):
+    if type(value) is Tensor:
         tensor = value
     elif hasattr(value, "_as_tensor"):
         tensor = value._as_tensor()
@@ -64,9 +64,11 @@ def to_tensor(
 
 
 def to_operand(
-    graph: NodeGraph, value: Any, label: str, operand: str, dtype: DType | None = None
+    graph: NodeGraph, value: Any, label: str, operand: str | int, dtype: DType | None = None
 ) -> Tensor:
     """Return an input of an op as a tensor; a constant gets a name below the op's ``label``."""
+    if type(value) is Tensor and value.graph is graph:
+        return value
     if is_tensor_like(value):
         return to_tensor(graph, value)
     return to_tensor(graph, value, dtype, graph.operand_name(label, operand))
@@ -75,7 +77,7 @@ def to_operand(
 def to_pair(graph: NodeGraph, x: Any, y: Any, label: str) -> tuple[Tensor, Tensor]:
     """Return two operands as tensors; one that is not a tensor takes the dtype of the other one."""
     if is_tensor_like(x):
-        first = to_tensor(graph, x)
+        first = to_operand(graph, x, label, "x")
         return first, to_operand(graph, y, label, "y", first.spec.dtype)
     second = to_operand(graph, y, label, "y")
     return to_operand(graph, x, label, "x", second.spec.dtype), second

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
+_TENSOR_NAMES = 'Tensor names must be of the form "<op_name>:<output_index>".'
 _NO_ATTRS: Mapping[str, Any] = {}
 
 
@@ -72,32 +73,25 @@ class Graph:
             RuntimeError: the graph is finalized.
             ValueError, TypeError: the op does not take these inputs, or the name is not valid.
         """
-        self._check_not_finalized()
+        if self._finalized:
+            self._check_not_finalized()
         op_def = table.get(type) or lookup(type)
         specs = [tensor.spec for tensor in inputs]
         try:
             inferred = op_def.infer(*specs, **attrs)
         except (ValueError, TypeError) as error:
             raise _at_op(error, name or type, type, specs) from error
-        context = self._context()
-        full_name = self._op_name(name or type, context.scope)
-        op = Operation(
-            self,
-            len(self._operations),
-            full_name,
-            op_def,
-            tuple(inputs),
-            context.control,
-            dict(attrs),
-            context.device if isinstance(context.device, str) else "",
-        )
+        _, scope, control, device, _ = self._context()
+        full_name = self._op_name(name or type, scope)
+        number, values = len(self._operations), tuple(inputs)
+        op = Operation(self, number, full_name, op_def, values, control, dict(attrs))
         if isinstance(inferred, Spec):
             inferred = (inferred,)
         op.outputs = tuple([Tensor(op, i, spec) for i, spec in enumerate(inferred)])
-        if isinstance(op_def, RandomOpDef):
+        if op_def.__class__ is RandomOpDef:  # isinstance() is slow where it says no
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
-        if callable(context.device):
-            op.device = str(context.device(op) or "")
+        if device:
+            op.device = str((device(op) if callable(device) else device) or "")
         self._operations[full_name] = op
         return op
 
@@ -125,7 +119,7 @@ class Graph:
             return graph.add_op(type, to_pair(graph, x, y, label), attrs, name)
         refs = (table.get(type) or lookup(type)).refs
         tensors = [
-            to_ref(graph, value) if i < refs else to_operand(graph, value, label, f"input_{i}")
+            to_ref(graph, value) if i < refs else to_operand(graph, value, label, i)
             for i, value in enumerate(inputs)
         ]
         return graph.add_op(type, tensors, attrs, name)
@@ -197,8 +191,10 @@ class Graph:
             self._names[key] = count + 1
         return f"{name}_{count}"
 
-    def operand_name(self, label: str, operand: str) -> str:
+    def operand_name(self, label: str, operand: str | int) -> str:
         """Return the name, absolute, of a constant made for an op that is to be added: ``add_1/y``."""
+        if isinstance(operand, int):
+            operand = f"input_{operand}"
         if label.endswith("/"):
             return f"{label}{operand}/"
         name = self.unique_name(self._context().scope + label, mark_as_used=False)
@@ -292,21 +288,14 @@ class Graph:
                 if op is None:
                     raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
                 return op
-            what = (
-                "refers to an Operation" if op is not None else "looks like an (invalid) Operation name"
-            )
-            raise ValueError(
-                f"The name {name!r} {what}, not a {wanted}. "
-                'Tensor names must be of the form "<op_name>:<output_index>".'
-            )
+            what = "looks like an (invalid) Operation name" if op is None else "refers to an Operation"
+            raise ValueError(f"The name {name!r} {what}, not a {wanted}. {_TENSOR_NAMES}")
         if "Tensor" not in wanted:
             raise ValueError(f"Name {name!r} appears to refer to a Tensor, not a {wanted}.")
         op_name, _, index = name.partition(":")
         if not index.isdecimal():
-            raise ValueError(
-                f"The name {name!r} looks a like a Tensor name, but is not a valid one. "
-                'Tensor names must be of the form "<op_name>:<output_index>".'
-            )
+            what = "looks a like a Tensor name, but is not a valid one"
+            raise ValueError(f"The name {name!r} {what}. {_TENSOR_NAMES}")
         op = self._operations.get(op_name)
         if op is None:
             raise KeyError(
