@@ -14,11 +14,10 @@ from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.losses import l2_loss
 from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
-from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.compare import logical_or
 from asyncmon.graph.ops.functions import rsqrt, sqrt, square
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, size
+from asyncmon.graph.ops.shape_ops import cast, size, unbroadcast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,10 +16,9 @@ from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softplus
 from asyncmon.graph.nn.dense import ones
 from asyncmon.graph.ops.basic import stop_gradient
-from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.reduce import reduce_sum
-from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single
+from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor

@@ -11,9 +11,8 @@ from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.broadcast import unbroadcast
 from asyncmon.graph.ops.families import comparison, unary
-from asyncmon.graph.ops.shape_ops import rank_of
+from asyncmon.graph.ops.shape_ops import rank_of, unbroadcast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,14 +78,6 @@ def _select_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
     return Spec(x.dtype, rules.broadcast(condition.shape, rules.broadcast(x.shape, y.shape)))
 
 
-def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    condition, x, y = op.inputs
-    zero = create_op("ZerosLike", (grad,))
-    grad_x = create_op("SelectV2", (condition, grad, zero))
-    grad_y = create_op("SelectV2", (condition, zero, grad))
-    return [None, unbroadcast(grad_x, x, op.outputs[0]), unbroadcast(grad_y, y, op.outputs[0])]
-
-
 def _choose(condition: Array, x: Array, y: Array, out: Array | None = None) -> Any:
     if condition.ndim == 1 < np.ndim(x):  # it picks rows
         condition = condition.reshape(-1, *[1] * (np.ndim(x) - 1))
@@ -102,15 +93,18 @@ def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
     return Spec(x.dtype, shape)
 
 
-def _choose_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    condition, x, _ = op.inputs
-    zero = create_op("ZerosLike", (x,))
-    parts = ((grad, zero), (zero, grad))
-    return [None, *(create_op("Select", (condition, *part)) for part in parts)]
+def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    condition, *values = op.inputs
+    zero = create_op("ZerosLike", (grad,))
+    parts = [create_op(op.type, (condition, *pair)) for pair in ((grad, zero), (zero, grad))]
+    if op.type == "SelectV2":
+        pairs = zip(parts, values, strict=True)
+        parts = [unbroadcast(part, value, op.outputs[0]) for part, value in pairs]
+    return [None, *parts]
 
 
 register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))
-register(OpDef("Select", _choose, _choose_spec, _choose_gradient, out=True))
+register(OpDef("Select", _choose, _choose_spec, _select_gradient, out=True))
 register(OpDef("Where", lambda condition: np.argwhere(condition).astype(np.int64),
     lambda condition: Spec(dtypes.int64, (None, rank_of(condition.shape))), ZERO))  # fmt: skip
 

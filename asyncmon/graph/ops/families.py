@@ -28,7 +28,7 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
 from asyncmon.graph.core.convert import renamed_argument, static_axes
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.broadcast import unbroadcast
+from asyncmon.graph.ops.shape_ops import unbroadcast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

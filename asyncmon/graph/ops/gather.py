@@ -14,9 +14,8 @@ from asyncmon.graph.core.convert import static_int
 from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
-from asyncmon.graph.ops.broadcast import sum_to_shape
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
-from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor
+from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor, sum_to_shape
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor

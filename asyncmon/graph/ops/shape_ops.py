@@ -240,6 +240,16 @@ def transpose(
     return create_op("Transpose", (x,), {"perm": static_axes(perm, "perm")}, name)
 
 
+def sum_to_shape(value: Array, shape: Any) -> Any:
+    """Sum the axes along which an array of ``shape`` was broadcast to the shape of ``value``."""
+    target, found = tuple(shape), np.shape(value)
+    if found == target:
+        return value
+    padded = (1,) * (len(found) - len(target)) + target
+    axes = tuple(i for i, d in enumerate(found) if i < len(found) - len(target) or d != padded[i])
+    return np.add.reduce(value, axis=axes, keepdims=False).reshape(target)
+
+
 _FEW = 4096  # elements: copying them is faster than np.broadcast_to, which is written in Python
 
 
@@ -259,6 +269,23 @@ def _broadcast_to_rule(x: Spec, target: Spec) -> Spec:
 
 register(OpDef("BroadcastTo", _broadcast_to, _broadcast_to_rule,
     lambda op, grad: [like("SumToShape", (grad,), op.inputs[0]), None], aliases=True))  # fmt: skip
+register(OpDef("SumToShape", sum_to_shape, lambda value, shape: Spec(value.dtype, shape.known_dims()),
+    lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
+
+
+def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
+    """Return ``grad``, of the shape of ``operand + other``, summed to the shape of ``operand``.
+
+    Adds no node where the static shapes say that ``operand`` was not broadcast.
+    """
+    x, y = operand.spec.shape, other.spec.shape
+    if operand is other:
+        return grad
+    if x is not None and y is not None and len(x) >= len(y):
+        pairs = zip(x[len(x) - len(y) :], y, strict=True)
+        if not any((a is None or a == 1) and b != 1 for a, b in pairs):
+            return grad
+    return like("SumToShape", (grad,), operand)
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:

@@ -127,10 +127,7 @@ class QueueCore:
         :meth:`put` its elements later.
         """
         room = self.reserve_nowait(owner, count)
-        if room is None:
-            room = Request(owner, count)
-            await self._wait(room, self._putters)
-        return room
+        return room or await self._wait(Request(owner, count), self._putters)
 
     async def put(self, owner: Any, elements: Iterable[Element]) -> Request:
         """Wait for room, and return it filled. They may be more elements than the queue can hold."""
@@ -141,8 +138,7 @@ class QueueCore:
             return room
         room = Request(owner, len(elements))
         room.elements = elements
-        await self._wait(room, self._putters)
-        return room
+        return await self._wait(room, self._putters)
 
     def fill(self, room: Request, elements: Iterable[Element]) -> None:
         """Add the elements that enter the queue at the commit. The run that owns the room sees them."""
@@ -201,10 +197,7 @@ class QueueCore:
     async def take(self, owner: Any, count: int, *, at_most: bool = False) -> Request:
         """Wait for elements, which leave the queue as they arrive. A cancelled call restores them."""
         taken = self.take_nowait(owner, count, at_most=at_most)
-        if taken is None:
-            taken = Request(owner, count, at_most=at_most)
-            await self._wait(taken, self._takers)
-        return taken
+        return taken or await self._wait(Request(owner, count, at_most=at_most), self._takers)
 
     def restore(self, taken: Request) -> None:
         """Undo a take, because its run has failed. What the run had put itself is gone."""
@@ -217,9 +210,8 @@ class QueueCore:
     def _collect(self, taken: Request) -> None:
         """Take the elements that are there, and then those that the run has put itself."""
         while len(taken.elements) < taken.count and self._takeable() > 0:
-            element = self._order.take()
-            taken.elements.append(element)
-            taken.restorable.append(element)
+            taken.restorable.append(self._order.take())
+            taken.elements.append(taken.restorable[-1])
         for room in self._rooms:
             while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
                 taken.elements.append(room.elements.pop(0))
@@ -271,7 +263,7 @@ class QueueCore:
 
     # -- waiting
 
-    async def _wait(self, request: Request, line: deque[Request]) -> None:
+    async def _wait(self, request: Request, line: deque[Request]) -> Request:
         loop = asyncio.get_running_loop()
         request.future = loop.create_future()
         line.append(request)
@@ -289,6 +281,7 @@ class QueueCore:
             self._serve()
             request.future = None  # it may refer to the error, and that to the request
             raise
+        return request
 
     def _serve(self) -> None:
         """Grant all requests that can be granted, in the order of arrival."""

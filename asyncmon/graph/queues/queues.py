@@ -25,7 +25,6 @@ from asyncmon.graph.core.build import (
     convert_to_tensor,
     create_op,
     create_operation,
-    create_ops,
 )
 from asyncmon.graph.core.context import building
 from asyncmon.graph.core.dtypes import as_dtype, int64
@@ -108,17 +107,15 @@ class QueueBase:
         return self._enqueue("QueueEnqueueManyV2", tensors, rows, name or f"{self.name}_EnqueueMany")
 
     def _enqueue(self, kind: str, tensors: list[Tensor], count: int | None, name: str) -> Operation:
-        inputs = [self.queue_ref, *tensors]
-        attrs = {"queue": self._spec}
         fits = count is not None and (self._spec.capacity < 0 or count <= self._spec.capacity)
         if fits and _depends_on_state(tensors):
             # Wait for room before the run lock, which the state is read under: other runs go on.
             with control_dependencies(None):
-                room = create_op(
-                    "QueueReserve", [self.queue_ref], {**attrs, "count": count}, f"{name}_Reserve"
-                )
-            inputs.insert(1, room)
-        return create_operation(kind, inputs, attrs, name)
+                tensors = [*self._op("QueueReserve", f"{name}_Reserve", count=count).outputs, *tensors]
+        return self._op(kind, name, *tensors)
+
+    def _op(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Operation:
+        return create_operation(kind, [self.queue_ref, *inputs], {"queue": self._spec, **attrs}, name)
 
     def _tensors(self, vals: Any) -> list[Tensor]:
         if isinstance(vals, Mapping):
@@ -147,7 +144,7 @@ class QueueBase:
         They are a tensor, or a list of one for each component, or a dict where the queue has names. In
         the run: OutOfRangeError where the queue is closed and empty.
         """
-        return self._dequeued("QueueDequeueV2", [], {}, name or f"{self.name}_Dequeue")
+        return self._named(self._op("QueueDequeueV2", name or f"{self.name}_Dequeue").outputs)
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Return batches of ``n`` elements, an integer or a tensor. The run waits for all of them.
@@ -155,15 +152,14 @@ class QueueBase:
         In the run: OutOfRangeError where the queue is closed and has fewer; they stay.
         """
         name = name or f"{self.name}_DequeueMany"
-        return self._dequeued("QueueDequeueManyV2", [n], {"at_most": False}, name)
+        return self._named(self._op("QueueDequeueManyV2", name, n, at_most=False).outputs)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """Like :meth:`dequeue_many`; a closed queue gives what it has, if that is anything."""
         name = name or f"{self.name}_DequeueUpTo"
-        return self._dequeued("QueueDequeueManyV2", [n], {"at_most": True}, name)
+        return self._named(self._op("QueueDequeueManyV2", name, n, at_most=True).outputs)
 
-    def _dequeued(self, kind: str, inputs: list[Any], attrs: dict[str, Any], name: str) -> Any:
-        tensors = create_ops(kind, [self.queue_ref, *inputs], {"queue": self._spec, **attrs}, name)
+    def _named(self, tensors: Sequence[Tensor]) -> Any:
         if self.names is not None:
             return dict(zip(self.names, tensors, strict=True))
         return tensors[0] if len(tensors) == 1 else list(tensors)
@@ -176,7 +172,8 @@ class QueueBase:
         The elements that are there can still be taken. Enqueues that wait stay, unless they are to be
         cancelled: they fail with ``CancelledError``.
         """
-        return self._closing(cancel_pending_enqueues, False, name or f"{self.name}_Close")
+        name = name or f"{self.name}_Close"
+        return self._op("QueueCloseV2", name, cancel=cancel_pending_enqueues, fails=False)
 
     def fail(self, name: str | None = None) -> Operation:
         """Return an operation that closes the queue for an error and cancels pending enqueues.
@@ -184,22 +181,15 @@ class QueueBase:
         Dequeues take what is there, then raise the error that
         :data:`~asyncmon.graph.queues.ops.closing_error` had in the run.
         """
-        return self._closing(True, True, name or f"{self.name}_Fail")
-
-    def _closing(self, cancel: bool, fails: bool, name: str) -> Operation:
-        attrs = {"queue": self._spec, "cancel": cancel, "fails": fails}
-        return create_operation("QueueCloseV2", [self.queue_ref], attrs, name)
+        return self._op("QueueCloseV2", name or f"{self.name}_Fail", cancel=True, fails=True)
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return a bool scalar: whether the queue is closed."""
-        return self._asked("QueueIsClosedV2", name or f"{self.name}_Is_Closed")
+        return self._op("QueueIsClosedV2", name or f"{self.name}_Is_Closed").outputs[0]
 
     def size(self, name: str | None = None) -> Tensor:
         """Return an int32 scalar: how many elements are there."""
-        return self._asked("QueueSizeV2", name or f"{self.name}_Size")
-
-    def _asked(self, kind: str, name: str) -> Tensor:
-        return create_op(kind, [self.queue_ref], {"queue": self._spec}, name)
+        return self._op("QueueSizeV2", name or f"{self.name}_Size").outputs[0]
 
 
 class FIFOQueue(QueueBase):

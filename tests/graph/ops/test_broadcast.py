@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from asyncmon import graph as tf
-from asyncmon.graph.ops.broadcast import sum_to_shape, unbroadcast
+from asyncmon.graph.ops.shape_ops import sum_to_shape, unbroadcast
 
 
 @given(mutually_broadcastable_shapes(num_shapes=2, max_dims=4, max_side=3))
