@@ -72,23 +72,13 @@ NAMES = {module_name(path) for path in MODULES}
 
 
 @cache
-def imports(path: Path, *, at_run_time: bool) -> frozenset[str]:
-    """Return the modules of the package that a file imports."""
-    return frozenset(_imports(path, at_run_time))
+def imports(path: Path) -> frozenset[str]:
+    """Return the modules of the package that a file imports, for typing too."""
+    return frozenset(_imports(path))
 
 
-def _imports(path: Path, at_run_time: bool) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    typing_only = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for child in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if at_run_time and id(node) in typing_only:
-            continue
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "asyncmon")
         elif isinstance(node, ast.ImportFrom):
@@ -112,7 +102,7 @@ def test_every_room_has_a_layer() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_imports_go_down(path: Path) -> None:
     here = room(module_name(path))
-    for target in imports(path, at_run_time=False):
+    for target in imports(path):
         there = room(target)
         down = LAYER[there] < LAYER[here] or there == here or (here, there) in BESIDE
         assert down, f"{module_name(path)} (L{LAYER[here]}) imports {target} (L{LAYER[there]})"
@@ -126,14 +116,14 @@ def wing(module: str) -> str:
 @pytest.mark.parametrize("path", [p for p in MODULES if "graph" in p.parts], ids=module_name)
 def test_wings_of_the_graph_import_down(path: Path) -> None:
     here = wing(module_name(path))
-    for target in imports(path, at_run_time=False):
+    for target in imports(path):
         if not target.startswith("asyncmon.graph.") or (there := wing(target)) == here:
             continue
         assert WING[there] < WING[here], f"{module_name(path)} imports {target}, which is not below"
 
 
 def test_no_import_cycle() -> None:
-    graph = {module_name(path): set(imports(path, at_run_time=False)) for path in MODULES}
+    graph = {module_name(path): set(imports(path)) for path in MODULES}
     graph = {name: targets - {name} for name, targets in graph.items()}
     try:
         TopologicalSorter(graph).prepare()
@@ -170,14 +160,14 @@ def test_the_runtime_imports_the_graph_in_one_file() -> None:
     for path in MODULES:
         name = module_name(path)
         if room(name) == "runtime" and name != "asyncmon.runtime.graph_program":
-            wrong = [m for m in imports(path, at_run_time=False) if m.startswith("asyncmon.graph")]
+            wrong = [m for m in imports(path) if m.startswith("asyncmon.graph")]
             assert not wrong, f"{name} imports {wrong}; use graph_program or the protocols"
 
 
 def depth(rooms: str) -> int:
     """Return the length of the longest chain of imports inside a room."""
     inside = {
-        module_name(path): {t for t in imports(path, at_run_time=False) if room(t) == rooms}
+        module_name(path): {t for t in imports(path) if room(t) == rooms}
         for path in MODULES
         if room(module_name(path)) == rooms
     }
