@@ -87,11 +87,10 @@ class Executor:
                 plan.load(registers, self._store.values)
                 run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
                 return self._compute(program, registers, run, changes=changes)
-        check_options(options, metadata)
         run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
         self._runs.add(run)
         try:
-            if options is not None:
+            if options is not None or metadata is not None:
                 _apply_options(run, options, metadata)
             registers = plan.start(fed)
             if plan.inputs is not None:
@@ -224,8 +223,8 @@ class Executor:
         """Do what depends on the state."""
         plan, store = program.plan, self._store
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
-        if inline:
-            await self._pause(run)
+        if inline and (budget := self.bind_loop()).spent():
+            await _pause(budget, run)
         is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
         pin = None if is_stable else await self._pin(plan, run)
         try:
@@ -234,9 +233,10 @@ class Executor:
             plan.load(registers, values)
             if plan.stage is not None:
                 await plan.stage.run(run, registers)
-            clock = _wall_clock if plan.foreign or (inline and not self._busy) else _thread_clock
             if inline:
+                clock = thread_time if self._busy and not plan.foreign else perf_counter
                 return self._compute(program, registers, run, changes=changes, clock=clock)
+            clock = _wall_clock if plan.foreign else _thread_clock
             work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
             self._busy += changes
             try:
@@ -258,16 +258,6 @@ class Executor:
             if not pinned.cancel():
                 self._store.unpin(pinned.result())
             raise
-
-    async def _pause(self, run: Run) -> None:
-        """Let the loop iterate where it has been held for long."""
-        assert self._budget is not None, "set by bind_loop()"
-        if self._budget.spent():
-            pause = asyncio.ensure_future(self._budget.pause())
-            try:
-                await run.wait(pause)
-            finally:
-                pause.cancel()
 
     @np.errstate(all="ignore")
     def _compute(
@@ -314,7 +304,8 @@ class Executor:
         """Compute what leads to awaited nodes, or follows them in a subgraph."""
         work = partial(self._compute_code, cost, code, registers, run)
         if run.deadline is None and cost.is_short(self.limit, run.fed):
-            await self._pause(run)
+            if (budget := self.bind_loop()).spent():
+                await _pause(budget, run)
             work()
         else:
             await self._in_worker(work, run)
@@ -351,7 +342,19 @@ def _thread_clock() -> float:
     return thread_time() + team_seconds()
 
 
-def _apply_options(run: Run, options: RunOptions, metadata: RunMetadata | None) -> None:
+async def _pause(budget: LoopBudget, run: Run) -> None:
+    """Let the loop iterate, unless the run is aborted first."""
+    pause = asyncio.ensure_future(budget.pause())
+    try:
+        await run.wait(pause)
+    finally:
+        pause.cancel()
+
+
+def _apply_options(run: Run, options: RunOptions | None, metadata: RunMetadata | None) -> None:
+    check_options(options, metadata)
+    if options is None:
+        return
     if metadata is not None and options.trace_level:
         run.trace, run.started = [], perf_counter()
     if options.timeout_in_ms > 0:
