@@ -26,7 +26,7 @@ _NO_ATTRS: Mapping[str, Any] = {}
 
 
 def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
-    """Say at which op inputs did not fit, in the original's form."""
+    """Return the error of a rule with the op and its input shapes, as the original writes it."""
     shapes = ", ".join(shape_text(s.shape) for s in specs)
     text = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
@@ -56,7 +56,7 @@ class Graph:
         self.random_ops = 0
         self.asserted: set[Tensor] = set()  # those that set_shape() added to what is known of
         self.extras: dict[str, Any] = {}
-        """What modules of the engine remember of this graph, by module."""
+        """What modules of the engine keep with this graph, by module."""
 
     # Building.
 
@@ -88,7 +88,7 @@ class Graph:
         if isinstance(inferred, Spec):
             inferred = (inferred,)
         op.outputs = tuple([Tensor(op, i, spec) for i, spec in enumerate(inferred)])
-        if op_def.__class__ is RandomOpDef:  # isinstance() is slow where it says no
+        if op_def.__class__ is RandomOpDef:  # isinstance() is slow for a no
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
         if device:
             op.device = str((device(op) if callable(device) else device) or "")
@@ -243,7 +243,7 @@ class Graph:
             yield
 
     def _ordered_after(self, item: Any) -> Operation | None:
-        """Return the operation of this graph to be done first; None: the graph sees to it otherwise."""
+        """Return the operation of this graph to run first; None where a subgraph orders it itself."""
         op: Operation = self.as_graph_element(item).op
         return op
 

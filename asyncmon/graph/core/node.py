@@ -1,7 +1,6 @@
-"""The two things a graph is made of. TF1: ``tf.Tensor``, ``tf.Operation``.
+"""Nodes and their outputs. TF1: ``tf.Operation``, ``tf.Tensor``.
 
-Operators build nodes in the current graph by op type name, through the graph; the ops themselves are
-entries of the table, which this file does not know.
+Operators add nodes by the name of the op type, through the graph, whose class is above this module.
 """
 
 from __future__ import annotations

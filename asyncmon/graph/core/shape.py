@@ -65,7 +65,7 @@ def is_compatible(x: Shape, y: Shape) -> bool:
 
 
 def merge(x: Shape, y: Shape) -> Shape:
-    """Return what two descriptions of one shape say together. ValueError where they contradict."""
+    """Return what is known by two descriptions of one shape. ValueError where they contradict."""
     if x is None:
         return y
     if y is None or x == y:
@@ -76,7 +76,7 @@ def merge(x: Shape, y: Shape) -> Shape:
 
 
 def merge_dim(a: int | None, b: int | None) -> int | None:
-    """Return what two descriptions of one dimension say together."""
+    """Return what is known by two descriptions of one dimension."""
     if a is None:
         return b
     if b is None or a == b:
@@ -229,7 +229,7 @@ def binary(
 
 
 def like_first(*specs: Spec, **_attrs: object) -> Spec:
-    """Say that the output is like the first input, which the others fit; a rule."""
+    """Return the spec of an output like the first input, which the others must fit."""
     shape = specs[0].shape
     for other in specs[1:]:
         shape = merge(shape, other.shape)

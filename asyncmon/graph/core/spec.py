@@ -18,12 +18,15 @@ Shape = tuple[int | None, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What is known of a tensor before it is computed: dtype and shape.
+    """What is known of a tensor before it is computed.
 
-    ``value`` is there for constants, so that a rule may look at, say, the target of a reshape. ``dims``
-    holds the elements of an integer scalar (as a 1-tuple) or vector as far as they are known, so that a
-    shape that was taken apart and packed again keeps its known dimensions; a rule that can say them
-    passes ``dims=``.
+    Attributes:
+        dtype: the element type.
+        shape: as far as it is known.
+        value: the array, of a constant.
+        dims: the elements of an integer scalar (as a 1-tuple) or vector, None for an unknown one. The
+            rules of ops on shapes give them, so that a shape that is taken apart and packed again keeps
+            its known dimensions.
     """
 
     dtype: DType
