@@ -128,6 +128,17 @@ async def test_a_damaged_newest_checkpoint_is_skipped_with_its_reason(
     assert await latest_checkpoint(tmp_path) == str(tmp_path / "model.ckpt-3")  # saved anew, whole
 
 
+async def test_training_does_not_begin_anew_where_all_checkpoints_are_damaged(
+    make: Callable[[], tuple[Any, Any]], lose: Callable[[Path], None], tmp_path: Path
+) -> None:
+    await train(tmp_path, make(), 1)
+    for step in (0, 1):
+        (tmp_path / f"model.ckpt-{step}.safetensors").write_bytes(b"")
+    lose(tmp_path)
+    with pytest.raises(ValueError, match=r"not a valid checkpoint: .*model\.ckpt-1; nor is any older"):
+        await train(tmp_path, make(), 1)
+
+
 async def test_without_checkpoints_a_lost_state_file_is_no_news(
     make: Callable[[], tuple[Any, Any]],
     lose: Callable[[Path], None],

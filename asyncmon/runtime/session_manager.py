@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.cancellation import shielded
-from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint
+from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint, verify
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import close_raw
@@ -226,9 +226,12 @@ class SessionManager:
         except ValueError:  # it names no checkpoint: the restore has said so
             state = None
         if path is None:
-            if state is not None:
+            newest = None if state is None else state.model_checkpoint_path
+            if newest is None and restore_latest is not None:  # it restores without a state file too
+                newest = next((one.path for one in await verify(directory)), None)
+            if newest is not None:
                 raise ValueError(
-                    f"The passed save_path is not a valid checkpoint: {state.model_checkpoint_path}; "
+                    f"The passed save_path is not a valid checkpoint: {newest}; "
                     f"nor is any older one in {directory!r}. Training does not silently begin anew: "
                     "repair or empty the directory, or use another."
                 )
