@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,25 +35,29 @@ class Facts:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Contents(Protocol):
+class Contents(ABC):
     """The entries of a checkpoint, whatever its format."""
 
     facts: Facts
 
+    @abstractmethod
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         """Return verified arrays, read-only. Raises DataLossError naming every damaged one."""
 
     async def states(self) -> dict[str, Any]:
         """Return the states of stateful objects, by name."""
+        return {}
 
     async def verify(self) -> None:
         """Read everything. Raises DataLossError naming every damaged entry."""
+        await self.read(list(self.facts.shapes))
 
+    @abstractmethod
     def close(self) -> None:
         """Close the files. Arrays that were read stay valid."""
 
 
-class ManifestContents:
+class ManifestContents(Contents):
     """The entries of a checkpoint in asyncmon's own format."""
 
     def __init__(self, path: str, basename: str, manifest: Manifest, files: list[DataFile]) -> None:
@@ -117,24 +122,6 @@ class ManifestContents:
             raise
 
     async def read(self, names: Collection[str]) -> dict[str, Array]:
-        found, problems = await self._collect(names)
-        self._raise(problems)
-        return found
-
-    async def states(self) -> dict[str, Any]:
-        entries = [*self._manifest.tensors, *self._manifest.texts]
-        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
-        return {name: unpack(state, arrays) for name, state in self._manifest.travellers.items()}
-
-    async def verify(self) -> None:
-        everything = [*self._manifest.tensors, *self._manifest.texts]
-        _, problems = await self._collect(everything)
-        self._raise(problems)
-
-    def close(self) -> None:
-        close_files(self._files)
-
-    async def _collect(self, names: Collection[str]) -> tuple[dict[str, Array], list[str]]:
         problems: list[str] = []
         found: dict[str, Array] = {}
         tensors = self._manifest.tensors
@@ -150,7 +137,20 @@ class ManifestContents:
             if wanted:
                 reads.append(self._read_file(number, wanted, found, problems))
         await asyncio.gather(*reads)
-        return found, problems
+        if problems:
+            raise DataLossError(f"Checkpoint {self._path!r} is damaged: {'; '.join(problems)}.")
+        return found
+
+    async def states(self) -> dict[str, Any]:
+        entries = [*self._manifest.tensors, *self._manifest.texts]
+        arrays = await self.read([name for name in entries if name.startswith(ARRAY_PREFIX)])
+        return {name: unpack(state, arrays) for name, state in self._manifest.travellers.items()}
+
+    async def verify(self) -> None:
+        await self.read([*self._manifest.tensors, *self._manifest.texts])
+
+    def close(self) -> None:
+        close_files(self._files)
 
     async def _read_file(
         self, number: int, names: list[str], found: dict[str, Array], problems: list[str]
@@ -179,11 +179,6 @@ class ManifestContents:
         return min(
             entry.data_offsets[0] for entry in self._manifest.tensors.values() if entry.file == number
         )
-
-    def _raise(self, problems: list[str]) -> None:
-        if problems:
-            listed = "; ".join(problems)
-            raise DataLossError(f"Checkpoint {self._path!r} is damaged: {listed}.")
 
 
 async def _read(store: Store, name: str, path: str) -> bytes:

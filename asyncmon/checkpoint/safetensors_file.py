@@ -16,7 +16,7 @@ import safetensors
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, Element, decode, element_tagged, numpy_dtype
-from asyncmon.checkpoint.manifest_reader import Facts
+from asyncmon.checkpoint.manifest_reader import Contents, Facts
 from asyncmon.errors import DataLossError
 from asyncmon.files import in_thread
 
@@ -35,7 +35,7 @@ def is_plain(path: str) -> bool:
     return path.endswith(".safetensors")
 
 
-class PlainContents:
+class PlainContents(Contents):
     """The entries of a safetensors file."""
 
     def __init__(
@@ -80,12 +80,6 @@ class PlainContents:
             return await in_thread(self._read, names)
         except (safetensors.SafetensorError, OSError) as error:
             raise DataLossError(f"{self._path!r} cannot be read: {error}.") from error
-
-    async def states(self) -> dict[str, Any]:
-        return {}
-
-    async def verify(self) -> None:
-        await self.read(list(self._entries))
 
     def close(self) -> None:
         self._data = None

@@ -23,7 +23,7 @@ import numpy as np
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest_reader import Facts, close_files, open_files
+from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
@@ -76,7 +76,7 @@ def is_part(name: str, basename: str) -> bool:
     return rest != name and re.fullmatch(r"\.(index|meta|data-\d{5}-of-\d{5})", rest) is not None
 
 
-class BundleContents:
+class BundleContents(Contents):
     """The entries of a TensorFlow checkpoint."""
 
     def __init__(
@@ -141,12 +141,6 @@ class BundleContents:
             listed = "; ".join(problems)
             raise DataLossError(f"Checkpoint {self._path!r} is damaged: {listed}.")
         return found
-
-    async def states(self) -> dict[str, Any]:
-        return {}
-
-    async def verify(self) -> None:
-        await self.read(list(self.facts.shapes))
 
     def close(self) -> None:
         close_files(self._files)
