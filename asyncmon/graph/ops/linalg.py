@@ -152,10 +152,8 @@ def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
     spare = [c for c in reversed(ascii_letters) if c not in letters]
     extra = [_extra(labels, rank, equation) for labels, rank in zip(inputs, ranks, strict=True)]
     widest = "".join(spare[: max(extra, default=0)])
-    inputs = [
-        labels.replace("...", widest[len(widest) - n :])
-        for labels, n in zip(inputs, extra, strict=True)
-    ]
+    pairs = zip(inputs, extra, strict=True)
+    inputs = [labels.replace("...", widest[len(widest) - n :]) for labels, n in pairs]
     if not arrow:  # labels that occur once, in alphabetical order
         joined = "".join(inputs)
         right = "..." + "".join(sorted(c for c in letters if joined.count(c) == 1))

@@ -220,9 +220,8 @@ class orthogonal_initializer(Initializer):
         if len(dims) < 2:
             raise ValueError(f"`shape` must be at least two-dimensional. Received shape={dims}")
         rows, columns = prod(dims[:-1]), dims[-1]
-        normal = random_ops.random_normal(
-            [max(rows, columns), min(rows, columns)], dtype=dtype, seed=self.seed
-        )
+        size = sorted((rows, columns), reverse=True)
+        normal = random_ops.random_normal(size, dtype=dtype, seed=self.seed)
         basis = create_op("OrthogonalBasis", (normal,))
         if rows < columns:
             basis = create_op("Transpose", (basis,), {"perm": (1, 0)})

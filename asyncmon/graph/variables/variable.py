@@ -120,7 +120,7 @@ class Variable(Operators):
                 self, self.initial_value, validate_shape, name="Assign"
             ).op
         self.save_name = self.op.name
-        keys = list(collections) if collections is not None else [GraphKeys.GLOBAL_VARIABLES]
+        keys = [GraphKeys.GLOBAL_VARIABLES] if collections is None else list(collections)
         if self.trainable and GraphKeys.TRAINABLE_VARIABLES not in keys:
             keys.append(GraphKeys.TRAINABLE_VARIABLES)
         self.graph.add_to_collections(keys, self)
@@ -220,10 +220,10 @@ def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:
 def _outside_control_flow(graph: Graph) -> BuildContext:
     """Return the context a variable is built in: no branch, no loop, no control dependency."""
     context = building.get()
-    if context is None or context.graph is not graph:
-        variable_scope = None if context is None else context.variable_scope
-        return BuildContext(graph, variable_scope=variable_scope)
-    return context.but(control=())
+    assert context is not None, "set in get_default_graph"
+    if context.graph is graph:
+        return context.but(control=())
+    return BuildContext(graph, variable_scope=context.variable_scope)
 
 
 def _with_initialized_reads(initial: Tensor) -> Tensor:
