@@ -181,7 +181,7 @@ class Run:
             call()
         self._on_commit, self._on_abort = [], []
         if self._interrupt is not None and not self._interrupt.cancel():
-            with contextlib.suppress(BaseException):  # seen: it was raised, or came too late
+            with contextlib.suppress(asyncio.CancelledError):  # seen: it was raised, or came too late
                 self._interrupt.exception()
         if self.deadline is not None:
             self.deadline.cancel()
