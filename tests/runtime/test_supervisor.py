@@ -477,6 +477,9 @@ async def test_sv_20_the_event_file_may_stay_open(
             await sess.run(model.train)
         await asyncio.sleep(2)
     if not close:
+        await sv.summary_writer.flush()
+        (found,) = await events(tmp_path)
+        assert SessionLog.STOP not in [event.session_log.status for event in found]
         await sv.stop()
     assert len(await events(tmp_path)) == files
 
