@@ -52,9 +52,7 @@ def is_known(shape: Shape) -> bool:
 
 def num_elements(shape: Shape) -> int | None:
     """Return the number of elements, or None where a dimension is not known."""
-    if shape is None or None in shape:
-        return None
-    return prod(d for d in shape if d is not None)
+    return None if shape is None or None in shape else prod(shape)  # type: ignore[arg-type]
 
 
 def is_compatible(x: Shape, y: Shape) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
 from asyncmon.graph.core.walk import ancestors, predecessors
-from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
+from asyncmon.graph.execution.program import Kind, inputs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.program import Instruction
 
-_GENERAL = Kind.GENERAL  # looked up once: a plan may have 100,000 instructions
+_GENERAL, _MULTI = Kind.GENERAL, Kind.MULTI  # looked up once: a plan may have 100,000 instructions
 
 
 def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> list[Operation]:
@@ -82,7 +82,11 @@ class Versions:
     def __init__(
         self, ops: Sequence[Operation], consumed: Collection[Tensor], *, embedded: bool
     ) -> None:
-        self.access = {op: access for op in ops if (access := Access.of(op)) is not None}
+        self.access = {
+            op: access
+            for op in ops
+            if not isinstance(op.op_def, OpDef) and (access := Access.of(op)) is not None
+        }
         writers = [op for op, access in self.access.items() if access.writes]
         self.previous: dict[tuple[Operation, str], Operation | None] = {}
         self.last: dict[str, Operation] = {}
@@ -139,16 +143,19 @@ def without_dead_code(code: Sequence[Instruction], needed: Collection[int]) -> l
     used = set(needed)
     kept = []
     for instruction in reversed(code):
-        if _is_pure(instruction) and used.isdisjoint(outputs_of(instruction)):
-            continue
-        used.update(inputs_of(instruction))
-        kept.append(instruction)
+        kind, _function, _a, _b, out, op = instruction
+        is_used = not used.isdisjoint(out) if kind == _MULTI else out in used
+        if is_used or kind == _GENERAL or (op is not None and op.op_def.stateful):
+            used.update(inputs_of(instruction))
+            kept.append(instruction)
     kept.reverse()
     return kept
 
 
 def with_frees(code: Sequence[Instruction], large: set[int]) -> list[Instruction]:
     """Forget each of these registers right after its last use."""
+    if not large:
+        return list(code)
     result: list[Instruction] = []
     for instruction in reversed(code):
         inputs = inputs_of(instruction)
@@ -159,8 +166,3 @@ def with_frees(code: Sequence[Instruction], large: set[int]) -> list[Instruction
         result.append(instruction)
     result.reverse()
     return result
-
-
-def _is_pure(instruction: Instruction) -> bool:
-    kind, op = instruction[0], instruction[5]
-    return kind != _GENERAL and op is not None and not op.op_def.stateful

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.program import AwaitedStep
     from asyncmon.graph.execution.state import StateStore
 
-_FREE_LIMIT = 1 << 10  # elements: a smaller value may stay in its register until the run ends
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
 _OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the time
     np.add: operator.add,
@@ -133,11 +132,6 @@ class _Compiler:
             for node in nodes.values():
                 self._complete(node, plan.checks)
         plan.inputs, plan.stage = map(Stage.of, stages)
-        plan.products = [
-            (op, op.op_def.flops)
-            for op in self.ops
-            if isinstance(op.op_def, OpDef) and op.op_def.flops is not None
-        ]
         for slot, register in values.initial.items():
             plan.reads.append(Read(slot, register, self.store.names[slot], slot in values.required))
         self._finish(targets)
@@ -194,11 +188,12 @@ class _Compiler:
             if folded is not None:
                 self._fold(op, folded)
                 return
-        function = _with_attrs(op_def.kernel, op)
+        if op_def.flops is not None:
+            self.plan.products.append((op, op_def.flops))
         outputs = values.outputs(op, self.fed)
         if op_def.aliases:
             values.alias(outputs, inputs)
-        self._call(op, function, inputs, outputs)
+        self._call(op, _with_attrs(op_def.kernel, op), inputs, outputs)
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:
         """Let the outputs of a node be values that never change."""
@@ -256,7 +251,7 @@ class _Compiler:
             slots = tuple(self.store.slot(name) for name in names)
             self.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
             return
-        outputs = tuple(values.new() for _ in names)
+        outputs = tuple(values.new(size) for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))
         if op.outputs:
             values.of[op.outputs[0]] = outputs[0]
@@ -314,8 +309,8 @@ class _Compiler:
     def _call(
         self, op: Operation, function: Any, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> None:
-        if function.__class__ is np.ufunc and all(map(_is_scalar, (*op.inputs, *op.outputs))):
-            function = _OF_SCALARS.get(function, function)
+        if function in _OF_SCALARS and all(map(_is_scalar, op.inputs)):
+            function = _OF_SCALARS[function]
         if len(outputs) != 1:
             self._code(Kind.MULTI, function, inputs, None, outputs, op)
         elif len(inputs) == 2:
@@ -363,13 +358,7 @@ class _Compiler:
         plan, values = self.plan, self.values
         last = {i for update in self.updates for i in update.inputs}
         plan.code = without_dead_code(plan.code, kept | last)
-        large = {
-            register
-            for tensor, register in values.of.items()
-            if (size := num_elements(tensor.spec.shape)) is None or size >= _FREE_LIMIT
-        }
-        large -= values.constants.keys() | kept | last | set(values.initial.values())
-        large.difference_update(register for _, register in plan.feeds)  # the caller has them anyway
+        large = values.large - kept - last
         if not self.embedded:
             plan.groups = group_updates(self.updates, values.new)
             plan.code, lifetimes = plan_memory(plan.code, values, kept, last)

@@ -17,10 +17,10 @@ import numpy as np
 
 from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
+from asyncmon.graph.execution.program import Kind, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.spec import Spec
@@ -67,47 +67,37 @@ def plan_memory(
         Code in which these values are written into the arrays that their registers hold, and their
         lifetimes by register.
     """
-    roots: dict[int, frozenset[int]] = {}
-    lifetimes, into = _candidates(code, values, roots)
+    lifetimes = {
+        out: Lifetime(op.outputs[0], i)
+        for i, (kind, _function, _a, _b, out, op) in enumerate(code)
+        if kind in _INTO and op is not None and _takes_out(op, out, values.of)
+    }
     if not lifetimes:
         return list(code), {}
+    roots = {i: frozenset((i,)) for i in lifetimes}  # the candidates that a register may be a view of
+    for register, others in values.aliases.items():
+        if register not in lifetimes:
+            roots[register] = _roots(others, roots)
     escaped = set(escaping)
     for i, instruction in enumerate(code):
-        inputs = inputs_of(instruction)
+        inputs, out = inputs_of(instruction), instruction[4]
         for root in _roots(inputs, roots):
             lifetimes[root].end = i
         if _passes_on(instruction):
             escaped.update(inputs)
+        if out in lifetimes:
+            lifetimes[out].may_reuse = _overwritable(instruction, roots)
     for root in _roots(last, roots):
         lifetimes[root].end = len(code)
     for root in _roots(escaped, roots):
         del lifetimes[root]
-    pairs = zip(code, into, strict=True)
-    return [new if new[4] in lifetimes else old for old, new in pairs], lifetimes
+    return [_into(instruction, lifetimes) for instruction in code], lifetimes
 
 
-def _candidates(
-    code: Iterable[Instruction], values: Values, roots: dict[int, frozenset[int]]
-) -> tuple[dict[int, Lifetime], list[Instruction]]:
-    """Return the values that could lie in the arena, and the code that writes them there.
-
-    ``roots`` is filled with the candidates that each register may be, or be a view of.
-    """
-    lifetimes: dict[int, Lifetime] = {}
-    into = []
-    for i, instruction in enumerate(code):
-        kind, function, a, b, out, op = instruction
-        for register in outputs_of(instruction):
-            if register in values.aliases:
-                roots[register] = _roots(values.aliases[register], roots)
-        if kind in _INTO and op is not None and _takes_out(op, out, values.of):
-            lifetimes[out] = lifetime = Lifetime(op.outputs[0], i)
-            roots[out] = frozenset((out,))
-            if isinstance(op.op_def, OpDef) and op.op_def.elementwise:
-                lifetime.may_reuse = _without_views(inputs_of(instruction), roots)
-            instruction = (int(_INTO[Kind(kind)]), function, a, b, out, op)
-        into.append(instruction)
-    return lifetimes, into
+def _into(instruction: Instruction, lifetimes: Collection[int]) -> Instruction:
+    """Let an instruction write its value into the array in its register, if that has a lifetime."""
+    kind, function, a, b, out, op = instruction
+    return (int(_INTO[Kind(kind)]), function, a, b, out, op) if out in lifetimes else instruction
 
 
 def _roots(registers: Iterable[int], roots: Mapping[int, frozenset[int]]) -> frozenset[int]:
@@ -132,8 +122,12 @@ def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
     )
 
 
-def _without_views(registers: Sequence[int], roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
-    """Return the registers that are candidates and that no other one of them is a view of."""
+def _overwritable(instruction: Instruction, roots: Mapping[int, frozenset[int]]) -> tuple[int, ...]:
+    """Return the inputs of an elementwise op that are candidates and that no other one is a view of."""
+    op = instruction[5]
+    if op is None or not isinstance(op.op_def, OpDef) or not op.op_def.elementwise:
+        return ()
+    registers = inputs_of(instruction)
     return tuple(
         i
         for i in dict.fromkeys(registers)

@@ -50,7 +50,7 @@ class ShapeRules:
         self._given = given
         self._opened = opened
         self._facts = facts
-        self.ops = list(_open_ops(ops, facts))
+        self.ops = list(_open_ops(ops, opened, facts))
 
     def run(self, shapes: Sequence[Shape]) -> tuple[Facts, list[Operation], list[Tensor]]:
         """Run the rules.
@@ -89,13 +89,19 @@ class ShapeRules:
         return facts, unknown, asserted
 
 
-def _open_ops(ops: Sequence[Operation], facts: Facts) -> Iterator[Operation]:
+def _open_ops(ops: Sequence[Operation], fed: Collection[Tensor], facts: Facts) -> Iterator[Operation]:
     """Yield the nodes of which more is known once shapes are fed, or less than the graph says."""
     asserted = ops[0].graph.asserted if ops else ()
-    opened: set[Tensor] = set()
+    unknown = {
+        x
+        for op in ops
+        for x in (*op.inputs[: op.op_def.refs], *op.outputs)
+        if not is_known(facts.get(x, x.spec).shape)
+    }
+    opened = unknown.union(facts, fed)
+    unknown.update(asserted)
     for op in ops:
-        opens = any(x in opened or x in facts or not is_known(x.spec.shape) for x in op.inputs)
-        if opens or any(not is_known(facts[x].shape) or x in asserted for x in op.outputs):
+        if not (opened.isdisjoint(op.inputs) and unknown.isdisjoint(op.outputs)):
             yield op
             opened.update([x for x in op.outputs if _may_be_a_shape(facts[x])])
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation, Tensor
 
+_LARGE = 1 << 10  # elements: a smaller value may stay in its register until the run ends
+
 
 class Values:
     """The values of one plan.
@@ -26,6 +28,7 @@ class Values:
         required: slots that must be initialised.
         iteration: the register with the iteration of the loop around; None where it is not read.
         size: how many registers there are.
+        large: registers to be set free before the run ends.
         weight: how many elements are computed, as far as that is known.
     """
 
@@ -38,14 +41,18 @@ class Values:
         self.required: set[int] = set()
         self.iteration: int | None = None
         self.size = 0
+        self.large: set[int] = set()
         self.weight: float = 0
         self._given: set[int] = set()
         self._scalars: dict[Any, int] = {}  # equal constants share a register
 
-    def new(self) -> int:
-        """Return a new register."""
+    def new(self, elements: int | None = 0) -> int:
+        """Return a new register, for a value of so many elements; None: not known."""
+        register = self.size
         self.size += 1
-        return self.size - 1
+        if elements is None or elements >= _LARGE:
+            self.large.add(register)
+        return register
 
     def all_of(self, tensors: Iterable[Tensor]) -> tuple[int, ...]:
         """Return the registers of tensors."""
@@ -83,11 +90,12 @@ class Values:
         """Return registers for what a node computes. The one of a fed tensor is not read."""
         found = []
         for tensor in op.outputs:
-            register = self.new()
+            elements = num_elements(tensor.spec.shape)
+            register = self.new(elements)
             found.append(register)
             if tensor not in fed:
                 self.of[tensor] = register
-            self.weight += num_elements(tensor.spec.shape) or 0
+            self.weight += elements or 0
         return tuple(found)
 
     def of_iteration(self) -> int:
