@@ -51,11 +51,6 @@ class LoopBudget:
         cls._latest = budget
         return budget
 
-    def is_of_running_loop(self) -> bool:
-        """Return whether the loop of this budget runs, in whichever thread."""
-        loop = self._loop()
-        return loop is not None and loop.is_running()
-
     def spent(self) -> bool:
         """Return whether the loop has been held for longer than it should be."""
         if self._armed:

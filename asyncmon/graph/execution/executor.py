@@ -46,7 +46,8 @@ class Executor:
         self.limit = config.inline_ms / 1000
         self.closed = False
         self._store = store
-        self._budget: LoopBudget | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._budget: LoopBudget
         self._lock = FairLock()
         self._holder: Run | None = None
         self._threads = Threads(config)
@@ -76,17 +77,14 @@ class Executor:
         """
         self.check_open()
         program = plan.for_shapes(fed)
-        budget = self.bind_loop()
-        changes = plan.locks and not peek
-        if options is None and metadata is None and plan.cost.is_short(self.limit, program.size):
-            if budget.spent():
+        if options is None and metadata is None:
+            budget = self.bind_loop()
+            if budget.spent() and plan.cost.is_short(self.limit, program.size):
                 await budget.pause()
-                self.check_open()
-            if not (plan.waits or self._busy or (changes and self._lock.held)):
-                registers = plan.start(fed)
-                plan.load(registers, self._store.values)
-                run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
-                return self._compute(program, registers, run, changes=changes)
+            results = self.run_inline(plan, fed, peek=peek)
+            if results is not None:
+                return results
+        changes = plan.locks and not peek
         run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
         self._runs.add(run)
         try:
@@ -108,6 +106,20 @@ class Executor:
             return results
         finally:
             self._end(run)
+
+    def run_inline(self, plan: Plan, fed: Sequence[Any], *, peek: bool = False) -> list[Any] | None:
+        """Execute a short plan at once. None, and nothing is done, where something has to wait."""
+        self.check_open()
+        program = plan.for_shapes(fed)
+        if self.bind_loop().spent() or not plan.cost.is_short(self.limit, program.size):
+            return None
+        changes = plan.locks and not peek
+        if plan.waits or self._busy or (changes and self._lock.held):
+            return None
+        registers = plan.start(fed)
+        plan.load(registers, self._store.values)
+        run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
+        return self._compute(program, registers, run, changes=changes)
 
     async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
         """Replace values by name, under the lock. They are computed in a worker."""
@@ -138,16 +150,16 @@ class Executor:
         Raises:
             RuntimeError: another event loop, which is still running, uses the session.
         """
-        budget = LoopBudget.of_running_loop()
-        if budget is not self._budget:
-            if self._budget is not None and self._budget.is_of_running_loop():
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and self._loop.is_running():
                 raise RuntimeError(
                     "This session is being used by another event loop, which is still running. Make a "
                     "session in each loop, or send the work to the loop of this one: "
                     "asyncio.run_coroutine_threadsafe(session.run(...), loop)."
                 )
-            self._budget = budget
-        return budget
+            self._loop, self._budget = loop, LoopBudget.of_running_loop()
+        return self._budget
 
     async def close(self, error: Exception) -> None:
         """End all runs and threads.

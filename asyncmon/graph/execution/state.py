@@ -141,9 +141,14 @@ class StateStore:
         """Forget a pin; from any thread, twice is fine."""
         self._pins.discard(pin)
 
+    @property
+    def has_pins(self) -> bool:
+        """Whether anything is pinned."""
+        return bool(self._pins)
+
     def is_pinned(self, slots: Sequence[int], arrays: Iterable[Any]) -> bool:
         """Return whether a pin has one of these arrays at its slot."""
-        return bool(self._pins) and any(
+        return any(
             pin.values.get(slot) is array
             for pin in tuple(self._pins)
             for slot, array in zip(slots, arrays, strict=True)

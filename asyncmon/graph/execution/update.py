@@ -117,11 +117,14 @@ class UpdateGroup:
         """
         flats: list[FlatArray] = []
         copies: list[Copy] = []
+        has_readers = store.has_pins or not read.isdisjoint(self._slots)
         for slots in self.refs:
             values = [store.values[slot] for slot in slots]
             flat = store.flat_arrays.get(slots) if self.is_flat else _alone(values[0])
             is_whole = flat is not None and all(map(is_, values, flat.parts))
-            if flat is None or self._moves(slots, read) or store.is_pinned(slots, flat.parts):
+            if flat is None or (
+                has_readers and (self._moves(slots, read) or store.is_pinned(slots, flat.parts))
+            ):
                 other = store.recycled(slots, values) or self._new(values)
                 if flat is not None:
                     replaced.append((slots, flat))
@@ -129,13 +132,13 @@ class UpdateGroup:
                     new += zip(slots, other.parts, strict=True)
                     copies.append((other.array, flat.array))
                 flat = other
+                if self.is_flat:
+                    store.flat_arrays[slots] = flat
             if not is_whole:  # some were assigned
                 for slot, part, value in zip(slots, flat.parts, values, strict=True):
                     if part is not value:
                         new.append((slot, part))
                         part[...] = value
-            if self.is_flat:
-                store.flat_arrays[slots] = flat
             flats.append(flat)
         inputs = (
             self._joined_inputs(registers)
@@ -281,7 +284,7 @@ class GroupWrite:
         ]
 
 
-def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
+def write(writes: Sequence[GroupWrite], run: Run | None) -> None:
     """Make calls, large ones first. The caller has turned floating point warnings off.
 
     Args:
@@ -296,10 +299,10 @@ def write(writes: Iterable[GroupWrite], run: Run | None) -> None:
             for update in call.updates[1:]:  # done along with the first
                 run.note(update.op, perf_counter(), ())
         return
+    if sum([call.arrays[0].size for call in writes]) <= _PARALLEL:
+        for call in writes:
+            call()
+        return
     blocks = [block for call in writes for block in call.blocks()]
-    if sum([block.size for block in blocks]) > _PARALLEL:
-        blocks.sort(key=lambda block: block.size, reverse=True)
-        parallel_for(blocks)
-    else:
-        for block in blocks:
-            block()
+    blocks.sort(key=lambda block: block.size, reverse=True)
+    parallel_for(blocks)

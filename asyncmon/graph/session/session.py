@@ -145,7 +145,12 @@ class Session:
         feeds = _NO_FEEDS if feed_dict is None else feed_dict
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
-        return call.rebuild(await self._executor.run(call.plan, fed, options, run_metadata))
+        results = None
+        if options is None and run_metadata is None:
+            results = self._executor.run_inline(call.plan, fed)
+        if results is None:
+            results = await self._executor.run(call.plan, fed, options, run_metadata)
+        return call.rebuild(results)
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
