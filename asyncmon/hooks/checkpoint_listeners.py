@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.hooks.hook_support import log_errors
-from asyncmon.runtime.hook_check import check_method
+from asyncmon.runtime.hook_check import check_methods
 from asyncmon.summary.events import SessionLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from asyncmon.checkpoint.save_handle import SaveHandle
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunHook
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunHook
     from asyncmon.summary.shared_writer import SharedWriter
 
 logger = logging.getLogger(__name__)
@@ -74,18 +72,7 @@ def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverLis
         raise TypeError(f"listeners must be a list, got {listeners!r}. Write `listeners=[...]`.")
     checked = tuple(listeners or ())
     for one in checked:
-        if isinstance(one, type):
-            raise TypeError(
-                f"listeners must be objects, got the class {one.__name__!r}. Write `{one.__name__}()`."
-            )
-        for name, arguments in _METHODS.items():
-            method = getattr(one, name, None)
-            if method is None:
-                raise TypeError(
-                    f"{one!r} is no listener, it has no method {name!r}. Derive the class from "
-                    "asyncmon.CheckpointSaverListener."
-                )
-            check_method(type(one).__name__, name, arguments, method, what="listeners")
+        check_methods(one, "listener", "CheckpointSaverListener", _METHODS)
     return checked
 
 

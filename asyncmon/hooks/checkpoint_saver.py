@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING
 
 from asyncmon import files
 from asyncmon.checkpoint.directory_lock import DirectoryLock
-from asyncmon.graph import GraphKeys
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener, PendingSaves, check_listeners
-from asyncmon.hooks.hook_support import (
-    created_session,
-    current_graph,
-    global_step_of,
-    log_errors,
-    next_sample,
-    require_global_step,
-    step_after,
-)
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SAVER, SessionRunHook
+from asyncmon.hooks.hook_support import created_session, current_graph, log_errors, next_sample
+from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
+from asyncmon.runtime import SAVER, SessionRunHook
+from asyncmon.runtime.graph_program import saver_of
 from asyncmon.summary.graph_def import write_graph_text
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -30,10 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.save_handle import SaveHandle
     from asyncmon.checkpoint.saver import Saver
     from asyncmon.graph import Graph
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.runtime import Coordinator, Scaffold, Session, SessionRunContext, SessionRunValues
     from asyncmon.runtime.step_boundary import StepBoundary
     from asyncmon.snapshot import Snapshot
 
@@ -237,19 +226,12 @@ class CheckpointSaverHook(SessionRunHook):
         if self._scaffold is not None:
             scaffolds: Saver = self._scaffold.saver
             return scaffolds
-        graph = self._graph
-        savers = [] if graph is None else graph.get_collection(GraphKeys.SAVERS)
-        if not savers:
+        saver: Saver | None = None if self._graph is None else saver_of(self._graph)
+        if saver is None:
             raise RuntimeError(
                 "No items in collection savers. Please add a saver to the collection or provide a "
                 "saver or scaffold."
             )
-        if len(savers) > 1:
-            raise RuntimeError(
-                "More than one item in collection savers. Please indicate which one to use by passing "
-                "it to the constructor."
-            )
-        saver: Saver = savers[0]
         return saver
 
     def _just_restored(self, step: int) -> bool:

@@ -90,11 +90,7 @@ def _flows(
     for node, tid in zip(nodes, tids, strict=True):
         for source, source_tid in [ran[name] for name in inputs.get(node.name, ()) if name in ran]:
             flow = {"cat": "DataFlow", "name": source.name, "id": len(flows) // 2, "pid": _PROCESS}
-            begin = {
-                "ph": "s",
-                "tid": source_tid,
-                "ts": _micros(source.start + source.duration),
-            }
+            begin = {"ph": "s", "tid": source_tid, "ts": _micros(source.start + source.duration)}
             end = {"ph": "t", "tid": tid, "ts": _micros(node.start)}
             flows += [flow | begin, flow | end]
     return flows

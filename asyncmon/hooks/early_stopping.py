@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon.hooks.hook_support import whole_number
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime import SessionRunHook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from asyncmon.hooks.eval_hook import Evaluations
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session
 
 
 class StopRule(Protocol):
@@ -156,55 +156,57 @@ def stop_if_lower(
     return EarlyStoppingHook(evaluations, _Threshold(metric_name, threshold, min_steps, -1))
 
 
+@dataclass
 class _NoProgress:
-    def __init__(
-        self, metric_name: str, patience: int, min_steps: int, min_delta: float, sign: int
-    ) -> None:
-        self._name = metric_name
-        self._patience = whole_number("patience", patience, least=1)
-        self._min_steps = min_steps
-        self._min_delta = min_delta
-        self._sign = sign
-        self._best = -math.inf  # of the metric times the sign: higher is better
-        self._best_step: int | None = None
-        self._without_progress = 0
+    metric_name: str
+    patience: int
+    min_steps: int
+    min_delta: float
+    sign: int
+    best: float = -math.inf
+    """Of the metric times the sign: higher is better."""
+    best_step: int | None = None
+    without_progress: int = 0
+
+    def __post_init__(self) -> None:
+        self.patience = whole_number("patience", self.patience, least=1)
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
-        value = self._sign * _metric(metrics, self._name)
-        if value > self._best + self._min_delta:
-            self._best, self._best_step, self._without_progress = value, step, 0
+        value = self.sign * _metric(metrics, self.metric_name)
+        if value > self.best + self.min_delta:
+            self.best, self.best_step, self.without_progress = value, step, 0
             return None
-        self._without_progress += 1
-        if self._without_progress < self._patience or step < self._min_steps:
+        self.without_progress += 1
+        if self.without_progress < self.patience or step < self.min_steps:
             return None
-        verb = "increase" if self._sign > 0 else "decrease"
-        best = "no value yet" if self._best_step is None else f"{self._sign * self._best:g}"
+        verb = "increase" if self.sign > 0 else "decrease"
+        best = "no value yet" if self.best_step is None else f"{self.sign * self.best:g}"
         return (
-            f"no {verb} of {self._name!r} in {self._without_progress} evaluations up to step {step}; "
-            f"the best was {best}, at step {self._best_step}"
+            f"no {verb} of {self.metric_name!r} in {self.without_progress} evaluations up to step "
+            f"{step}; the best was {best}, at step {self.best_step}"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self._best, "best_step": self._best_step, "in_vain": self._without_progress}
+        return {"best": self.best, "best_step": self.best_step, "in_vain": self.without_progress}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._best, self._best_step = state["best"], state["best_step"]
-        self._without_progress = state["in_vain"]
+        self.best, self.best_step = state["best"], state["best_step"]
+        self.without_progress = state["in_vain"]
 
 
+@dataclass
 class _Threshold:
-    def __init__(self, metric_name: str, threshold: float, min_steps: int, sign: int) -> None:
-        self._name = metric_name
-        self._threshold = threshold
-        self._min_steps = min_steps
-        self._sign = sign
+    metric_name: str
+    threshold: float
+    min_steps: int
+    sign: int
 
     def __call__(self, step: int, metrics: Mapping[str, float]) -> str | None:
-        value = _metric(metrics, self._name)
-        if step < self._min_steps or not self._sign * (value - self._threshold) > 0:
+        value = _metric(metrics, self.metric_name)
+        if step < self.min_steps or not self.sign * (value - self.threshold) > 0:
             return None
-        word = "higher" if self._sign > 0 else "lower"
-        return f"{self._name!r} = {value:g} at step {step}, {word} than {self._threshold:g}"
+        word = "higher" if self.sign > 0 else "lower"
+        return f"{self.metric_name!r} = {value:g} at step {step}, {word} than {self.threshold:g}"
 
     def state_dict(self) -> dict[str, Any]:
         return {}

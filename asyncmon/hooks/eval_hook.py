@@ -5,22 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import CheckpointReader
 from asyncmon.checkpoint.management import checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
-from asyncmon.hooks.hook_support import (
-    global_step_of,
-    leave_out,
-    log_errors,
-    require_global_step,
-    step_after,
-    whole_number,
-)
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SessionRunHook
-from asyncmon.runtime.program import current_program
+from asyncmon.hooks.hook_support import leave_out, log_errors, whole_number
+from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
+from asyncmon.runtime import SessionRunHook, current_program
 from asyncmon.snapshot import Snapshot
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -29,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from asyncmon.hooks.evaluation import Source
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
     from asyncmon.summary.shared_writer import SummaryWriter
 
     Listener = Callable[[int, Mapping[str, float]], Awaitable[None] | None]
@@ -62,6 +53,7 @@ class Evaluations(SessionRunHook):
         self.is_open = False
         """Whether this is among the hooks of a session that is open."""
         self._output = SharedWriter(output_dir, summary_writer)
+        self._evaluator: Evaluator  # of a subclass, closed with its session
         self._listeners: list[Listener] = []
 
     def add_listener(self, listener: Listener) -> None:
@@ -69,26 +61,27 @@ class Evaluations(SessionRunHook):
         self._listeners.append(listener)
 
     async def begin(self) -> None:
-        """Acquire the writer."""
         self.is_open = True
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Write ``START`` at the step of the session."""
         self._output.start(session.global_step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release the writer."""
+        """Close the session of the evaluations, and release the writer."""
         self.is_open = False
-        await self._output.close()
+        try:
+            if hasattr(self, "_evaluator"):
+                await self._evaluator.close()
+        finally:
+            await self._output.close()
 
     async def _publish(self, step: int, metrics: dict[str, float]) -> None:
         self.step, self.metrics = step, metrics
         line = ", ".join(f"{tag} = {value:g}" for tag, value in metrics.items())
         logger.info("Evaluation %r at step %d: %s", self.name, step, line)
-        if self._output.writer is not None:
-            for tag, value in metrics.items():
-                self._output.writer.add_scalar(f"{self.name}/{tag}", value, step)
+        tagged = {f"{self.name}/{tag}": value for tag, value in metrics.items()}
+        self._output.add_scalars(tagged, step)
         for listener in self._listeners:
             with log_errors(self, f"the listener {listener!r}"):
                 result = listener(step, metrics)
@@ -161,9 +154,9 @@ class EvalHook(Evaluations):
         self._checkpoint_dir = checkpoint_dir
         self._concurrent = concurrent
         self._at_end = at_end
-        self._request = {"steps": steps, "weight": weight}
-        self._metrics, self._batches = metrics, batches
-        self._evaluator: Evaluator | None = None
+        self._new_evaluator = partial(
+            Evaluator, metrics=metrics, batches=batches, steps=steps, weight=weight
+        )
         self._tick_passed = False
         self._seen: int | None = None  # the step of the newest evaluation that began
         self._pending: Snapshot | None = None
@@ -179,13 +172,12 @@ class EvalHook(Evaluations):
         await super().begin()
         require_global_step(self)
         self._arrived, self._evaluating = asyncio.Event(), asyncio.Lock()  # of this loop
-        self._evaluator = Evaluator(current_program(), self._metrics, self._batches, **self._request)
+        self._evaluator = self._new_evaluator(current_program())
         self._evaluator.prepare()
         if self._schedule is not None:
             self._schedule.forget_ticks()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Count from here on."""
         await super().after_create_session(session, coord)
         self._drop_pending()
         self._seen, self._tick_passed = None, False
@@ -200,10 +192,10 @@ class EvalHook(Evaluations):
             return due
         if schedule.restarts(step):
             self._seen = None
-        due = schedule.is_due(step)
-        if due:
-            schedule.done(step)
-        return due
+        if not schedule.is_due(step):
+            return False
+        schedule.done(step)
+        return True
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Evaluate the state after this run, now or in the background, if it is due."""
@@ -244,13 +236,8 @@ class EvalHook(Evaluations):
             await self._evaluate(await session.snapshot())
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Close the session of the evaluations, and release the writer."""
         self._drop_pending()
-        try:
-            if self._evaluator is not None:
-                await self._evaluator.close()
-        finally:
-            await super().cleanup(error)
+        await super().cleanup(error)
 
     def _drop_pending(self) -> None:
         pending, self._pending = self._pending, None
@@ -268,17 +255,15 @@ class EvalHook(Evaluations):
             await self._evaluate(Snapshot(await reader.get_tensors(), reader.facts.step))
 
     async def _evaluate(self, state: Snapshot) -> None:
-        assert self._evaluator is not None, "set in begin"
         self._seen = state.step
         try:
-            metrics = await self._evaluator.evaluate(state)
+            with state:
+                metrics = await self._evaluator.evaluate(state)
             await self._publish(state.step or 0, metrics)
         except Exception:
             if self.on_error != "log":
                 raise
             logger.exception("Evaluation %r at step %s failed.", self.name, state.step)
-        finally:
-            state.release()
 
 
 class InMemoryEvaluatorHook(Evaluations):
@@ -323,13 +308,11 @@ class InMemoryEvaluatorHook(Evaluations):
         super().__init__(name, output_dir, summary_writer)
         self._every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
         self._evaluator = Evaluator(program, metrics, batches, steps=steps, weight=weight)
-        self._runs = 0
-        self._evaluated: tuple[int, int | None] | None = None
 
     async def begin(self) -> None:
-        """Prepare the other program, acquire the writer, and count anew."""
         await super().begin()
-        self._runs, self._evaluated = 0, None
+        self._runs = 0
+        self._evaluated: tuple[int, int | None] | None = None
         self._evaluator.prepare()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -347,13 +330,6 @@ class InMemoryEvaluatorHook(Evaluations):
         """Evaluate the last state, unless the last run did."""
         if self._evaluated != (self._runs, session.global_step):
             await self._evaluate(session)
-
-    async def cleanup(self, error: BaseException | None) -> None:
-        """Close the session of the evaluations, and release the writer."""
-        try:
-            await self._evaluator.close()
-        finally:
-            await super().cleanup(error)
 
     async def _evaluate(self, session: Session) -> None:
         with await session.snapshot() as state:

@@ -16,13 +16,14 @@ from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
 from asyncmon.hooks.hook_support import named_tensor, whole_number
-from asyncmon.runtime.program import as_program, program_scope
+from asyncmon.runtime import as_program
+from asyncmon.runtime.program import program_scope
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable
 
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Session
 
     Batches = AsyncIterable[Mapping[Any, Any]] | Iterable[Mapping[Any, Any]]
     Source = Batches | Callable[[], Batches | Awaitable[Batches]] | None
@@ -98,13 +99,6 @@ class Evaluator:
     Args:
         program: a graph or any other program.
         metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
-
-    Example::
-
-        evaluator = Evaluator(graph, {"loss": loss}, lambda: feeds)
-        with await session.snapshot() as state:
-            print(await evaluator.evaluate(state))
-        await evaluator.close()
     """
 
     def __init__(
@@ -230,9 +224,7 @@ async def evaluate_checkpoints(
         await evaluator.close()
 
 
-async def _feeds(
-    batches: Source,
-) -> AsyncGenerator[Mapping[Any, Any] | None]:
+async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
     if batches is None:
         yield None
         return

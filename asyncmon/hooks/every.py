@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.hooks.hook_support import (
-    global_step_of,
-    log_errors,
-    require_global_step,
-    step_after,
-)
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.hooks.hook_support import log_errors
+from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
+from asyncmon.runtime import SessionRunHook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 
 class EveryHook(SessionRunHook):
@@ -47,7 +41,6 @@ class EveryHook(SessionRunHook):
             require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Count steps from here on."""
         if self._period is not None:
             step = global_step_of(self, session)
             self._schedule.start(step - step % self._period)
@@ -62,7 +55,6 @@ class EveryHook(SessionRunHook):
             await self._call(run_context.session)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Call the function every so many seconds."""
         async for _ in self._schedule.ticks(coord):
             with log_errors(self, "a call"):
                 await self._call(session)
@@ -104,15 +96,11 @@ def every(
 
 def _takes_session(fn: Callable[..., Any]) -> bool:
     signature = inspect.signature(fn)
-    try:
-        signature.bind("session")
-    except TypeError:
-        try:
-            signature.bind()
-        except TypeError:
-            name = getattr(fn, "__qualname__", repr(fn))
-            raise TypeError(
-                f"{name}{signature} must take the session, or nothing: `async def {name}(session)`."
-            ) from None
-        return False
-    return True
+    for arguments in ["session"], []:
+        with contextlib.suppress(TypeError):
+            signature.bind(*arguments)
+            return bool(arguments)
+    name = getattr(fn, "__qualname__", repr(fn))
+    raise TypeError(
+        f"{name}{signature} must take the session, or nothing: `async def {name}(session)`."
+    )

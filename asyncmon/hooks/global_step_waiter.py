@@ -6,13 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from asyncmon.errors import OutOfRangeError
-from asyncmon.hooks.hook_support import global_step_of, require_global_step, whole_number
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.hooks.hook_support import whole_number
+from asyncmon.hooks.step_schedule import global_step_of, require_global_step
+from asyncmon.runtime import SessionRunHook
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext
 
 logger = logging.getLogger(__name__)
 

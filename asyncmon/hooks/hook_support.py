@@ -8,18 +8,15 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
-from asyncmon.graph import get_global_step
-from asyncmon.runtime.hook import SessionRunHook, hook_name
-from asyncmon.runtime.program import current_program
+from asyncmon.runtime import SessionRunHook, current_program
+from asyncmon.runtime.hook import hook_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
     from asyncmon.graph import Graph
-    from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime import Coordinator
     from asyncmon.runtime.created_session import CreatedSession
-    from asyncmon.runtime.hook import SessionRunValues
-    from asyncmon.runtime.protocols import Session
 
 logger = logging.getLogger(__name__)
 
@@ -61,22 +58,6 @@ def leave_out(hook: SessionRunHook, owner: type[SessionRunHook], *methods: str) 
             setattr(hook, method, getattr(SessionRunHook, method).__get__(hook))
 
 
-def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
-    """Let runs that do not reach its ``idle_until_step`` leave a hook out.
-
-    A subclass of ``owner`` that overrides a method around runs is called in each run.
-    """
-    methods = "before_run", "after_run"
-    if all(getattr(type(hook), method) is getattr(owner, method) for method in methods):
-        hook.idle_until_step = 0
-
-
-def idle_until(hook: SessionRunHook, step: float) -> None:
-    """Set the step that a hook waits for next, if it idles at all."""
-    if hook.idle_until_step is not None:
-        hook.idle_until_step = step
-
-
 @contextlib.contextmanager
 def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
     """Log an error of the block and go on behind it, where ``hook.on_error`` is ``"log"``.
@@ -93,35 +74,6 @@ def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
         if hook.on_error != "log":
             raise
         logger.exception("%s: %s failed; on_error='log'.", hook_name(hook), what)
-
-
-def require_global_step(hook: SessionRunHook) -> None:
-    """Refuse, in ``begin``, a program that counts no steps.
-
-    Raises:
-        RuntimeError: the current program has no global step.
-    """
-    if not current_program().has_global_step():
-        raise _no_global_step(hook)
-
-
-def global_step_of(hook: SessionRunHook, session: Session) -> int:
-    """Return the committed global step of a session.
-
-    Raises:
-        RuntimeError: it has none.
-    """
-    step = session.global_step
-    if step is None:
-        raise _no_global_step(hook)
-    return step
-
-
-def step_after(run_values: SessionRunValues) -> int:
-    """Return the global step after a run of a program that counts steps."""
-    step = run_values.step
-    assert step is not None, "checked in begin and in after_create_session"
-    return step
 
 
 def created_session(coord: Coordinator) -> CreatedSession:
@@ -178,13 +130,6 @@ def current_graph() -> Graph | None:
     return graph
 
 
-def global_step_name() -> str:
-    """Return the name of the global step in summaries."""
-    graph = current_graph()
-    step = None if graph is None else get_global_step(graph)
-    return "global_step" if step is None else str(step.op.name)
-
-
 def named_tensor(fetch: Any) -> Any:
     """Return the tensor of a name, and other fetches as they are.
 
@@ -213,7 +158,3 @@ def named_tensor(fetch: Any) -> Any:
             f"Name {fetch} is ambiguous, as this `Operation` has multiple outputs (at least 2)."
         )
     return tensor
-
-
-def _no_global_step(hook: SessionRunHook) -> RuntimeError:
-    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")

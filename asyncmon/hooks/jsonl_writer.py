@@ -158,8 +158,4 @@ def _plain(value: Value) -> Any:
 
 def _number(value: Any) -> float | str:
     number = float(value)
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "Infinity" if number > 0 else "-Infinity"
-    return number
+    return number if math.isfinite(number) else json.dumps(number)  # its name as a string

@@ -17,12 +17,10 @@ from asyncmon.hooks.hook_support import (
     samples_every,
     whole_number,
 )
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.runtime import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 logger = logging.getLogger(__name__)
 
@@ -66,31 +64,18 @@ class LoggingTensorHook(SessionRunHook):
             raise ValueError(
                 "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided."
             )
-        if every_n_iter is not None and every_n_iter <= 0:
-            raise ValueError(f"invalid every_n_iter={every_n_iter}.")
+        if every_n_iter is not None:
+            every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
+        elif every_n_secs is not None and every_n_secs <= 0:
+            every_n_iter, every_n_secs = 1, None
         self._tensors = _by_tag(tensors)
-        self._every_n_iter = (
-            None if every_n_iter is None else whole_number("every_n_iter", every_n_iter)
-        )
-        if every_n_secs is not None and every_n_secs <= 0:
-            self._every_n_iter, every_n_secs = 1, None
-        self._every_n_secs = every_n_secs
+        self._every_n_iter, self._every_n_secs = every_n_iter, every_n_secs
         self._at_end = at_end
         self._formatter = formatter
-        self._reset()
         if self._every_n_iter is None and not at_end:
             leave_out(self, LoggingTensorHook, "before_run", "after_run")
         if self._every_n_secs is None:
             leave_out(self, LoggingTensorHook, "background")
-
-    def _reset(self) -> None:
-        self._args = SessionRunArgs(self._tensors)
-        self._runs = 0
-        self._due = self._fetches_always = False
-        self._last_values: Mapping[str, Any] | None = None
-        self._logged_at: float | None = None
-        self._logged_run: tuple[int | None, int] | None = None
-        self._logged_step: int | None = None  # by seconds
 
     async def begin(self) -> None:
         """Look up the names in the graph; count anew.
@@ -99,9 +84,14 @@ class LoggingTensorHook(SessionRunHook):
             KeyError: a name that is not in the graph.
             ValueError: a name of several tensors, or a tensor of another graph.
         """
-        self._reset()
         self._args = SessionRunArgs({tag: named_tensor(fetch) for tag, fetch in self._tensors.items()})
         self._fetches_always = self._at_end and current_graph() is None
+        self._due = False
+        self._runs = 0
+        self._last_values: Mapping[str, Any] | None = None
+        self._logged_at: float | None = None
+        self._logged_run: tuple[int | None, int] | None = None
+        self._logged_step: int | None = None  # by seconds
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
         """Fetch the values if this run is to be logged."""
@@ -110,7 +100,6 @@ class LoggingTensorHook(SessionRunHook):
         return self._args if self._due or self._fetches_always else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Log the values if they are due."""
         self._runs += 1
         self._last_values = run_values.results
         if self._due:

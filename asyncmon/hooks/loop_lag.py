@@ -12,15 +12,14 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.hooks.hook_support import log_errors, positive
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
     from types import FrameType
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session
     from asyncmon.summary.shared_writer import SummaryWriter
 
 logger = logging.getLogger(__name__)
@@ -66,15 +65,12 @@ class LoopLagHook(SessionRunHook):
         """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""
 
     async def begin(self) -> None:
-        """Acquire the writer."""
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Write ``START`` at the step of the session."""
         self._output.start(session.global_step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Measure, and report."""
         report_at = clock.monotonic() + self._every_n_secs
         watch = _Watch(asyncio.get_running_loop(), self._warn_secs, self._interval_secs)
         watch.start()
@@ -93,7 +89,6 @@ class LoopLagHook(SessionRunHook):
             watch.stop()
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release the writer."""
         await self._output.close()
 
     def _report(self, step: int | None) -> None:
@@ -102,9 +97,8 @@ class LoopLagHook(SessionRunHook):
         self.percentiles = {"p50": p50, "p95": p95, "p99": p99, "max": float(lags.max())}
         line = ", ".join(f"{name} {1000 * secs:.1f} ms" for name, secs in self.percentiles.items())
         logger.info("The event loop was late by %s.", line)
-        if self._output.writer is not None:
-            for name, secs in self.percentiles.items():
-                self._output.writer.add_scalar(f"loop_lag/{name}", secs, step)
+        tagged = {f"loop_lag/{name}": secs for name, secs in self.percentiles.items()}
+        self._output.add_scalars(tagged, step)
 
 
 class _Watch(threading.Thread):
@@ -121,11 +115,9 @@ class _Watch(threading.Thread):
         self._seen: set[str] = set()
 
     def beat(self) -> None:
-        """Note that the loop is running."""
         self._beaten.set()
 
     def stop(self) -> None:
-        """End the thread."""
         self._stopped = True
         self._beaten.set()
 

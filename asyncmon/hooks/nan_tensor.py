@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.hooks.hook_support import named_tensor, veto_saving
-from asyncmon.runtime.hook import GUARD, SessionRunArgs, SessionRunHook
+from asyncmon.runtime import GUARD, SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +51,12 @@ class NanTensorHook(SessionRunHook):
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Look up the name in the graph."""
         self._args = SessionRunArgs(named_tensor(self._loss_tensor))
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Keep the coordinator of this session, to veto its saving."""
         self._coord = coord
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        """Fetch the loss."""
         return self._args
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:

@@ -7,13 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import END_OF_DATA, OutOfRangeError
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.runtime import SessionRunArgs, SessionRunHook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from asyncmon.runtime.hook import SessionRunContext
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Session, SessionRunContext
 
 logger = logging.getLogger(__name__)
 
@@ -43,23 +42,17 @@ class FinalOpsHook(SessionRunHook):
     def __init__(self, final_ops: Any, final_ops_feed_dict: Mapping[Any, Any] | None = None) -> None:
         self._final_ops = final_ops
         self._feed_dict = final_ops_feed_dict
-        self._values: Any = None
-
-    @property
-    def final_ops_values(self) -> Any:
+        self.final_ops_values: Any = None
         """The values, in the shape of ``final_ops``; None before the end and after other ends."""
-        return self._values
 
     async def begin(self) -> None:
-        """Forget the values of an earlier session."""
-        self._values = None
+        self.final_ops_values = None
 
     async def end(self, session: Session) -> None:
-        """Run the operations."""
         if self._final_ops is None:
             return
         try:
-            self._values = await session.run(self._final_ops, feed_dict=self._feed_dict)
+            self.final_ops_values = await session.run(self._final_ops, feed_dict=self._feed_dict)
         except END_OF_DATA as error:
             logger.warning("%s (%r)", _HAS_INPUT, error)
             raise

@@ -12,22 +12,15 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import files
 from asyncmon.graph import NodeStats, RunOptions
 from asyncmon.hooks.chrome_trace import chrome_trace
-from asyncmon.hooks.hook_support import (
-    global_step_of,
-    log_errors,
-    require_global_step,
-    step_after,
-)
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.hooks.hook_support import log_errors
+from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
+from asyncmon.runtime import SessionRunArgs, SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 logger = logging.getLogger(__name__)
 
@@ -73,50 +66,43 @@ class ProfilerHook(SessionRunHook):
         self._output = SharedWriter(self._directory, None)
         self._args = SessionRunArgs(None, options=RunOptions(trace_level=RunOptions.FULL_TRACE))
         self._is_first = True
-        self._traces = False
-        self._began = 0.0
+        self._began: float | None = None  # a run that is traced
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Count from here on."""
         self._coord = coord
         self._is_first = self._schedule.every_secs is not None
         self._schedule.start(global_step_of(self, session))
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Request a trace if this run is due."""
         step = global_step_of(self, run_context.session)
         self._schedule.restarts(step)
-        self._traces = not self._is_first and self._schedule.is_due(step + 1)
-        if not self._traces:
-            return None
-        self._began = time.perf_counter()
-        return self._args
+        traces = not self._is_first and self._schedule.is_due(step + 1)
+        self._began = time.perf_counter() if traces else None
+        return self._args if traces else None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write the trace in a background task."""
         step = step_after(run_values)
-        if self._traces or self._is_first:
+        if self._is_first or self._began is not None:
             self._is_first = False
             self._schedule.done(step)
-        if not self._traces:
+        if self._began is None:
             return
+        took = time.perf_counter() - self._began
         metadata = run_values.run_metadata
         if self._output.file_writer is not None and metadata.nodes:
             with contextlib.suppress(ValueError):  # traced before a recovery: the first trace stays
                 self._output.file_writer.add_run_metadata(metadata, f"step_{step}", step)
-        took = time.perf_counter() - self._began
         nodes = metadata.nodes or [_whole(step, took)]
         program = run_context.session.graph if self._show_dataflow else None
         self._coord.create_task(self._write, step, nodes, program, name=f"ProfilerHook, step {step}")
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release the writer."""
         await self._output.close()
 
     async def _write(self, step: int, nodes: Sequence[NodeStats], program: Any) -> None:

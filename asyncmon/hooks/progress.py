@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock, files
 from asyncmon.hooks.hook_support import (
@@ -15,15 +15,14 @@ from asyncmon.hooks.hook_support import (
     whole_number,
 )
 from asyncmon.hooks.stop_at_step import StopAtStepHook
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime import SessionRunHook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session
 
 _SAMPLE_SECS = 1.0
 _SMOOTHING = 0.3  # the weight of the newest interval in the rate
@@ -64,11 +63,17 @@ class ProgressHook(SessionRunHook):
     ) -> None:
         positive("refresh_secs", refresh_secs)
         positive("line_secs", line_secs)
-        self._given_last_step = (
-            None if last_step is None else whole_number("last_step", last_step, least=1)
-        )
+        if last_step is not None:
+            whole_number("last_step", last_step, least=1)
+        try:
+            from rich.console import Console
+        except ImportError as error:
+            raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
+        self._given_last_step = last_step
         self._values = dict(values or {})
-        self._display, interactive = _display(description, console)
+        console = console or Console(stderr=True)
+        interactive = console.is_terminal or console.is_jupyter
+        self._display = (_Bar if interactive else _Lines)(description, console)
         self._every_secs = refresh_secs if interactive else line_secs
         self._fetches: Mapping[str, Any]
         self._sampled: Mapping[str, Any] = {}
@@ -82,24 +87,20 @@ class ProgressHook(SessionRunHook):
         self._sampled, self._rate = {}, None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Begin to measure, and to sample the values."""
         self._coord = coord
         self._mark = clock.monotonic(), session.global_step or 0
         if self._values:
             coord.create_task(self._sample, coord, name="ProgressHook values", cancel_on_stop=True)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Show the progress periodically."""
         async for _ in coord.every(self._every_secs):
             with log_errors(self, "a report"):
                 await self._show(session.global_step or 0)
 
     async def end(self, session: Session) -> None:
-        """Show where training ended."""
         await self._show(session.global_step or 0)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release the terminal."""
         await files.in_thread(self._display.stop)
 
     async def _sample(self, coord: Coordinator) -> None:
@@ -131,22 +132,6 @@ class ProgressHook(SessionRunHook):
             parts.append(f"{left} left")
         parts += [f"{tag} = {_brief(value)}" for tag, value in self._sampled.items()]
         return ", ".join(parts)
-
-
-class _Display(Protocol):
-    def show(self, step: int, last_step: int | None, text: str) -> None: ...
-
-    def stop(self) -> None: ...
-
-
-def _display(description: str, console: Console | None) -> tuple[_Display, bool]:
-    try:
-        from rich.console import Console
-    except ImportError as error:
-        raise ImportError("ProgressHook needs rich: pip install 'asyncmon[progress]'") from error
-    console = console or Console(stderr=True)
-    interactive = console.is_terminal or console.is_jupyter
-    return (_Bar if interactive else _Lines)(description, console), interactive
 
 
 class _Bar:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from asyncmon.hooks.hook_support import (
-    global_step_name,
-    global_step_of,
-    log_errors,
-    next_sample,
-    require_global_step,
-    step_after,
-)
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.graph import get_global_step
+from asyncmon.hooks.hook_support import current_graph, log_errors, next_sample
+from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
+from asyncmon.runtime import SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
     from asyncmon.summary.shared_writer import SummaryWriter
 
 logger = logging.getLogger(__name__)
@@ -70,25 +62,24 @@ class StepCounterHook(SessionRunHook):
             raise ValueError("exactly one of every_n_steps and every_n_secs should be provided.")
         self._schedule = StepSchedule(self, StepCounterHook, "every_n_", every_n_steps, every_n_secs)
         self._output = SharedWriter(output_dir, summary_writer)
-        self._tag = "global_step/sec"
+        self._tag: str
         self._last_step: int | None = None
         self._warned = False
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
-        self._tag = f"{global_step_name()}/sec"
+        graph = current_graph()
+        step = None if graph is None else get_global_step(graph)
+        self._tag = f"{'global_step' if step is None else step.op.name}/sec"
         self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Begin to measure anew."""
         step = global_step_of(self, session)
         self._output.start(step)
         self._schedule.start(step)
         self._last_step = None
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Report when it is due."""
         step = step_after(run_values)
         last, self._last_step = self._last_step, step
         if step == last:
@@ -101,8 +92,7 @@ class StepCounterHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Report every so many seconds, from the end of the first run on."""
         await next_sample(coord, [])
-        with log_errors(self, "a report"):
-            self._report(global_step_of(self, session))
+        self._schedule.done(global_step_of(self, session))
         async for _ in coord.every(self._schedule.every_secs):
             step = global_step_of(self, session)
             if step != self._schedule.last_step:
@@ -114,7 +104,6 @@ class StepCounterHook(SessionRunHook):
                 self._did_not_advance(step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Release the writer."""
         await self._output.close()
 
     def _report(self, step: int) -> None:
@@ -123,8 +112,7 @@ class StepCounterHook(SessionRunHook):
             return  # the first of a session or of a loaded state; or no time passed
         rate = steps / secs
         logger.info("global_step/sec: %g", rate)
-        if self._output.writer is not None:
-            self._output.writer.add_scalar(self._tag, rate, step)
+        self._output.add_scalars({self._tag: rate}, step)
 
     def _did_not_advance(self, step: int) -> None:
         if not self._warned:

@@ -1,16 +1,59 @@
-"""When a hook is due: every so many steps, or every so many seconds."""
+"""The global step around a hook's runs, and when the hook is due: by steps, or by seconds."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asyncmon.hooks.hook_support import idle_until, leave_out, let_idle, positive, whole_number
-from asyncmon.runtime.timer import SecondOrStepTimer
+from asyncmon.hooks.hook_support import leave_out, positive, whole_number
+from asyncmon.runtime import SecondOrStepTimer, current_program
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunHook
+    from asyncmon.runtime import Coordinator, Session, SessionRunHook, SessionRunValues
     from asyncmon.runtime.timer import Ticks
+
+
+def require_global_step(hook: SessionRunHook) -> None:
+    """Refuse, in ``begin``, a program that counts no steps.
+
+    Raises:
+        RuntimeError: the current program has no global step.
+    """
+    if not current_program().has_global_step():
+        raise _no_global_step(hook)
+
+
+def global_step_of(hook: SessionRunHook, session: Session) -> int:
+    """Return the committed global step of a session.
+
+    Raises:
+        RuntimeError: it has none.
+    """
+    step = session.global_step
+    if step is None:
+        raise _no_global_step(hook)
+    return step
+
+
+def step_after(run_values: SessionRunValues) -> int:
+    """Return the global step after a run of a program that counts steps."""
+    assert run_values.step is not None, "checked in begin and in after_create_session"
+    return run_values.step
+
+
+def let_idle(hook: SessionRunHook, owner: type[SessionRunHook]) -> None:
+    """Let runs that do not reach its ``idle_until_step`` leave a hook out.
+
+    A subclass of ``owner`` that overrides a method around runs is called in each run.
+    """
+    methods = "before_run", "after_run"
+    if all(getattr(type(hook), method) is getattr(owner, method) for method in methods):
+        hook.idle_until_step = 0
+
+
+def idle_until(hook: SessionRunHook, step: float) -> None:
+    """Set the step that a hook waits for next, if it idles at all."""
+    if hook.idle_until_step is not None:
+        hook.idle_until_step = step
 
 
 class StepSchedule:
@@ -45,10 +88,9 @@ class StepSchedule:
         both_ways: bool = False,
     ) -> None:
         self._timer = SecondOrStepTimer(every_secs=every_secs, every_steps=every_steps)
-        self.every_secs: float | None = None
-        self.every_steps: int | None = None
+        self.every_secs, self.every_steps = every_secs, every_steps
         if every_secs is not None:
-            self.every_secs = positive(f"{prefix}secs", every_secs)
+            positive(f"{prefix}secs", every_secs)
             others = ["before_run", "after_run"]
         else:
             self.every_steps = whole_number(f"{prefix}steps", every_steps, least=1)
@@ -110,3 +152,7 @@ class StepSchedule:
         if self.every_steps is not None:
             last = self.last_step
             idle_until(self._hook, 0 if last is None else last + self.every_steps)
+
+
+def _no_global_step(hook: SessionRunHook) -> RuntimeError:
+    return RuntimeError(f"Global step should be created to use {type(hook).__name__}.")

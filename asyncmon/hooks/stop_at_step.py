@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from asyncmon.hooks.hook_support import (
+from asyncmon.hooks.hook_support import whole_number
+from asyncmon.hooks.step_schedule import (
     global_step_of,
     idle_until,
     let_idle,
     require_global_step,
     step_after,
-    whole_number,
 )
-from asyncmon.runtime.hook import SessionRunHook
+from asyncmon.runtime import SessionRunHook
 
 if TYPE_CHECKING:
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 
 class StopAtStepHook(SessionRunHook):
@@ -50,7 +48,6 @@ class StopAtStepHook(SessionRunHook):
         let_idle(self, StopAtStepHook)
 
     async def begin(self) -> None:
-        """Refuse a program without global step."""
         require_global_step(self)
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
@@ -64,7 +61,6 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop(reason=self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Request a stop if the run reached the last step."""
         step = step_after(run_values)
         assert self.last_step is not None, "set in after_create_session"
         if step >= self.last_step:

@@ -7,24 +7,21 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from asyncmon.hooks.hook_support import (
+from asyncmon.hooks.hook_support import samples_every
+from asyncmon.hooks.step_schedule import (
+    StepSchedule,
     global_step_of,
     idle_until,
     require_global_step,
-    samples_every,
     step_after,
 )
-from asyncmon.hooks.step_schedule import StepSchedule
-from asyncmon.runtime.hook import SessionRunArgs, SessionRunHook
+from asyncmon.runtime import SessionRunArgs, SessionRunHook
 from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
 
-    from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
-    from asyncmon.runtime.protocols import Session
-    from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.runtime import Coordinator, Scaffold, Session, SessionRunContext, SessionRunValues
     from asyncmon.summary.shared_writer import SummaryWriter
 
 logger = logging.getLogger(__name__)
@@ -87,7 +84,6 @@ class SummarySaverHook(SessionRunHook):
         self._asked = False
 
     async def begin(self) -> None:
-        """Refuse a program without global step, and acquire the writer."""
         require_global_step(self)
         self._output.open()
 
@@ -126,18 +122,15 @@ class SummarySaverHook(SessionRunHook):
         """Every so many seconds, write the summary of the next run."""
         if not self._fetches:
             return
-        secs = self._schedule.every_secs
+        secs, apart = self._schedule.every_secs, self.on_error == "log"
         assert secs is not None, "left out by steps"
-        apart = self.on_error == "log"
-        fetches = [] if apart else self._fetches
-        async for results, step in samples_every(coord, secs, fetches):
+        async for results, step in samples_every(coord, secs, [] if apart else self._fetches):
             if apart:
                 await self._write_apart(session, None)
             else:
                 self._write(results, step)
 
     async def cleanup(self, error: BaseException | None) -> None:
-        """Flush and release the writer, at any end."""
         await self._output.close()
 
     def _restarts(self, step: int) -> bool:
@@ -158,7 +151,6 @@ class SummarySaverHook(SessionRunHook):
         assert writer is not None, "checked in the constructor"
         for result in results:
             if isinstance(result, Mapping):
-                for tag, value in result.items():
-                    writer.add_scalar(tag, value, step)
+                self._output.add_scalars(result, step)
             elif result is not None:
                 writer.add_summary(result, step)

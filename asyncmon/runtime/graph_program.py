@@ -107,16 +107,11 @@ class GraphProgram:
         Raises:
             RuntimeError: there is more than one.
         """
-        savers = self.graph.get_collection(GraphKeys.SAVERS)
-        if len(savers) > 1:
-            raise RuntimeError(
-                "More than one item in collection savers. Please indicate which one to use by passing "
-                "it to the constructor."
-            )
-        if not savers:
-            savers = [Saver(allow_empty=True)]
-            self.graph.add_to_collection(GraphKeys.SAVERS, savers[0])
-        return savers[0]
+        saver = saver_of(self.graph)
+        if saver is None:
+            saver = Saver(allow_empty=True)
+            self.graph.add_to_collection(GraphKeys.SAVERS, saver)
+        return saver
 
     def start_producers(self, session: Session, coord: Coordinator) -> list[asyncio.Task[Any]]:
         """Start the queue runners of the graph for a session."""
@@ -149,6 +144,21 @@ class GraphProgram:
         if found is not item:
             made[collection_key] = (found, covered)
         return found
+
+
+def saver_of(graph: Graph) -> Any:
+    """Return the saver of the collection SAVERS, or None.
+
+    Raises:
+        RuntimeError: there is more than one.
+    """
+    savers = graph.get_collection(GraphKeys.SAVERS)
+    if len(savers) > 1:
+        raise RuntimeError(
+            "More than one item in collection savers. Please indicate which one to use by passing it "
+            "to the constructor."
+        )
+    return savers[0] if savers else None
 
 
 def graph_program(program: Any) -> GraphProgram | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from asyncmon.runtime.hook import hook_name, in_order, overrides
+from asyncmon.runtime.hook import hook_name, in_order
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -40,38 +40,52 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
 
 def check_hook(hook: Any) -> None:
     """Refuse an object that cannot work as a hook. Raises as :func:`check_hooks`."""
-    name = hook_name(hook)
-    if isinstance(hook, type):
-        raise TypeError(
-            f"hooks must be objects, got the class {hook.__name__!r}. Write `{hook.__name__}()`."
-        )
-    missing = [m for m in MOMENTS if m not in _OPTIONAL and not callable(getattr(hook, m, None))]
-    if missing:
-        raise TypeError(
-            f"{hook!r} is no hook, it has no method {', '.join(map(repr, missing))}. "
-            "Derive the class from asyncmon.SessionRunHook."
-        )
-    for moment, arguments in MOMENTS.items():
-        if overrides(hook, moment):
-            check_method(name, moment, arguments, getattr(hook, moment))
-    _check_attributes(name, hook)
+    check_methods(hook, "hook", "SessionRunHook", MOMENTS, _OPTIONAL)
+    _check_attributes(hook_name(hook), hook)
 
 
-def check_method(
-    name: str, moment: str, arguments: tuple[str, ...], method: Any, *, what: str = "hooks"
+def check_methods(
+    one: Any,
+    kind: str,
+    base: str,
+    methods: Mapping[str, tuple[str, ...]],
+    optional: Collection[str] = (),
 ) -> None:
-    """Refuse a method that cannot be awaited with its arguments.
+    """Refuse an object that lacks a method, or has one that cannot be awaited with its arguments.
+
+    Args:
+        one: the object.
+        kind: what it should be, for messages.
+        base: the public class that its class should derive from.
+        methods: names and arguments.
+        optional: the names of those it may lack.
 
     Raises:
-        TypeError: it is not ``async def``, or takes others.
+        TypeError: it cannot work, or is a class.
     """
+    if isinstance(one, type):
+        raise TypeError(
+            f"{kind}s must be objects, got the class {one.__name__!r}. Write `{one.__name__}()`."
+        )
+    missing = [m for m in methods if m not in optional and not callable(getattr(one, m, None))]
+    if missing:
+        raise TypeError(
+            f"{one!r} is no {kind}, it has no method {', '.join(map(repr, missing))}. "
+            f"Derive the class from asyncmon.{base}."
+        )
+    for name, arguments in methods.items():
+        if (method := getattr(one, name, None)) is not None:
+            _check_method(hook_name(one), name, arguments, method, kind)
+
+
+def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: Any, kind: str) -> None:
     wanted = f"`async def {moment}({', '.join(('self', *arguments))})`"
     if not inspect.iscoroutinefunction(method) and not inspect.iscoroutinefunction(
         getattr(method, "__call__", None)  # noqa: B004 - an object with `async def __call__`
     ):
-        kind = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
+        found = "an async generator" if inspect.isasyncgenfunction(method) else "a plain function"
         raise TypeError(
-            f"{name}.{moment} is {kind}{_where(method)}; {what} are awaited. Write {wanted}."
+            f"{name}.{moment} is {found}{_where(method)}; {kind}s are awaited. Write {wanted}."
         )
     try:
         inspect.signature(method).bind(*arguments)

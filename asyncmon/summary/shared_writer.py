@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from weakref import WeakKeyDictionary
 
 from asyncmon.summary.writer import FileWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(slots=True)
@@ -159,6 +162,12 @@ class SharedWriter:
         writer = self.writer
         if writer is not None:
             writer.start(global_step)
+
+    def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
+        """Add numbers by tag, if there is a writer."""
+        if self.writer is not None:
+            for tag, value in values.items():
+                self.writer.add_scalar(tag, value, global_step)
 
     async def close(self) -> None:
         """Flush, and let go. A second call does nothing to a shared writer."""
