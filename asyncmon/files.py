@@ -1,16 +1,16 @@
 """Blocking calls, made in one place and never on the event loop's thread.
 
-Everything that touches a disk goes through here: small whole files by :func:`read_bytes` and
-:func:`write_atomic`, lines of text by :func:`append_lines`, anything longer as a plain function handed
-to :func:`in_thread`. What must be shown to survive any failing call is written through
-:class:`FileCalls`.
+Everything that touches a disk goes through here: files are read by :func:`read_bytes`, lines of text
+are written by :func:`append_lines`, anything else is a plain function handed to :func:`in_thread`. What
+must be shown to survive any failing call is written through :class:`FileCalls`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -21,10 +21,13 @@ from asyncmon import portable
 from asyncmon.cancellation import outlast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+BESIDE = ".asyncmon-"
+"""How the names of files begin that are not in their place yet. A crash may leave them."""
 
 
 async def in_thread(
@@ -74,22 +77,17 @@ async def in_thread_abandonable(fn: Callable[[*Ts], T], *args: *Ts) -> T:
     return await anyio.to_thread.run_sync(fn, *args, abandon_on_cancel=True)
 
 
-async def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return the whole content of a small file."""
-    return await read_range(path, 0, -1)
-
-
-async def read_range(path: str | os.PathLike[str], start: int, count: int) -> bytes:
+async def read_bytes(path: str | os.PathLike[str], start: int = 0, count: int = -1) -> bytes:
     """Return up to ``count`` bytes of a file from a position on; all of them where it is -1."""
+
+    async def read() -> bytes:
+        async with aiofiles.open(path, "rb") as file:
+            if start:
+                await file.seek(start)
+            return await file.read(count)
+
     # A read that is abandoned would leave the file open.
-    return await _to_the_end(asyncio.ensure_future(_read_range(path, start, count)))
-
-
-async def _read_range(path: str | os.PathLike[str], start: int, count: int) -> bytes:
-    async with aiofiles.open(path, "rb") as file:
-        if start:
-            await file.seek(start)
-        return await file.read(count)
+    return await _to_the_end(asyncio.ensure_future(read()))
 
 
 async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sync: bool) -> None:
@@ -115,37 +113,14 @@ async def append_lines(path: str | os.PathLike[str], lines: Iterable[str], *, sy
             await in_thread(os.fsync, file.fileno())
 
 
-async def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace a small file by new content, whole or not at all. See :func:`replace_file`."""
-    await in_thread(replace_file, Path(path), data)
-
-
 async def make_dirs(path: str | os.PathLike[str]) -> None:
     """Create a directory and its parents where they are missing."""
     await in_thread(lambda: Path(path).mkdir(parents=True, exist_ok=True))
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write beside, fsync, rename, fsync the directory. Blocking: call it in a worker thread.
-
-    Relies on rename within one directory being atomic, which POSIX promises of local filesystems.
-    """
-    descriptor, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        portable.replace(beside, path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-    fsync_dir(path.parent)
-
-
-def fsync_dir(directory: Path) -> None:
-    """Make renames and deletions in a directory durable. Blocking."""
-    FileCalls().sync_directory(directory)
+def beside(name: str) -> str:
+    """Return a fresh name for a file that is not in its place yet."""
+    return f"{BESIDE}{secrets.token_hex(4)}-{name}"
 
 
 class FileCalls:
@@ -167,6 +142,15 @@ class FileCalls:
     def write(self, descriptor: int, data: bytes | memoryview) -> int:
         """Write bytes; return how many of them were taken."""
         return os.write(descriptor, data)
+
+    def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
+        """Write bytes to the last one, by as many calls of :meth:`write` as it takes."""
+        written = self.write(descriptor, data)
+        while written < len(data):
+            more = self.write(descriptor, data[written:])
+            if more == 0:
+                raise OSError(f"the file takes no more than {written} of {len(data)} bytes")
+            written += more
 
     def truncate(self, descriptor: int, length: int) -> None:
         """Cut a file to a length and go on writing there."""
@@ -205,3 +189,42 @@ class FileCalls:
     def lock(self, descriptor: int) -> None:
         """Lock an open file exclusively, or raise BlockingIOError. See :func:`portable.lock`."""
         portable.lock(descriptor)
+
+    def write_file(self, path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
+        """Write a new file, durably but for its name in the directory; nothing of it on an error."""
+        descriptor = self.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                for chunk in [data] if isinstance(data, bytes) else data:
+                    self.write_all(descriptor, chunk)
+                self.fsync(descriptor)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.close(descriptor)
+                raise
+            self.close(descriptor)  # may report a write error too
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.unlink(path)
+            raise
+
+    def put_files(self, directory: Path, files: Mapping[str, bytes]) -> None:
+        """Put small files into their places, each whole, one after another, durably.
+
+        Files of the directory that were written before are durable before the first one is in its
+        place. After an error, some may be in their places. Relies on a rename within one directory
+        being atomic, which POSIX promises of local file systems.
+        """
+        written = {name: directory / f"{beside(name)}.new" for name in files}
+        try:
+            for name, data in files.items():
+                self.write_file(written[name], data)
+            self.sync_directory(directory)
+            for name, path in written.items():
+                self.replace(path, directory / name)
+            self.sync_directory(directory)
+        except BaseException:
+            for path in written.values():
+                with contextlib.suppress(OSError):
+                    self.unlink(path)
+            raise

@@ -70,12 +70,12 @@ async def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
     await files.make_dirs(tmp_path / "a" / "b")
     target = tmp_path / "a" / "b" / "file"
     for content in (b"one", b"two"):
-        await files.write_atomic(target, content)
+        await files.in_thread(files.FileCalls().put_files, target.parent, {"file": content})
         assert await files.read_bytes(target) == content
     assert await asyncio.to_thread(os.listdir, target.parent) == ["file"]
     os.mkdir(tmp_path / "directory")
     with pytest.raises(OSError, match="directory"):
-        await files.write_atomic(tmp_path / "directory", b"x")
+        await files.in_thread(files.FileCalls().put_files, tmp_path, {"directory": b"x"})
     assert sorted(await asyncio.to_thread(os.listdir, tmp_path)) == ["a", "directory"]
 
 

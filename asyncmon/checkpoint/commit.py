@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,23 +21,22 @@ from typing import TYPE_CHECKING
 import google_crc32c
 
 from asyncmon.checkpoint import tensor_file
-from asyncmon.checkpoint.directory_lock import LOCK_NAME
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
 from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile
 from asyncmon.checkpoint.os_errors import op_errors
-from asyncmon.checkpoint.store import BESIDE, Store
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
+from asyncmon.files import BESIDE, beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from asyncmon.checkpoint.store import Store
 
 logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 20
 _STATE = "asyncmon.state_file"
-_GRAPH_BESIDE = ".graph.pbtxt."
-"""How the name of a graph's text begins that is not in its place yet (:mod:`asyncmon.files`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def write(store: Store, draft: Draft) -> Manifest:
         CancelledError: it was stopped.
     """
     name = f"{draft.basename}.json"
-    journal = _beside(name)
+    journal = beside(name)
     lock = store.lock
     parts = tensor_file.plan(draft.arrays, draft.basename, draft.shard_bytes)
     draft.control.left = sum(part.nbytes for part in parts)
@@ -122,7 +120,7 @@ def remove(store: Store, basename: str) -> bool:
         files = _files(_manifest(store, name))
         if any(store.is_read(file) for file in files):
             return False
-        journal = _beside(name)
+        journal = beside(name)
         with contextlib.suppress(FileNotFoundError):
             store.rename(name, journal)
         _delete(store, [*sorted(files), journal])
@@ -132,8 +130,8 @@ def remove(store: Store, basename: str) -> bool:
 def clean_up(store: Store) -> None:
     """Complete the commits that a crash cut off after their manifests, and delete other remains."""
     names = store.names()
-    beside = [name for name in names if name.startswith((BESIDE, _GRAPH_BESIDE)) and name != LOCK_NAME]
-    journals = [name for name in beside if name.endswith(".json")]
+    remains = [name for name in names if name.startswith(BESIDE)]
+    journals = [name for name in remains if name.endswith(".json")]
     ours = [name for name in names if name.endswith(".json") and name not in journals]
     manifests = {name: _manifest(store, name) for name in ours} if journals else {}
     in_use = set().union(*map(_files, manifests.values()))
@@ -144,11 +142,7 @@ def clean_up(store: Store) -> None:
             _complete_state(store, begun, name)
             files.update(manifest.replaces)
         _finish(store, journal, sorted(files - in_use))
-    _delete_unread(store, set(beside) - set(journals))
-
-
-def _beside(name: str) -> str:
-    return f"{BESIDE}{secrets.token_hex(4)}-{name}"
+    _delete_unread(store, set(remains) - set(journals))
 
 
 def _journal(names: Sequence[str], state: Mapping[str, bytes]) -> bytes:

@@ -12,14 +12,14 @@ from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.manifest import Manifest
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.state_file import STATE_NAME, read_state
-from asyncmon.checkpoint.store import BESIDE, Store
 from asyncmon.checkpoint.tf_checkpoint import index_name
 from asyncmon.errors import DataLossError, NotFoundError, OpError
-from asyncmon.files import in_thread
+from asyncmon.files import BESIDE, in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from asyncmon.checkpoint.store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from asyncmon import portable
 from asyncmon.checkpoint.directory_lock import DirectoryLock
 from asyncmon.checkpoint.mapped_file import MappedFile
 from asyncmon.checkpoint.os_errors import describe
-from asyncmon.checkpoint.store import BESIDE
 from asyncmon.files import FileCalls, read_bytes
 
 if TYPE_CHECKING:
@@ -85,36 +83,10 @@ class LocalFiles:
         self._calls.make_dirs(self._path)
 
     def write(self, name: str, data: bytes | Iterable[bytes | memoryview]) -> None:
-        descriptor = self._calls.open(self._path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            try:
-                for chunk in [data] if isinstance(data, bytes) else data:
-                    self._write_all(descriptor, chunk)
-                self._calls.fsync(descriptor)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._calls.close(descriptor)
-                raise
-            self._calls.close(descriptor)  # may report a write error too
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._calls.unlink(self._path / name)
-            raise
+        self._calls.write_file(self._path / name, data)
 
     def put(self, files: Mapping[str, bytes]) -> None:
-        beside = {name: f"{BESIDE}{secrets.token_hex(4)}-{name}.new" for name in files}
-        try:
-            for name, data in files.items():
-                self.write(beside[name], data)
-            self._calls.sync_directory(self._path)
-            for name in files:
-                self._calls.replace(self._path / beside[name], self._path / name)
-            self._calls.sync_directory(self._path)
-        except BaseException:
-            for name in beside.values():
-                with contextlib.suppress(OSError):
-                    self._calls.unlink(self._path / name)
-            raise
+        self._calls.put_files(self._path, files)
 
     def rename(self, name: str, new: str) -> None:
         self._calls.replace(self._path / name, self._path / new)
@@ -122,14 +94,6 @@ class LocalFiles:
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._calls.unlink(self._path / name)
-
-    def _write_all(self, descriptor: int, data: bytes | memoryview) -> None:
-        written = self._calls.write(descriptor, data)
-        while written < len(data):
-            more = self._calls.write(descriptor, data[written:])
-            if more == 0:
-                raise OSError(f"the file takes no more than {written} of {len(data)} bytes")
-            written += more
 
 
 @contextlib.contextmanager

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.directory_lock import DirectoryLock
     from asyncmon.checkpoint.dtypes import Array
 
-BESIDE = ".asyncmon-"
-"""How the names of journals begin, and of files that are not in their place yet."""
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -149,9 +149,7 @@ class EventFile:
         descriptor = self._descriptor
         assert descriptor is not None, "opened before anything is appended"
         try:
-            written = 0
-            while written < len(data):
-                written += self._calls.write(descriptor, data[written:])
+            self._calls.write_all(descriptor, data)
         except OSError:
             self._repair(descriptor)
             raise

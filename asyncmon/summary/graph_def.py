@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from asyncmon.files import replace_file
+from asyncmon.files import FileCalls
 from asyncmon.protobuf import boolean, delimited, floating, integer, string
 from asyncmon.tf_types import DTYPES, enum_name
 
@@ -145,9 +145,9 @@ def _sizes(shape: Any) -> list[int] | None:
 
 def write_graph_text(directory: str, operations: Iterable[Any]) -> None:
     """Write ``graph.pbtxt`` into a directory, which is made if missing. Blocking."""
-    path = Path(directory)
-    path.mkdir(parents=True, exist_ok=True)
-    replace_file(path / "graph.pbtxt", graph_text(operations).encode())
+    calls, path = FileCalls(), Path(directory)
+    calls.make_dirs(path)
+    calls.put_files(path, {"graph.pbtxt": graph_text(operations).encode()})
 
 
 def graph_text(operations: Iterable[Any]) -> str:

@@ -106,7 +106,7 @@ class _Tail:
     async def next_events(self) -> list[Event]:
         """Return the events of the next chunk. The file is read and decoded in worker threads."""
         with self._not_found():
-            data = await files.read_range(self._path, self._position, _CHUNK)
+            data = await files.read_bytes(self._path, self._position, _CHUNK)
         return await files.in_thread(self.events, data)
 
     def read(self) -> bytes:

@@ -41,7 +41,7 @@ async def test_the_next_start_takes_away_what_an_incomplete_save_left(
     (tmp_path / ".asyncmon-0123abcd-m-2.json").write_bytes(journal.encode())
     (tmp_path / ".asyncmon-0123abcd-m-3.json").write_bytes(b"half a mani")
     (tmp_path / ".asyncmon-0123abcd-0").write_bytes(b"some data")
-    (tmp_path / ".graph.pbtxt.0a1b2c3d").write_bytes(b"half a graph")
+    (tmp_path / ".asyncmon-0a1b2c3d-graph.pbtxt.new").write_bytes(b"half a graph")
     await saver.claim(tmp_path)
     await saver.claim(tmp_path)
     assert names_in(tmp_path) == {
