@@ -15,8 +15,6 @@ from asyncmon.errors import OpError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 where something is missing or damaged."""

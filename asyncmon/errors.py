@@ -29,48 +29,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = [
-    "ABORTED",
-    "ALREADY_EXISTS",
-    "CANCELLED",
-    "DATA_LOSS",
-    "DEADLINE_EXCEEDED",
-    "END_OF_DATA",
-    "FAILED_PRECONDITION",
-    "INTERNAL",
-    "INVALID_ARGUMENT",
-    "NOT_FOUND",
-    "OK",
-    "OUT_OF_RANGE",
-    "PERMISSION_DENIED",
-    "PREEMPTION",
-    "RESOURCE_EXHAUSTED",
-    "UNAUTHENTICATED",
-    "UNAVAILABLE",
-    "UNIMPLEMENTED",
-    "UNKNOWN",
-    "AbortedError",
-    "AlreadyExistsError",
-    "CancelledError",
-    "DataLossError",
-    "DeadlineExceededError",
-    "FailedPreconditionError",
-    "InternalError",
-    "InvalidArgumentError",
-    "NotFoundError",
-    "OpError",
-    "OutOfRangeError",
-    "PermissionDeniedError",
-    "ResourceExhaustedError",
-    "UnauthenticatedError",
-    "UnavailableError",
-    "UnimplementedError",
-    "UnknownError",
-    "error_code_from_exception_type",
-    "exception_type_from_error_code",
-]
-
-
 # The codes by name, to compare ``error.error_code`` with.
 OK = 0
 CANCELLED = 1

@@ -15,45 +15,21 @@ From the ground up: ``message`` and ``events`` (what a file holds), ``tfrecord``
 ``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a graph.
 """
 
-from asyncmon.summary.events import (
-    Event,
-    HistogramProto,
-    SessionLog,
-    Summary,
-    SummaryMetadata,
-    TaggedRunMetadata,
-)
-from asyncmon.summary.ops import (
-    audio,
-    histogram,
-    image,
-    merge,
-    merge_all,
-    scalar,
-    tensor_summary,
-    text,
-)
-from asyncmon.summary.reader import follow, summary_iterator
-from asyncmon.summary.shared_writer import FileWriterCache
-from asyncmon.summary.writer import FileWriter
-
-__all__ = [
-    "Event",
-    "FileWriter",
-    "FileWriterCache",
-    "HistogramProto",
-    "SessionLog",
-    "Summary",
-    "SummaryMetadata",
-    "TaggedRunMetadata",
-    "audio",
-    "follow",
-    "histogram",
-    "image",
-    "merge",
-    "merge_all",
-    "scalar",
-    "summary_iterator",
-    "tensor_summary",
-    "text",
-]
+from asyncmon.summary.events import Event as Event
+from asyncmon.summary.events import HistogramProto as HistogramProto
+from asyncmon.summary.events import SessionLog as SessionLog
+from asyncmon.summary.events import Summary as Summary
+from asyncmon.summary.events import SummaryMetadata as SummaryMetadata
+from asyncmon.summary.events import TaggedRunMetadata as TaggedRunMetadata
+from asyncmon.summary.ops import audio as audio
+from asyncmon.summary.ops import histogram as histogram
+from asyncmon.summary.ops import image as image
+from asyncmon.summary.ops import merge as merge
+from asyncmon.summary.ops import merge_all as merge_all
+from asyncmon.summary.ops import scalar as scalar
+from asyncmon.summary.ops import tensor_summary as tensor_summary
+from asyncmon.summary.ops import text as text
+from asyncmon.summary.reader import follow as follow
+from asyncmon.summary.reader import summary_iterator as summary_iterator
+from asyncmon.summary.shared_writer import FileWriterCache as FileWriterCache
+from asyncmon.summary.writer import FileWriter as FileWriter

@@ -11,25 +11,16 @@ For the tests of hooks, sessions and programs, yours and ours. With pytest, mark
             await asyncio.sleep(60)
 """
 
-from asyncmon.testing.faults import fail_at_step, fail_in
-from asyncmon.testing.gradients import check_gradients
-from asyncmon.testing.leftovers import assert_nothing_left_behind
-from asyncmon.testing.recording import Recorded, RecordingHook
-from asyncmon.testing.scripted import ScriptedCreator, ScriptedProgram, ScriptedSession
-from asyncmon.testing.virtual_time import DeadlockError, VirtualTimeLoop, run, wait_all_tasks_blocked
-
-__all__ = [
-    "DeadlockError",
-    "Recorded",
-    "RecordingHook",
-    "ScriptedCreator",
-    "ScriptedProgram",
-    "ScriptedSession",
-    "VirtualTimeLoop",
-    "assert_nothing_left_behind",
-    "check_gradients",
-    "fail_at_step",
-    "fail_in",
-    "run",
-    "wait_all_tasks_blocked",
-]
+from asyncmon.testing.faults import fail_at_step as fail_at_step
+from asyncmon.testing.faults import fail_in as fail_in
+from asyncmon.testing.gradients import check_gradients as check_gradients
+from asyncmon.testing.leftovers import assert_nothing_left_behind as assert_nothing_left_behind
+from asyncmon.testing.recording import Recorded as Recorded
+from asyncmon.testing.recording import RecordingHook as RecordingHook
+from asyncmon.testing.scripted import ScriptedCreator as ScriptedCreator
+from asyncmon.testing.scripted import ScriptedProgram as ScriptedProgram
+from asyncmon.testing.scripted import ScriptedSession as ScriptedSession
+from asyncmon.testing.virtual_time import DeadlockError as DeadlockError
+from asyncmon.testing.virtual_time import VirtualTimeLoop as VirtualTimeLoop
+from asyncmon.testing.virtual_time import run as run
+from asyncmon.testing.virtual_time import wait_all_tasks_blocked as wait_all_tasks_blocked

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Moment = Literal["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"]
 
-__all__ = ["fail_at_step", "fail_in"]
-
 
 def fail_at_step(
     step: int,

@@ -5,6 +5,7 @@ TF1: ``tf.test.compute_gradient_error``, made whole.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from asyncmon.graph.core.node import Tensor
-
-__all__ = ["check_gradients"]
 
 
 async def check_gradients(
@@ -79,48 +78,36 @@ async def check_gradients(
             feeds = dict(zip(inputs, arrays, strict=True))
             floats = [x for x in inputs if x.dtype.is_floating]
             async with Session() as own:
-                return await check_gradients(
-                    ys(*inputs),
-                    floats,
-                    feeds,
-                    own,
-                    delta=delta,
-                    rtol=rtol,
-                    atol=atol,
-                    order=order,
-                    max_elements=max_elements,
-                    seed=seed,
-                )
+                check = _Check(own, feeds, delta, rtol, atol, max_elements, np.random.default_rng(seed))
+                return await check.worst(ys(*inputs), floats, order)
     if session is None:
         raise ValueError("check_gradients() of tensors needs the session to evaluate them in.")
-    check = _Check(session, dict(feed_dict or {}), delta, rtol, atol, max_elements, seed)
-    results = [convert_to_tensor(y) for y in (ys if isinstance(ys, list | tuple) else [ys])]
-    worst = 0.0
+    feeds, rng = dict(feed_dict or {}), np.random.default_rng(seed)
     with session.graph.as_default():
+        check = _Check(session, feeds, delta, rtol, atol, max_elements, rng)
+        return await check.worst(ys, list(xs), order)
+
+
+@dataclass(frozen=True)
+class _Check:
+    session: Session
+    feeds: dict[Any, Any]
+    delta: float | None
+    rtol: float | None
+    atol: float | None
+    max_elements: int | None
+    rng: np.random.Generator
+
+    async def worst(self, ys: Any, xs: list[Any], order: int) -> float:
+        """Check gradients up to an order; return the greatest error."""
+        results = [convert_to_tensor(y) for y in (ys if isinstance(ys, list | tuple) else [ys])]
+        worst = 0.0
         for left in range(order, 0, -1):
-            errors, results = await check.once([y for y in results if y.dtype.is_floating], list(xs))
+            errors, results = await self.once([y for y in results if y.dtype.is_floating], xs)
             worst = max(worst, *errors)
             if left > 1 and not results:
                 break
-    return worst
-
-
-class _Check:
-    def __init__(
-        self,
-        session: Session,
-        feeds: dict[Any, Any],
-        delta: float | None,
-        rtol: float | None,
-        atol: float | None,
-        max_elements: int | None,
-        seed: int,
-    ) -> None:
-        self.session = session
-        self.feeds = feeds
-        self.delta, self.rtol, self.atol = delta, rtol, atol
-        self.max_elements = max_elements
-        self.rng = np.random.default_rng(seed)
+        return worst
 
     async def once(self, ys: list[Tensor], xs: list[Any]) -> tuple[list[float], list[Tensor]]:
         """Check the gradients of ``ys``; return the greatest errors, and the gradients as tensors."""
@@ -160,9 +147,8 @@ class _Check:
             scale = max(abs(numeric), abs(float(analytic[at])))
             if not error <= atol + rtol * scale:
                 raise AssertionError(
-                    f"The gradient of {x!r} at {list(at)} is {float(analytic[at])!r}, but "
-                    "differences of "
-                    f"values say {numeric!r} (error {error:.3g}, accepted {atol + rtol * scale:.3g})."
+                    f"The gradient of {x!r} at {list(at)} is {float(analytic[at])!r}, but differences "
+                    f"of values say {numeric!r}: error {error:.3g}, accepted {atol + rtol * scale:.3g}."
                 )
             worst = max(worst, error)
         return worst

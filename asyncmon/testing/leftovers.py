@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
@@ -14,10 +13,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asyncmon.testing.virtual_time import is_pool_worker
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable, Iterator
-
-__all__ = ["assert_nothing_left_behind"]
 
 _TURNS = 200  # turns of the loop, a millisecond each, that callbacks and threads get to finish
 
@@ -81,7 +80,7 @@ class _Inventory:
             if task is not asyncio.current_task():
                 self.things["task", task] = f"task {task.get_name()!r}: {task.get_coro()!r}"
         for thread in threading.enumerate():
-            if not _is_pool_worker(thread):
+            if not hasattr(thread, "idle_workers") and not is_pool_worker(thread):  # the first: anyio's
                 self.things["thread", thread] = f"thread {thread.name!r}"
         for number, target in _descriptors():
             self.things["descriptor", (number, target)] = f"file descriptor {number}: {target}"
@@ -130,10 +129,3 @@ def _descriptors() -> Iterator[tuple[int, str]]:
                 except OSError:  # it was the listing's own descriptor, or is no link on this system
                     continue
             return
-
-
-def _is_pool_worker(thread: threading.Thread) -> bool:
-    if hasattr(thread, "idle_workers"):  # anyio's, which ends with the loop
-        return True
-    pools = sys.modules.get("concurrent.futures.thread")
-    return pools is not None and thread in getattr(pools, "_threads_queues", ())

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.hook import SessionRunContext, SessionRunValues
     from asyncmon.runtime.protocols import Session
 
-__all__ = ["Recorded", "RecordingHook"]
-
 
 class Recorded(NamedTuple):
     """One call of a hook's method."""

@@ -17,8 +17,6 @@ from asyncmon.snapshot import Snapshot
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ScriptedCreator", "ScriptedProgram", "ScriptedSession"]
-
 GLOBAL_STEP = "global_step"
 _INIT = "scripted initialisation"
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from concurrent.futures import Executor
 
-__all__ = ["DeadlockError", "VirtualTimeLoop", "run", "wait_all_tasks_blocked"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -126,7 +124,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return mine and thread not in idle_workers and not getattr(thread, "stopping", False)
         if thread.name.startswith("asyncio-waitpid-"):  # Python 3.11 waits for a subprocess in it
             return True
-        return not thread.daemon and thread not in self._earlier_threads and not _is_pooled(thread)
+        if is_pool_worker(thread) or type(thread).__module__.startswith("concurrent.futures."):
+            return False  # the second: a process pool's manager
+        return not thread.daemon and thread not in self._earlier_threads
 
     def _jump(self, seconds: float) -> None:
         self._nanoseconds += max(1, round(seconds * 1e9))
@@ -227,12 +227,10 @@ def run(
         return runner.run(main)
 
 
-def _is_pooled(thread: threading.Thread) -> bool:
-    # Workers of concurrent.futures idle for ever; what they do for a loop is known to the loop.
+def is_pool_worker(thread: threading.Thread) -> bool:
+    """Return whether a thread is of concurrent.futures: it idles, and its loop knows what it does."""
     pools = sys.modules.get("concurrent.futures.thread")
-    if pools is not None and thread in getattr(pools, "_threads_queues", ()):
-        return True
-    return type(thread).__module__.startswith("concurrent.futures.")  # a process pool's manager
+    return pools is not None and thread in getattr(pools, "_threads_queues", ())
 
 
 def _is_listening(descriptor: int) -> bool:
