@@ -8,12 +8,10 @@ takes a message apart. Messages that event files hold in both directions are dec
 from __future__ import annotations
 
 import struct
-import sys
-from array import array
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 """Wire types."""
@@ -76,19 +74,6 @@ def float32(value: float) -> bytes:
         return struct.pack("<f", value)
     except OverflowError:
         return struct.pack("<f", float("inf") if value > 0 else float("-inf"))
-
-
-def packed_doubles(number: int, values: Iterable[float]) -> bytes:
-    """Return a packed field of float64 numbers."""
-    return delimited(number, to_doubles(values).tobytes())
-
-
-def to_doubles(values: Iterable[float] | bytes) -> array[float]:
-    """Return numbers, or the bytes of some, as an array whose own bytes are the wire's."""
-    numbers = array("d", values)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
 
 
 def fields(data: bytes | memoryview) -> Iterator[tuple[int, int, int | memoryview]]:

@@ -14,35 +14,38 @@ from asyncmon.protobuf import (
     FIXED64,
     VARINT,
     WireError,
-    boolean,
     delimited,
-    double,
     fields,
     float32,
-    floating,
-    integer,
-    packed_doubles,
     read_varint,
     signed,
-    string,
-    to_doubles,
     varint,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 
 class Kind(Enum):
-    """How a field's value looks on the wire."""
+    """How a field's value looks on the wire: its default, its wire type, to bytes and back."""
 
-    INT = "int"
-    BOOL = "bool"
-    FLOAT = "float"
-    DOUBLE = "double"
-    TEXT = "text"
-    BYTES = "bytes"
-    MESSAGE = "message"
+    INT = 0, VARINT, lambda value: varint(int(value)), signed
+    BOOL = False, VARINT, lambda value: varint(bool(value)), bool
+    FLOAT = 0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0]
+    DOUBLE = 0.0, FIXED64, _DOUBLE.pack, lambda raw: _DOUBLE.unpack(raw)[0]
+    TEXT = "", DELIMITED, str.encode, lambda raw: str(raw, "utf-8")
+    BYTES = b"", DELIMITED, bytes, bytes
+    MESSAGE = None, DELIMITED, lambda message: message.SerializeToString(), None
+
+    def __init__(
+        self, default: Any, wire_type: int, encode: Callable[[Any], bytes], decode: Callable[[Any], Any]
+    ) -> None:
+        self.default = default
+        self.wire_type = wire_type
+        self.encode = encode
+        self.decode = decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +78,12 @@ def proto(
         fallback: the field of its group that counts as set when no other one is; so it is written even
             when it is zero.
     """
-    message = None if isinstance(kind, Kind) else kind
-    default: Any = () if repeated else message() if message else _DEFAULTS[Kind(kind)]
-    spec = (number, Kind.MESSAGE if message else kind, default, repeated, message, oneof, fallback)
+    message, kind = (None, kind) if isinstance(kind, Kind) else (kind, Kind.MESSAGE)
+    default: Any = () if repeated else message() if message else kind.default
+    spec = (number, kind, default, repeated, message, oneof, fallback)
     if message and not repeated and getattr(message, "__hash__", None) is None:  # it can change
         return dataclasses.field(default_factory=message, metadata={"proto": spec})
     return dataclasses.field(default=default, metadata={"proto": spec})
-
-
-_DEFAULTS: dict[Kind, Any] = {
-    Kind.INT: 0,
-    Kind.BOOL: False,
-    Kind.FLOAT: 0.0,
-    Kind.DOUBLE: 0.0,
-    Kind.TEXT: "",
-    Kind.BYTES: b"",
-}
 
 
 class Message:
@@ -127,13 +120,11 @@ class Message:
                 continue
             if not field.repeated:
                 out.append(_encode(field, value))
-            elif field.kind is Kind.DOUBLE:
-                out.append(packed_doubles(field.number, value))
-            elif field.kind in _PACKED:
-                packed = b"".join([_PACKED[field.kind](element) for element in value])
-                out.append(delimited(field.number, packed))
-            else:
+            elif field.kind.wire_type == DELIMITED:
                 out.extend([_encode(field, element) for element in value])
+            else:
+                packed = b"".join([field.kind.encode(element) for element in value])
+                out.append(delimited(field.number, packed))
         return b"".join(out)
 
     @classmethod
@@ -204,69 +195,42 @@ def _layout(cls: type[Message]) -> _Layout:
     return layout
 
 
-_ENCODERS: dict[Kind, Any] = {
-    Kind.INT: integer,
-    Kind.BOOL: boolean,
-    Kind.FLOAT: floating,
-    Kind.DOUBLE: double,
-    Kind.TEXT: string,
-    Kind.BYTES: delimited,
-}
-_PACKED: dict[Kind, Any] = {Kind.INT: varint, Kind.BOOL: varint, Kind.FLOAT: float32}
-_WIRE_TYPES = {
-    Kind.INT: VARINT,
-    Kind.BOOL: VARINT,
-    Kind.FLOAT: FIXED32,
-    Kind.DOUBLE: FIXED64,
-}
-
-
 def _encode(field: _Field, value: Any) -> bytes:
-    if field.message is not None:
-        return delimited(field.number, value.SerializeToString())
-    return bytes(_ENCODERS[field.kind](field.number, value))
+    kind, data = field.kind, field.kind.encode(value)
+    if kind.wire_type == DELIMITED:
+        return delimited(field.number, data)
+    return varint(field.number << 3 | kind.wire_type) + data
 
 
 def _decode(field: _Field, wire_type: int, raw: Any) -> Any:
-    if wire_type != _WIRE_TYPES.get(field.kind, DELIMITED):
-        raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a {field.kind.value}.")
+    kind = field.kind
+    if wire_type != kind.wire_type:
+        raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a {kind.name.lower()}.")
     if field.message is not None:
         return field.message.FromString(raw)
-    match field.kind:
-        case Kind.INT:
-            return signed(raw)
-        case Kind.BOOL:
-            return bool(raw)
-        case Kind.FLOAT:
-            return struct.unpack("<f", raw)[0]
-        case Kind.DOUBLE:
-            return struct.unpack("<d", raw)[0]
-        case Kind.TEXT:
-            try:
-                return str(raw, "utf-8")
-            except UnicodeDecodeError as error:
-                raise WireError(f"Field {field.name!r} is text and holds no UTF-8: {error}.") from None
-        case _:
-            return bytes(raw)
+    try:
+        return kind.decode(raw)
+    except UnicodeDecodeError as error:
+        raise WireError(f"Field {field.name!r} is text and holds no UTF-8: {error}.") from None
 
 
 def _decode_all(field: _Field, wire_type: int, raw: Any) -> Iterable[Any]:
-    if wire_type != DELIMITED or field.kind not in _WIRE_TYPES:
+    kind = field.kind
+    if wire_type != DELIMITED or kind.wire_type == DELIMITED:
         return [_decode(field, wire_type, raw)]
-    if field.kind is Kind.DOUBLE and len(raw) % 8 == 0:
-        return to_doubles(bytes(raw))
-    if field.kind is Kind.FLOAT and len(raw) % 4 == 0:
-        return [number for (number,) in struct.iter_unpack("<f", raw)]
-    if field.kind in (Kind.INT, Kind.BOOL):
+    if kind.wire_type == VARINT:
         return _decode_varints(field, raw)
-    raise WireError(
-        f"The packed field {field.name!r} has {len(raw)} bytes, which is no whole number of elements."
-    )
+    try:
+        return [number for (number,) in (_DOUBLE if kind is Kind.DOUBLE else _FLOAT).iter_unpack(raw)]
+    except struct.error:
+        raise WireError(
+            f"The packed field {field.name!r} has {len(raw)} bytes: no whole number of elements."
+        ) from None
 
 
 def _decode_varints(field: _Field, raw: memoryview) -> list[Any]:
     numbers, position = [], 0
     while position < len(raw):
         number, position = read_varint(raw, position)
-        numbers.append(_decode(field, VARINT, number))
+        numbers.append(field.kind.decode(number))
     return numbers
