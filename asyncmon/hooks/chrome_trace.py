@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from asyncmon.summary.graph_def import NodeTimes
+    from asyncmon.run_options import NodeStats
 
 _PROCESS = 1
 
 
 def chrome_trace(
-    nodes: Sequence[NodeTimes],
+    nodes: Sequence[NodeStats],
     *,
     title: str,
     inputs: Mapping[str, Iterable[str]] | None = None,
@@ -43,7 +43,7 @@ def chrome_trace(
     return json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
 
 
-def _rows(nodes: Sequence[NodeTimes]) -> list[str]:
+def _rows(nodes: Sequence[NodeStats]) -> list[str]:
     """Return the row of each node, so that slices of a row are disjoint or nested."""
     lanes: dict[str, list[list[float]]] = {}  # of each thread, the ends of the open slices
     rows = [node.thread for node in nodes]
@@ -59,7 +59,7 @@ def _rows(nodes: Sequence[NodeTimes]) -> list[str]:
     return rows
 
 
-def _fits(ends: list[float], node: NodeTimes) -> bool:
+def _fits(ends: list[float], node: NodeStats) -> bool:
     while ends and ends[-1] <= node.start:
         ends.pop()
     return not ends or node.start + node.duration <= ends[-1]
@@ -69,7 +69,7 @@ def _named(event: str, name: str, tid: int) -> dict[str, Any]:
     return {"ph": "M", "name": event, "pid": _PROCESS, "tid": tid, "args": {"name": name}}
 
 
-def _slice(node: NodeTimes, tid: int) -> dict[str, Any]:
+def _slice(node: NodeStats, tid: int) -> dict[str, Any]:
     return {
         "ph": "X",
         "cat": "Op",
@@ -83,7 +83,7 @@ def _slice(node: NodeTimes, tid: int) -> dict[str, Any]:
 
 
 def _flows(
-    nodes: Sequence[NodeTimes], tids: Sequence[int], inputs: Mapping[str, Iterable[str]]
+    nodes: Sequence[NodeStats], tids: Sequence[int], inputs: Mapping[str, Iterable[str]]
 ) -> list[dict[str, Any]]:
     ran = {node.name: (node, tid) for node, tid in zip(nodes, tids, strict=True)}
     flows: list[dict[str, Any]] = []
@@ -96,7 +96,7 @@ def _flows(
     return flows
 
 
-def _memory(nodes: Iterable[NodeTimes]) -> list[dict[str, Any]]:
+def _memory(nodes: Iterable[NodeStats]) -> list[dict[str, Any]]:
     total, counters = 0, []
     for node in sorted(nodes, key=lambda node: node.start + node.duration):
         total += node.nbytes

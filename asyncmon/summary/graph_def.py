@@ -20,24 +20,14 @@ from asyncmon.tf_types import DTYPES, enum_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-
-class OperationLike(Protocol):
-    """A node of a graph."""
-
-    @property
-    def name(self) -> str:
-        """Unique; scopes are separated by ``/``."""
-
-    @property
-    def type(self) -> str:
-        """What it does, ``"MatMul"``."""
+    from asyncmon.run_options import NodeStats
 
 
 @runtime_checkable
 class GraphLike(Protocol):
     """What can be shown as a graph."""
 
-    def get_operations(self) -> Sequence[OperationLike]:
+    def get_operations(self) -> Sequence[Any]:
         """Return the nodes."""
 
 
@@ -45,7 +35,7 @@ _LARGEST = 1024  # bytes of an attribute; TensorBoard does not show larger ones
 _PRODUCER = 27  # the GraphDef version in which all that is used here exists
 
 
-def encode_graph(operations: Iterable[OperationLike]) -> bytes:
+def encode_graph(operations: Iterable[Any]) -> bytes:
     """Return a serialized ``GraphDef`` of these nodes."""
     nodes = [delimited(1, _node(operation)) for operation in operations]
     return b"".join(nodes) + delimited(4, integer(1, _PRODUCER))
@@ -58,8 +48,7 @@ def encode_meta_graph(graph_def: bytes) -> bytes:
 
 def _node(operation: Any) -> bytes:
     parts = [string(1, operation.name), string(2, operation.type)]
-    parts += [string(3, _input_name(tensor)) for tensor in getattr(operation, "inputs", ())]
-    parts += [string(3, "^" + _name(op)) for op in getattr(operation, "control_inputs", ())]
+    parts += [string(3, name) for name in _inputs(operation)]
     device = getattr(operation, "device", "")
     if device:
         parts.append(string(4, str(device)))
@@ -72,9 +61,11 @@ def _name(item: Any) -> str:
     return item if isinstance(item, str) else str(item.name)
 
 
-def _input_name(tensor: Any) -> str:
-    name = _name(tensor)
-    return name.removesuffix(":0")
+def _inputs(operation: Any) -> Iterator[str]:
+    for tensor in getattr(operation, "inputs", ()):
+        yield _name(tensor).removesuffix(":0")
+    for control in getattr(operation, "control_inputs", ()):
+        yield "^" + _name(control)
 
 
 def _attributes(operation: Any) -> dict[str, bytes]:
@@ -157,12 +148,10 @@ def graph_text(operations: Iterable[Any]) -> str:
 
 
 def _text_of_node(operation: Any) -> Iterator[str]:
-    inputs = [_input_name(tensor) for tensor in operation.inputs]
-    inputs += ["^" + _name(control) for control in operation.control_inputs]
     yield "node {"
     yield f"  name: {json.dumps(operation.name)}"
     yield f"  op: {json.dumps(operation.type)}"
-    yield from (f"  input: {json.dumps(name)}" for name in inputs)
+    yield from (f"  input: {json.dumps(name)}" for name in _inputs(operation))
     if operation.device:
         yield f"  device: {json.dumps(str(operation.device))}"
     if operation.outputs:
@@ -187,43 +176,7 @@ def _text_of_shape(shape: Any) -> str:
 _DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
-class NodeTimes(Protocol):
-    """One node of a traced step."""
-
-    @property
-    def name(self) -> str:
-        """The operation."""
-
-    @property
-    def op(self) -> str:
-        """Its type."""
-
-    @property
-    def start(self) -> float:
-        """Seconds since the start of the step."""
-
-    @property
-    def duration(self) -> float:
-        """Seconds."""
-
-    @property
-    def thread(self) -> str:
-        """Where it ran."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its outputs."""
-
-
-class RunTimes(Protocol):
-    """What a traced step took; ``am.graph.RunMetadata`` is one."""
-
-    @property
-    def nodes(self) -> Iterable[NodeTimes]:
-        """The nodes, in the order in which they ran."""
-
-
-def encode_run_metadata(times: Iterable[NodeTimes]) -> bytes:
+def encode_run_metadata(times: Iterable[NodeStats]) -> bytes:
     """Return a serialized ``RunMetadata`` with the ``StepStats`` of these nodes."""
     threads: dict[str, int] = {}
     nodes = []
@@ -235,7 +188,7 @@ def encode_run_metadata(times: Iterable[NodeTimes]) -> bytes:
     return delimited(1, delimited(1, device + b"".join(names)))
 
 
-def _node_stats(node: NodeTimes, thread: int) -> bytes:
+def _node_stats(node: NodeStats, thread: int) -> bytes:
     took = max(1, round(node.duration * 1e6))  # TensorBoard takes 0 for unknown
     memory = string(1, "cpu") + integer(2, node.nbytes) + integer(3, node.nbytes)
     return b"".join(

@@ -18,12 +18,15 @@ from asyncmon.summary.events import (
     Summary,
     SummaryMetadata,
     TaggedRunMetadata,
+    TensorProto,
+    TensorShapeDim,
+    TensorShapeProto,
     Value,
 )
 from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph, encode_run_metadata
 from asyncmon.summary.histogram import encode_histogram
 from asyncmon.summary.media import encode_png, encode_wav, to_pixels
-from asyncmon.summary.tensors import tensor_proto
+from asyncmon.tf_types import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,6 +167,31 @@ def tensor_summary(tag: str, array: NDArray[Any], metadata: SummaryMetadata) -> 
     """
     value = Value(tag=tag, tensor=tensor_proto(tag, array), metadata=metadata)
     return Summary(value=(value,)).SerializeToString()
+
+
+def tensor_proto(tag: str, array: NDArray[Any]) -> TensorProto:
+    """Return an array of numbers, or of str and bytes, as a message.
+
+    Raises:
+        TypeError: its elements are something else.
+    """
+    if array.dtype.kind in "OSU":
+        return _tensor("string", array, string_val=[_encoded(tag, item) for item in array.ravel()])
+    if array.dtype.name not in DTYPES:
+        raise TypeError(f"The tensor summary {tag!r} was given {array.dtype} values.")
+    data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    return _tensor(array.dtype.name, array, tensor_content=data)
+
+
+def _tensor(dtype: str, array: NDArray[Any], **content: Any) -> TensorProto:
+    shape = TensorShapeProto(dim=[TensorShapeDim(size=size) for size in array.shape])
+    return TensorProto(dtype=DTYPES[dtype], tensor_shape=shape, **content)
+
+
+def _encoded(tag: str, item: Any) -> bytes:
+    if not isinstance(item, str | bytes):
+        raise TypeError(f"The summary {tag!r} was given {item!r}; expected strings.")
+    return item.encode() if isinstance(item, str) else bytes(item)
 
 
 TEXT = SummaryMetadata(plugin_data=PluginData(plugin_name="text"))

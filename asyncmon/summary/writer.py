@@ -43,8 +43,8 @@ from asyncmon.summary.writer_task import Pump, State
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from asyncmon.run_options import RunMetadata
     from asyncmon.summary.event_queue import Encode, Entry
-    from asyncmon.summary.graph_def import RunTimes
     from asyncmon.summary.values import HParam
 
 
@@ -270,7 +270,7 @@ class FileWriter:
             self._put(None, operations_of(meta_graph_def), global_step, meta_graph_field)
 
     def add_run_metadata(
-        self, run_metadata: RunTimes | bytes, tag: str, global_step: int | None = None
+        self, run_metadata: RunMetadata | bytes, tag: str, global_step: int | None = None
     ) -> None:
         """Add what a traced step took. TF1: same name.
 

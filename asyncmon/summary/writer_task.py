@@ -89,8 +89,8 @@ class Pump:
         """
         if self.state is not State.OPEN and not self._admit():
             return
-        if self._error is not None and self._report and told:
-            self._raise()
+        if self._report and told:
+            self._raise_if_failed()
         waiting = self._backlog.put(entry)
         if self.state is State.OPEN and (waiting == 1 or waiting >= self._backlog.bound):
             self._wake(urgent=waiting >= self._backlog.bound and self._may_write())
@@ -123,8 +123,7 @@ class Pump:
 
     async def drain(self) -> None:
         """Wait while more than ``max_queue`` entries wait."""
-        if self._error is not None:
-            self._raise()
+        self._raise_if_failed()
         while self.state is State.OPEN and len(self._backlog) > self._backlog.bound:
             await self._written(sync=False)
 
@@ -144,8 +143,7 @@ class Pump:
             with anyio.CancelScope(shield=True):
                 await self._stop()  # which does not wait for the disk
             raise
-        if self._error is not None:
-            self._raise()
+        self._raise_if_failed()
 
     def _admit(self) -> bool:
         if self.state is State.NEW:
@@ -192,10 +190,10 @@ class Pump:
         if urgent:
             self._urgent.set()
 
-    def _raise(self) -> None:
+    def _raise_if_failed(self) -> None:
         error, self._error = self._error, None
-        assert error is not None
-        raise error
+        if error is not None:
+            raise error
 
     async def _written(self, sync: bool) -> None:
         waiter = self._loop.create_future()
@@ -263,9 +261,7 @@ class Pump:
         self._in_thread = True
         try:
             await files.in_thread_abandonable(self._file.write, sync, clock.wall())
-        except asyncio.CancelledError:
-            raise  # the thread still writes
-        except Exception:
+        except Exception:  # not a cancellation: then the thread still writes
             self._in_thread = False
             raise
         self._in_thread = False

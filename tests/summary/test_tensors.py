@@ -7,7 +7,7 @@ import pytest
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.util.tensor_util import make_ndarray
 
-from asyncmon.summary.tensors import tensor_proto
+from asyncmon.summary.values import tensor_proto
 
 
 @pytest.mark.parametrize(
