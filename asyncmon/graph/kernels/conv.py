@@ -11,12 +11,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.kernels.arrays import in_single
-from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn
+from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank, scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from asyncmon.graph.kernels.arrays import Array
 
@@ -54,6 +54,12 @@ def _matrix(windows: Windows, x: Array) -> Array:
     return matrix.reshape(-1, prod(windows.size) * depth)
 
 
+def _in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
+    """Call a function for each block, on several threads with BLAS on one each."""
+    with single_threaded_blas():
+        parallel_for(partial(part, block) for block in blocks)
+
+
 @in_single
 def convolve(
     images: Array,
@@ -72,9 +78,9 @@ def convolve(
         out = np.empty((len(images), *windows.counts, channels), images.dtype)
 
     def part(block: slice) -> None:
-        matmul_tall(_matrix(windows, images[block]), matrix, out[block].reshape(-1, channels))
+        np.dot(_matrix(windows, images[block]), matrix, out[block].reshape(-1, channels))
 
-    windows.for_blocks(part, len(matrix))
+    _in_parallel(part, windows.blocks(len(matrix)))
     return out
 
 
@@ -92,7 +98,7 @@ def filter_gradient(
     """Multiply the transposed im2col matrix by the gradients."""
     shape = tuple(sizes.tolist())
     windows = _checked_windows(images.shape, shape, grad, strides, padding, dilations)
-    blocks = windows.blocks(shape[2] + shape[3])
+    blocks = windows.blocks(prod(shape[:3]))
     count = min(len(blocks), CORES)
     sums = np.zeros((count, *shape), images.dtype)  # added in order: bits do not depend on threads
 
@@ -100,9 +106,9 @@ def filter_gradient(
         total = sums[i].reshape(-1, shape[3])
         for block in blocks[i::count]:
             flat = np.ascontiguousarray(grad[block]).reshape(-1, shape[3])
-            np.add(total, matmul_tn(_matrix(windows, images[block]), flat), out=total)
+            total += np.dot(_matrix(windows, images[block]).T, flat)
 
-    parallel_for(partial(part, i) for i in range(count))
+    _in_parallel(part, range(count))
     return np.add.reduce(sums, axis=0, out=out)
 
 
@@ -126,7 +132,7 @@ def input_gradient(
 
     def products(flat: Array, product: Array) -> Iterator[Array]:
         for element in turned:
-            matmul_tall(flat, element, product.reshape(-1, depth))
+            np.dot(flat, element, product.reshape(-1, depth))
             yield product
 
     def part(block: slice) -> None:
@@ -134,5 +140,5 @@ def input_gradient(
         product = scratch("product", (*grad[block].shape[:3], depth), grad.dtype)
         windows.scatter(products(flat, product), result[block])
 
-    windows.for_blocks(part, 2 * depth + channels)
+    _in_parallel(part, windows.blocks(2 * depth + channels))
     return result

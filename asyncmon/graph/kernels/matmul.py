@@ -24,17 +24,6 @@ _ROUND = 16  # rows or columns: parts end where vectors do
 _LATE = 1 << 21  # multiplications that the calling thread has done when another is awake
 
 
-def _limit() -> int:
-    """Return up to how many multiplications BLAS does at once without threads and without packing."""
-    simd = np.show_config(mode="dicts")["SIMD Extensions"]
-    found = " ".join(simd.get("found", [])) + " ".join(simd.get("baseline", []))
-    return 980_000 if "AVX512" in found or "X86_V4" in found else 1 << 18
-
-
-_LIMIT = _limit()
-_FEWEST = 8  # rows: of fewer, small products are slow
-
-
 def product(a: Array, b: Array, out: Array | None = None) -> Array:
     """Return ``a @ b``, of matrices or of batches of them, computed into ``out`` if that is given."""
     if is_splitting() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= _WORTH_IT:
@@ -73,28 +62,3 @@ def _slices(size: int, parts: int, total: int) -> list[slice]:
 def _even(size: int, parts: int) -> list[slice]:
     step = -(-size // parts)
     return [slice(i, min(i + step, size)) for i in range(0, size, step)]
-
-
-def matmul_tall(a: Array, b: Array, out: Array) -> None:
-    """Set ``out = a @ b``, where ``a`` has many rows."""
-    rows = min(_LIMIT // max(b.size, 1), 48)
-    whole = len(a) - len(a) % rows if rows >= _FEWEST else 0
-    if whole:
-        stacked = a[:whole].reshape(-1, rows, a.shape[1])
-        np.matmul(stacked, b, out=out[:whole].reshape(-1, rows, b.shape[1]))
-    if whole < len(a):
-        np.dot(a[whole:], b, out[whole:])
-
-
-def matmul_tn(a: Array, b: Array) -> Array:
-    """Return ``a.T @ b``, where both have many rows and few columns."""
-    rows = _LIMIT // max(a.shape[1] * b.shape[1], 1)
-    whole = len(a) - len(a) % rows if rows >= 4 * _FEWEST else 0
-    if not whole:
-        product: Array = np.dot(a.T, b)
-        return product
-    first = a[:whole].reshape(-1, rows, a.shape[1]).swapaxes(1, 2)
-    total = np.add.reduce(np.matmul(first, b[:whole].reshape(-1, rows, b.shape[1])), axis=0)
-    if whole < len(a):
-        total += np.dot(a[whole:].T, b[whole:])
-    return total

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import partial, reduce
 from itertools import repeat
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.kernels.parallel import parallel_for
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def _combined(ufunc: np.ufunc, windows: Windows, x: Array) -> Array:
 
 
 def _for_blocks(windows: Windows, part: Callable[[slice], None]) -> None:
-    windows.for_blocks(part, 4 * prod(windows.strides) * windows.images[3])  # padded and temporaries
+    blocks = windows.blocks(prod(windows.strides) * windows.images[3])
+    parallel_for(partial(part, block) for block in blocks)
 
 
 def _pooled(x: Array, windows: Windows, out: Array | None) -> Array:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.kernels.parallel import parallel_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from asyncmon.graph.kernels.arrays import Array
 
@@ -21,7 +19,8 @@ Pair = tuple[int, int]
 Padding = str | tuple[Pair, Pair]
 """``"SAME"``, ``"VALID"``, or what to add before and after rows, and columns."""
 
-_BLOCK = 1 << 20  # elements of temporaries at a time: 4 MB, which stay in the cache
+_BLOCK = 1 << 18  # elements at a time: 1 MB, which stays in the cache of a core
+_SCRATCH = 1 << 25  # bytes that a thread keeps of one kind
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -153,15 +152,6 @@ class Windows:
         total = max(wanted - self.images[1 + axis], 0) if padding == "SAME" else 0
         return total // 2, total - total // 2
 
-    def for_blocks(self, part: Callable[[slice], None], width: int) -> None:
-        """Call a function for slices of the batch, on several threads.
-
-        Args:
-            part: is called with a slice of images.
-            width: the elements of its temporaries for each window.
-        """
-        parallel_for(partial(part, block) for block in self.blocks(width))
-
     def blocks(self, width: int) -> list[slice]:
         """Return slices of the batch, for temporaries of ``width`` elements a window."""
         each = prod(self.counts)
@@ -230,7 +220,7 @@ _local = threading.local()
 def scratch(slot: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an uninitialised array that the thread reuses: its memory is mapped once."""
     size = prod(shape) * dtype.itemsize
-    if size > 8 * _BLOCK * 4:
+    if size > _SCRATCH:
         return np.empty(shape, dtype)
     memory = getattr(_local, slot, None)
     if memory is None or memory.nbytes < size:

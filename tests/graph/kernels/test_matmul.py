@@ -1,4 +1,4 @@
-"""Products cut into small ones are those of whole matrices."""
+"""Products computed in parts are those of whole matrices."""
 
 from __future__ import annotations
 
@@ -11,38 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.graph.kernels import matmul as products
-from asyncmon.graph.kernels.matmul import matmul_tall, matmul_tn, product
+from asyncmon.graph.kernels.matmul import product
 from asyncmon.graph.kernels.parallel import split_products, using_team
 from asyncmon.graph.kernels.team import Team
 
 RNG = np.random.default_rng(0)
-
-
-@given(
-    st.integers(0, 300),
-    st.integers(1, 40),
-    st.integers(1, 40),
-    st.sampled_from([np.float32, np.float64]),
-)
-def test_tall_and_thin(rows: int, inner: int, columns: int, dtype: Any) -> None:
-    a, b = RNG.normal(size=(rows, inner)).astype(dtype), RNG.normal(size=(inner, columns)).astype(dtype)
-    out = np.full((rows, columns), 7, dtype)
-    matmul_tall(a, b, out)
-    np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
-    other = RNG.normal(size=(rows, columns)).astype(dtype)
-    found = matmul_tn(a, other)
-    assert found.dtype == dtype
-    np.testing.assert_allclose(found, a.T @ other, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("inner", "columns"), [(700, 900), (64, 64), (3, 500)])
-def test_large_ones(inner: int, columns: int) -> None:
-    a, b = RNG.normal(size=(1003, inner)), RNG.normal(size=(inner, columns))
-    out = np.empty((1003, columns))
-    matmul_tall(a, b, out)
-    np.testing.assert_allclose(out, a @ b)
-    other = RNG.normal(size=(1003, columns))
-    np.testing.assert_allclose(matmul_tn(a, other), a.T @ other)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.complex64])
