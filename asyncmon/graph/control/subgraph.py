@@ -221,19 +221,21 @@ async def run_subplan(
     Returns:
         The targets of the subgraph, and the state after it.
     """
-    code = plan.for_shapes(fed).code
+    program = plan.for_shapes(fed)
     registers = plan.start(fed)
+    for register, value in program.constants:
+        registers[register] = value
     plan.load(registers, state)
     if plan.iteration is not None:
         registers[plan.iteration] = iteration
     if not op.op_def.awaits:
-        execute(run.watched(code, registers), registers, run)
+        execute(run.watched(program.code, registers), registers, run)
     else:
         for stage in (plan.inputs, plan.stage):
             if stage is not None:
                 await stage.run(run, registers)
-        if code:
-            await run.compute(plan.cost, code, registers, run)
+        if program.code:
+            await run.compute(plan.cost, program.code, registers, run)
     results = [registers[fetch.register] for fetch in plan.fetches if fetch is not None]
     if not plan.versions:
         return results, state

@@ -135,7 +135,7 @@ class _Compiler:
         for slot, register in values.initial.items():
             plan.reads.append(Read(slot, register, self.store.names[slot], slot in values.required))
         self._finish(targets)
-        plan.template = values.template()
+        plan.template, plan.constants = values.template(), values.constants
         plan.iteration = values.iteration
         plan.cost.weight = values.weight
         plan.waits = plan.inputs is not None or plan.stage is not None

@@ -300,6 +300,8 @@ class Executor:
         self, program: Program, registers: Registers, run: Run | None, changes: bool
     ) -> list[Any]:
         code = program.code
+        for register, value in program.constants:
+            registers[register] = value
         execute(code if run is None else run.watched(code, registers), registers, run)
         results = program.plan.results(registers)  # before an update changes what was read
         if run is not None:

@@ -105,7 +105,11 @@ def refused(op: Operation, text: str) -> InvalidArgumentError:
 
 
 def fold(
-    op: Operation, inputs: Sequence[int], constants: Mapping[int, Any], facts: Facts
+    op: Operation,
+    inputs: Sequence[int],
+    constants: Mapping[int, Any],
+    facts: Facts,
+    largest: int = _LARGEST,
 ) -> Sequence[Any] | None:
     """Return the outputs of a stateless node, or None where they depend on a run.
 
@@ -114,6 +118,7 @@ def fold(
         inputs: the registers of its inputs.
         constants: the registers with a value that never changes.
         facts: what is known of tensors.
+        largest: elements of an output.
     """
     if len(op.outputs) == 1:
         spec = facts[op.outputs[0]]
@@ -128,7 +133,7 @@ def fold(
         if any(x in facts for x in op.inputs):
             specs = infer(op, [facts[x] for x in op.inputs])
         sizes = [num_elements(spec.shape) for spec in specs]
-        if any(size is None or size > _LARGEST for size in sizes):
+        if any(size is None or size > largest for size in sizes):
             return None
         with np.errstate(all="ignore"):
             values = op.op_def.kernel(*[constants[i] for i in inputs], **op.attrs)

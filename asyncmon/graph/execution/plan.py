@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.cost import CostModel
+from asyncmon.graph.execution.program import outputs_of
 from asyncmon.graph.kernels.blas import blas_threads
 from asyncmon.graph.kernels.parallel import CORES
 
@@ -35,6 +36,7 @@ class Program:
     Attributes:
         plan: which.
         code: computes its values.
+        constants: registers with the values that do not change for these shapes.
         layout: of those that lie in the arena; None: nothing does.
         size: how many elements are fed where there can be more or fewer.
         splits: whether large products are split, see
@@ -43,6 +45,7 @@ class Program:
 
     plan: Plan
     code: list[Instruction]
+    constants: list[tuple[int, Any]]
     layout: Layout | None
     size: int
     splits: bool
@@ -54,6 +57,7 @@ class Plan:
 
     Attributes:
         template: registers with constants in them.
+        constants: these, by register.
         feeds: what is fed, in order, and the registers.
         open_feeds: positions of the feeds whose shapes are not known.
         inputs: awaited nodes that do not depend on the state.
@@ -76,6 +80,7 @@ class Plan:
     """
 
     template: list[Any] = field(default_factory=list)
+    constants: dict[int, Any] = field(default_factory=dict)
     feeds: list[tuple[Feed, int]] = field(default_factory=list)
     open_feeds: list[int] = field(default_factory=list)
     inputs: Stage | None = None
@@ -141,25 +146,29 @@ class Plan:
         layout = None if self.memory is None else self.memory.lay_out(facts)
         size = sum([getattr(fed[i], "size", 1) for i in self.open_feeds])
         splits = CORES > 1 and blas_threads.is_controllable and self._flops(facts) >= _HEAVY
+        folded = self.rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
-            code = self._checked(unknown, asserted)
-            program = Program(self, code, layout, size, splits)
+            code = self._code(unknown, asserted, frozenset(folded))
+            program = Program(self, code, list(folded.items()), layout, size, splits)
             while len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = program
         return program
 
-    def _checked(self, unknown: Sequence[Operation], asserted: Sequence[Tensor]) -> list[Instruction]:
-        """Return the code, with the checks of shapes that are left for the run."""
-        if not unknown and not asserted:
+    def _code(
+        self, unknown: Sequence[Operation], asserted: Sequence[Tensor], folded: frozenset[int]
+    ) -> list[Instruction]:
+        """Return the code for the registers that are not folded, with the checks left for the run."""
+        if not unknown and not asserted and not folded:
             return self.code
         assert self.checks is not None, "the compiler sets it"
-        key = tuple(unknown), tuple(asserted)
+        key = tuple(unknown), tuple(asserted), folded
         if key not in self._codes:
             if len(self._codes) >= _PROGRAMS:
                 self._codes.clear()
             last = [update.op for group in self.groups for update in group.updates]
-            self._codes[key] = self.checks.insert(self.code, unknown, asserted, last)
+            code = self.checks.insert(self.code, unknown, asserted, last)
+            self._codes[key] = [x for x in code if not x[4] or folded.isdisjoint(outputs_of(x))]
         return self._codes[key]
 
     def _flops(self, facts: Facts) -> int:

@@ -50,7 +50,7 @@ class Swap:
             return value
         if not isinstance(value, np.ndarray) or value.dtype != self.dtype:
             return np.array(value, self.dtype, order="C")
-        if self.owned and value.flags.c_contiguous and value.base is None:
+        if self.owned and value.base is None and value.flags.c_contiguous and value.flags.writeable:
             return value
         return value.copy()
 
@@ -81,4 +81,4 @@ class Fetch:
             return value
         if value.ndim == 0:
             return value[()]
-        return value if self.fresh else value.copy()
+        return value if self.fresh and value.flags.writeable else value.copy()

@@ -6,18 +6,20 @@ before the node, once for each combination of shapes.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
+import numpy as np
+
+from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.execution.facts import Facts, infer, refused
-from asyncmon.graph.execution.program import Kind
+from asyncmon.graph.execution.facts import Facts, fold, infer, refused
+from asyncmon.graph.execution.program import Kind, inputs_of, outputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.spec import Shape
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.values import Values
 
 _COMBINATIONS = 64  # of shapes that a check remembers
+_LARGEST = 1 << 12  # elements: a larger value that does not change for some shapes is not kept for each
 
 
 class ShapeRules:
@@ -87,6 +90,42 @@ class ShapeRules:
                     spec = Spec(spec.dtype, shape, spec.value, spec.dims)
                 facts[tensor] = spec
         return facts, unknown, asserted
+
+    def fold(
+        self, code: Iterable[Instruction], constants: Mapping[int, Any], facts: Facts
+    ) -> dict[int, Any]:
+        """Return values that do not change while these shapes are fed: sizes, what comes of them.
+
+        Args:
+            code: of the plan.
+            constants: registers with a value that never changes.
+            facts: what :meth:`run` returned.
+
+        Returns:
+            Values by register. They are read-only.
+        """
+        found: dict[int, Any] = {}
+        opened, known = set(self.ops), ChainMap(found, dict(constants))
+        for instruction in code if opened else ():
+            inputs, op = inputs_of(instruction), instruction[5]
+            if op is None or not (op in opened or any(i in found for i in inputs)):
+                continue
+            if not isinstance(op.op_def, OpDef) or op.op_def.stateful:
+                continue
+            values = fold(op, inputs, known, facts, largest=_LARGEST)
+            for register, value in zip(
+                outputs_of(instruction), values or (), strict=values is not None
+            ):
+                found[register] = _read_only(value)
+        return found
+
+
+def _read_only(value: Any) -> Any:
+    """Return a value that cannot be written: many runs, and views of it, may hold it."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value
 
 
 def _open_ops(ops: Sequence[Operation], fed: Collection[Tensor], facts: Facts) -> Iterator[Operation]:

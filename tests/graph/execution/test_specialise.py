@@ -213,3 +213,69 @@ async def test_a_rule_runs_once_for_shapes(monkeypatch: pytest.MonkeyPatch) -> N
         assert not calls
         await sess.run(y, {x: [3, 4]})
         assert calls == ["Tanh", "Sum"]
+
+
+# --- what does not change while shapes do not ------------------------------------------------------
+
+
+async def computed(sess: Any, fetches: Any, feeds: Any) -> set[str]:
+    metadata = tf.RunMetadata()
+    await sess.run(fetches, feeds, tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE), metadata)
+    return {node.op for node in metadata.nodes}
+
+
+async def test_what_comes_of_sizes_is_computed_once_for_shapes() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    gradient = tf.gradients(tf.reduce_mean(tf.square(x)), x)[0]
+    async with tf.Session() as sess:
+        assert not {"Size", "Cast", "BroadcastTo"} & await computed(sess, gradient, {x: [1, 2]})
+        assert (await sess.run(gradient, {x: [1, 2]})).tolist() == [1, 2]
+        assert (await sess.run(gradient, {x: [4] * 4})).tolist() == [2] * 4
+        assert (await sess.run(gradient, {x: [1, 2]})).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+async def test_arrays_that_come_of_sizes_are_the_callers_own(config: Any) -> None:
+    x = tf.placeholder(tf.float32, [None, 2])
+    shape = tf.shape(x)
+    fetches = [shape, tf.reshape(shape, [1, 2]), tf.fill(shape, 3.0)]
+    async with tf.Session(config=config) as sess:
+        for _ in range(3):
+            found = await sess.run(fetches, {x: np.zeros((1, 2))})
+            assert [a.tolist() for a in found] == [[1, 2], [[1, 2]], [[3, 3]]]
+            for array in found:
+                array += 7
+
+
+async def test_a_variable_takes_what_comes_of_sizes_as_its_own() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    variable = tf.Variable(tf.zeros([100]))
+    filled = variable.assign(tf.fill([100], tf.cast(tf.size(x), tf.float32)))
+    added = variable.assign_add(tf.ones([100]))
+    async with tf.Session() as sess:
+        for _ in range(2):
+            await sess.run(filled.op, {x: [0, 0]})
+            assert (await sess.run(added))[0] == 3
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+async def test_sizes_in_loops_and_branches_follow_what_is_fed(config: Any) -> None:
+    x = tf.placeholder(tf.float32, [None])
+    _, total = tf.while_loop(
+        lambda i, _: i < 3, lambda i, t: (i + 1, t + tf.cast(tf.size(x), tf.float32)), [0, 0.0]
+    )
+    chosen = tf.cond(x[0] > 0, lambda: tf.ones(tf.shape(x)), lambda: tf.zeros(tf.shape(x)))
+    async with tf.Session(config=config) as sess:
+        for values in ([1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 2.0]):
+            found = await sess.run([total, chosen], {x: values})
+            assert found[0] == 3 * len(values)
+            assert found[1].tolist() == [1] * len(values)
+            found[1][:] = 5
+
+
+async def test_a_size_that_only_values_tell_is_computed_in_the_run() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    count = tf.size(tf.boolean_mask(x, x > 0))
+    async with tf.Session() as sess:
+        assert await sess.run(count, {x: [1, -1, 1]}) == 2
+        assert await sess.run(count, {x: [1, -1, -1]}) == 1
