@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.control.subgraph import (
     SubGraph,
-    replay,
+    replayed_gradients,
     run_subplan,
     subgraph_op,
     traced,
@@ -19,7 +19,6 @@ from asyncmon.graph.core.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, common
 from asyncmon.graph.core.spec import Spec
@@ -119,33 +118,24 @@ async def _if(
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     """The gradient of a cond is a cond, whose branches compute the branch again and its gradient."""
     pred, *captured = op.inputs
-    first, second = op.attrs["branches"]
-    count = len(first.captured)
     wanted = [i for i, tensor in enumerate(captured) if tensor.dtype.is_floating]
+    if not wanted:
+        return [None] * len(op.inputs)
 
-    def back(branch: SubGraph, own: range) -> Callable[[], list[Tensor]]:
+    def back(branch: SubGraph, at: int) -> Callable[[], list[Tensor]]:
+        own = range(at, at + len(branch.captured))
+
         def build() -> list[Tensor]:
-            graph = get_default_graph()
-            inside = {i: graph.take_in(captured[i]) for i in own}
-            results = replay(branch, dict(zip(branch.parameters, inside.values(), strict=True)), graph)
-            flowing = [
-                (y, convert_to_tensor(g)) for y, g in zip(results, grads, strict=True) if g is not None
-            ]
-            mine = [i for i in wanted if i in inside]
-            found = gradients(
-                [y for y, _ in flowing],
-                [inside[i] for i in mine],
-                [g for _, g in flowing],
-                unconnected_gradients="zero",
-            )
-            by_input = dict(zip(mine, map(convert_to_tensor, found), strict=True))
+            inside = [get_default_graph().take_in(captured[i]) for i in own]
+            mine = [i for i in wanted if i in own]
+            found = replayed_gradients(branch, inside, grads, [i - at for i in mine])
+            by_input = dict(zip(mine, found, strict=True))
             return [by_input[i] if i in by_input else zeros_like(captured[i]) for i in wanted]
 
         return build
 
-    if not wanted:
-        return [None] * len(op.inputs)
-    branches = (back(first, range(count)), back(second, range(count, len(captured))))
+    first, second = op.attrs["branches"]
+    branches = back(first, 0), back(second, len(first.captured))
     with control_dependencies(op.control_inputs):  # it sees the variables that the cond sees
         flowing = cond(pred, *branches, strict=True, name="cond_grad")
     by_input = dict(zip(wanted, flowing, strict=True))

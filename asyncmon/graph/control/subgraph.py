@@ -11,8 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.build import control_dependencies, create_ops, get_default_graph
+from asyncmon.graph.core.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_ops,
+    get_default_graph,
+)
 from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ControlOpDef
@@ -21,7 +27,7 @@ from asyncmon.graph.execution.program import execute
 from asyncmon.graph.ops.basic import constant, identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.core.spec import Shape
@@ -64,10 +70,9 @@ class SubGraph(Graph):
             self.take_in(self._variable(op.inputs[0]))
         return op
 
-    def parameter(self, like: Tensor, shape: Any = ...) -> Tensor:
+    def parameter(self, like: Tensor, shape: Shape) -> Tensor:
         """Add an input of this dtype and shape."""
-        dims = like.spec.shape if shape is ... else shape
-        op = self.add_op("Placeholder", (), {"dtype": like.dtype, "shape": dims}, _inner_name(like))
+        op = self.add_op("Placeholder", (), {"dtype": like.dtype, "shape": shape}, _inner_name(like))
         self.parameters.append(op.outputs[0])
         return op.outputs[0]
 
@@ -79,7 +84,7 @@ class SubGraph(Graph):
         if tensor.graph is not self.outer:
             self._inside[tensor] = found = self.take_in(self.outer.take_in(tensor))
             return found
-        self._inside[tensor] = found = self.parameter(tensor)
+        self._inside[tensor] = found = self.parameter(tensor, tensor.spec.shape)
         if tensor.spec.value is not None:
             found.spec = tensor.spec  # which shapes inside may depend on; the plan is told the value
         self.captured.append(tensor)
@@ -162,19 +167,33 @@ def unwrapped(result: Any, *, keep: bool) -> Any:
     return result[0] if single and not keep else result
 
 
-def replay(branch: SubGraph, given: Mapping[Tensor, Tensor], graph: Graph) -> list[Tensor]:
-    """Build the nodes of a branch a second time, in another graph, and return what its targets became.
+def replayed_gradients(
+    branch: SubGraph, inside: Sequence[Tensor], grads: Sequence[Any], wanted: Iterable[int]
+) -> list[Any]:
+    """Build the nodes of a branch again in the one that is being built; return its gradients.
 
     Args:
         branch: what to repeat.
-        given: what stands for its parameters.
-        graph: where to build; a branch that is being built.
+        inside: what stands for its parameters.
+        grads: the gradients of its targets, None where nothing flows.
+        wanted: the parameters, by number, to return the gradients of.
 
     Raises:
         ValueError: it does something that must not be done twice.
     """
+    results = _replay(branch, inside)
+    flowing = [
+        (y, convert_to_tensor(grad)) for y, grad in zip(results, grads, strict=True) if grad is not None
+    ]
+    ys, grad_ys = [y for y, _ in flowing], [grad for _, grad in flowing]
+    return gradients(ys, [inside[i] for i in wanted], grad_ys, unconnected_gradients="zero")
+
+
+def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
+    """Build the nodes of a branch again, and return what its targets became."""
     check_repeatable(branch)
-    made = dict(given)
+    graph = get_default_graph()
+    made = dict(zip(branch.parameters, inside, strict=True))
     for op in needed_ops(branch.targets, branch.parameters):
         if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
             read = made[branch.take_in(branch._variable(op.inputs[0]))]

@@ -11,7 +11,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     check_repeatable,
-    replay,
+    replayed_gradients,
     run_subplan,
     subgraph_op,
     traced,
@@ -25,8 +25,6 @@ from asyncmon.graph.core.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.context import BuildContext, entered
-from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
 from asyncmon.graph.core.spec import Shape, Spec
@@ -105,7 +103,7 @@ def while_loop(
         def called(function: Callable[..., Any]) -> Callable[..., Any]:
             return lambda *inside: function(*_arguments(nest.pack_like(loop_vars, inside)))
 
-        test, _ = traced(lambda *inside: [called(cond)(*inside)], likes)
+        test, _ = traced(called(cond), likes)
         step, result = traced(called(body), likes)
         _check(loop_vars, result, test, step, shapes)
         outputs = subgraph_op("While", first, (test, step), count=len(first))
@@ -187,22 +185,17 @@ def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tupl
 
 
 async def _while(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
-) -> Any:
-    return await _iterate(run, op, plans, split_inputs(op, arrays), state, base, None)
-
-
-async def _iterate(
     run: Run,
     op: Operation,
     plans: Sequence[Plan],
-    parts: Sequence[Sequence[Any]],
+    arrays: list[Any],
     state: Any,
     base: int,
-    begun: list[Any] | None,
+    begun: list[tuple[int, Sequence[Any]]] | None = None,
 ) -> Any:
-    """Run a loop; note the number of each iteration, and the values that it began with."""
-    values, for_test, for_step = parts[:3]
+    """Run a loop; add to ``begun`` the number of each iteration, and the values that it began with."""
+    own, for_test, for_step, *_ = split_inputs(op, arrays)
+    values = own[: op.attrs["count"]]
     for i in itertools.count(1):
         now = run.iteration(base, i)
         (condition,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
@@ -225,52 +218,28 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     check_repeatable(test)
     count = op.attrs["count"]
     floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
-    _, _, taken = split_inputs(op, op.inputs)
+    own, _, taken = split_inputs(op, op.inputs)
     wanted = [i for i, tensor in enumerate(taken) if tensor.dtype.is_floating]
-    back = _body_gradient(step, taken, floating, wanted)
-    flowing: list[Any] = [
-        convert_to_tensor(np.zeros((), op.inputs[i].dtype.as_numpy_dtype))
-        if grads[i] is None
-        else grads[i]
-        for i in floating
-    ]
+
+    def backwards(*given: Tensor) -> list[Any]:
+        """Return the gradients of a body's inputs for its inputs and its results' gradients."""
+        inside = [*given[:count], *map(get_default_graph().take_in, taken)]
+        ends = dict(zip(floating, given[count:], strict=True))
+        asked = [*floating, *(count + i for i in wanted)]
+        return replayed_gradients(step, inside, [ends.get(i) for i in range(count)], asked)
+
+    likes = [*step.parameters[:count], *(step.targets[i] for i in floating)]
+    back, _ = traced(backwards, [(x, x.spec.shape) for x in likes])
+    zeros = {i: np.zeros((), op.inputs[i].dtype.as_numpy_dtype) for i in floating if grads[i] is None}
+    flowing = [convert_to_tensor(zeros.get(i, grads[i])) for i in floating]
+    inputs = (*own, *flowing, *op.inputs[count:], *back.captured)
+    attrs = {"branches": (test, step, back), "count": count, "floating": floating, "wanted": wanted}
     after = [*op.control_inputs, *back.outer_control]  # it sees the variables that the loop sees
     with control_dependencies(after):
-        found = create_ops(
-            "WhileGrad",
-            (*op.inputs[:count], *flowing, *op.inputs[count:], *back.captured),
-            {
-                "branches": (test, step, back),
-                "count": count,
-                "floating": tuple(floating),
-                "wanted": tuple(wanted),
-            },
-        )
-    by_input: dict[int, Any] = dict(zip(floating, found, strict=False))
+        found = create_ops("WhileGrad", inputs, attrs)
     offset = count + len(test.captured)
-    by_input.update((offset + i, grad) for i, grad in zip(wanted, found[len(floating) :], strict=True))
+    by_input = dict(zip([*floating, *(offset + i for i in wanted)], found, strict=True))
     return [by_input.get(i) for i in range(len(op.inputs))]
-
-
-def _body_gradient(
-    step: SubGraph, taken: Sequence[Tensor], floating: list[int], wanted: list[int]
-) -> SubGraph:
-    """Return a graph from a body's inputs and its results' gradients to its inputs' gradients."""
-    graph = SubGraph(get_default_graph())
-    count = len(step.targets)
-    with entered(BuildContext(graph)):
-        inside = [graph.parameter(p) for p in step.parameters[:count]]
-        grads = [graph.parameter(step.targets[i]) for i in floating]
-        inside += [graph.take_in(tensor) for tensor in taken]
-        results = replay(step, dict(zip(step.parameters, inside, strict=True)), graph)
-        found = gradients(
-            [results[i] for i in floating],
-            [inside[i] for i in floating] + [inside[count + i] for i in wanted],
-            grads,
-            unconnected_gradients="zero",
-        )
-        graph.targets.extend(identity(grad) for grad in found)
-    return graph
 
 
 def _while_grad_spec(
@@ -284,11 +253,10 @@ def _while_grad_spec(
 async def _while_grad(
     run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
 ) -> Any:
-    own, for_test, for_step, for_back = split_inputs(op, arrays)
+    own, _, for_step, for_back = split_inputs(op, arrays)
     floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
     begun: list[tuple[int, Sequence[Any]]] = []
-    parts = own[:count], for_test, for_step
-    values, state = await _iterate(run, op, plans, parts, state, base, begun)
+    values, state = await _while(run, op, plans, arrays, state, base, begun)
     grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
     sums = [np.zeros_like(for_step[i]) for i in wanted]
     for now, values in reversed(begun):
