@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.core import shape as rules
@@ -10,6 +10,7 @@ from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, crea
 from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.layers.layers import ZEROS, Maker, make_variable
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.arithmetic import maximum
@@ -17,15 +18,14 @@ from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.shape_ops import cast, in_single
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
-from asyncmon.graph.variables.initializers import ones_initializer, zeros_initializer
-from asyncmon.graph.variables.scope import get_variable, variable_scope
+from asyncmon.graph.variables.initializers import ones_initializer
+from asyncmon.graph.variables.scope import variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.variables.variable import Variable
 
-_Maker = Callable[..., Any] | None
-_ZEROS, _ONES = zeros_initializer(), ones_initializer()
+_ONES = ones_initializer()
 
 
 def batch_normalization(
@@ -35,14 +35,14 @@ def batch_normalization(
     epsilon: float = 1e-3,
     center: bool = True,
     scale: bool = True,
-    beta_initializer: _Maker = _ZEROS,
-    gamma_initializer: _Maker = _ONES,
-    moving_mean_initializer: _Maker = _ZEROS,
-    moving_variance_initializer: _Maker = _ONES,
-    beta_regularizer: _Maker = None,
-    gamma_regularizer: _Maker = None,
-    beta_constraint: _Maker = None,
-    gamma_constraint: _Maker = None,
+    beta_initializer: Maker = ZEROS,
+    gamma_initializer: Maker = _ONES,
+    moving_mean_initializer: Maker = ZEROS,
+    moving_variance_initializer: Maker = _ONES,
+    beta_regularizer: Maker = None,
+    gamma_regularizer: Maker = None,
+    beta_constraint: Maker = None,
+    gamma_constraint: Maker = None,
     training: Any = False,
     trainable: bool = True,
     name: str | None = None,
@@ -59,22 +59,16 @@ def batch_normalization(
     Args:
         inputs: a tensor of floats.
         axis: the dimension that keeps its own moments, the channels.
-        momentum: of the moving averages.
+        momentum: of the moving averages, "moving_mean", zeros at first, and "moving_variance", ones.
         epsilon: added to the variance.
-        center: add the variable "beta".
-        scale: multiply by the variable "gamma".
-        beta_initializer: zeros by default.
-        gamma_initializer: ones by default.
-        moving_mean_initializer: zeros by default.
-        moving_variance_initializer: ones by default.
-        beta_regularizer: of "beta".
-        gamma_regularizer: of "gamma".
-        beta_constraint: of "beta".
-        gamma_constraint: of "gamma".
+        center: add the variable "beta", zeros by default.
+        scale: multiply by the variable "gamma", ones by default.
         training: a bool, or a bool scalar tensor to be fed.
         trainable: whether optimizers find "beta" and "gamma".
         name: of the layer; "batch_normalization" by default.
         reuse: share the variables of an earlier layer of this name.
+
+    The other arguments are of the variables that they are named after.
 
     Raises:
         ValueError: a rank or a size of ``axis`` that is not known.
@@ -90,19 +84,7 @@ def batch_normalization(
     wide = in_single(x)
     kind = wide.dtype
     with variable_scope(name, "batch_normalization", reuse=reuse):
-
-        def vector(
-            part: str,
-            initializer: _Maker,
-            regularizer: _Maker = None,
-            constraint: _Maker = None,
-            trained: bool = False,
-        ) -> Variable:
-            found: Variable = get_variable(
-                part, [size], kind, initializer, regularizer, trained, constraint=constraint
-            )
-            return found
-
+        vector = partial(make_variable, kind, [size])
         gamma = beta = None
         if scale:
             gamma = vector("gamma", gamma_initializer, gamma_regularizer, gamma_constraint, trainable)

@@ -31,25 +31,26 @@ from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import get_variable, variable_scope
 
 if TYPE_CHECKING:
+    from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Tensor
 
-_Maker = Callable[..., Any] | None
-_Makers = tuple[_Maker, _Maker, _Maker]  # of a variable: initializer, regularizer, constraint
-_ZEROS = zeros_initializer()
+Maker = Callable[..., Any] | None
+_Makers = tuple[Maker, Maker, Maker]  # of a variable: initializer, regularizer, constraint
+ZEROS = zeros_initializer()
 
 
 def dense(
     inputs: Any,
     units: int,
-    activation: _Maker = None,
+    activation: Maker = None,
     use_bias: bool = True,
-    kernel_initializer: _Maker = None,
-    bias_initializer: _Maker = _ZEROS,
-    kernel_regularizer: _Maker = None,
-    bias_regularizer: _Maker = None,
-    activity_regularizer: _Maker = None,
-    kernel_constraint: _Maker = None,
-    bias_constraint: _Maker = None,
+    kernel_initializer: Maker = None,
+    bias_initializer: Maker = ZEROS,
+    kernel_regularizer: Maker = None,
+    bias_regularizer: Maker = None,
+    activity_regularizer: Maker = None,
+    kernel_constraint: Maker = None,
+    bias_constraint: Maker = None,
     trainable: bool = True,
     name: str | None = None,
     reuse: Any = None,
@@ -61,16 +62,12 @@ def dense(
         units: the size of the last dimension of the result.
         activation: applied to the result; None leaves it.
         use_bias: add a bias.
-        kernel_initializer: Glorot uniform by default.
-        bias_initializer: zeros by default.
-        kernel_regularizer: of the kernel.
-        bias_regularizer: of the bias.
         activity_regularizer: of the result.
-        kernel_constraint: of the kernel.
-        bias_constraint: of the bias.
         trainable: whether optimizers find the variables.
         name: of the layer; "dense", "dense_1", ... by default.
         reuse: share the variables of an earlier layer of this name.
+
+    The other arguments are of the kernel, Glorot uniform by default, and of the bias, zeros by default.
 
     Raises:
         TypeError: not of floats.
@@ -99,15 +96,15 @@ def conv2d(
     padding: str = "valid",
     data_format: str = "channels_last",
     dilation_rate: Any = (1, 1),
-    activation: _Maker = None,
+    activation: Maker = None,
     use_bias: bool = True,
-    kernel_initializer: _Maker = None,
-    bias_initializer: _Maker = _ZEROS,
-    kernel_regularizer: _Maker = None,
-    bias_regularizer: _Maker = None,
-    activity_regularizer: _Maker = None,
-    kernel_constraint: _Maker = None,
-    bias_constraint: _Maker = None,
+    kernel_initializer: Maker = None,
+    bias_initializer: Maker = ZEROS,
+    kernel_regularizer: Maker = None,
+    bias_regularizer: Maker = None,
+    activity_regularizer: Maker = None,
+    kernel_constraint: Maker = None,
+    bias_constraint: Maker = None,
     trainable: bool = True,
     name: str | None = None,
     reuse: Any = None,
@@ -162,18 +159,13 @@ def _affine(
     layout: str = "NHWC",
 ) -> Tensor:
     """Create a kernel of this shape, and a bias; return ``multiply(x, kernel) + bias``."""
-
-    def variable(name: str, shape: list[int], makers: _Makers) -> Any:
-        initializer, regularizer, constraint = makers
-        return get_variable(
-            name, shape, x.dtype, initializer, regularizer, trainable, constraint=constraint
-        )
-
-    result = multiply(x, variable("kernel", shape, kernel))
-    return result if bias is None else bias_add(result, variable("bias", shape[-1:], bias), layout)
+    result = multiply(x, make_variable(x.dtype, shape, "kernel", *kernel, trainable))
+    if bias is None:
+        return result
+    return bias_add(result, make_variable(x.dtype, shape[-1:], "bias", *bias, trainable), layout)
 
 
-def _finished(result: Tensor, activation: _Maker, regularizer: _Maker) -> Tensor:
+def _finished(result: Tensor, activation: Maker, regularizer: Maker) -> Tensor:
     if activation is not None:
         result = activation(result)
     if regularizer is not None:
@@ -258,6 +250,19 @@ def dropout(
 
 
 # --- helpers ----------------------------------------------------------------------------------------
+
+
+def make_variable(
+    dtype: DType,
+    shape: list[int],
+    name: str,
+    initializer: Maker,
+    regularizer: Maker = None,
+    constraint: Maker = None,
+    trainable: bool = False,
+) -> Any:
+    """Create a variable of a layer, or return that of the layer which shares it."""
+    return get_variable(name, shape, dtype, initializer, regularizer, trainable, constraint=constraint)
 
 
 def _rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:

@@ -1,44 +1,29 @@
 """Neural network ops. TF1: ``tf.nn``."""
 
+# fmt: off
+# isort: off
 from asyncmon.graph.nn.activations import (
-    elu,
-    gelu,
-    leaky_relu,
-    log_softmax,
-    relu,
-    relu6,
-    selu,
-    softmax,
-    softplus,
-    softsign,
-    swish,
+    elu, gelu, leaky_relu, log_softmax, relu, relu6, selu, softmax, softplus, softsign, swish,
 )
 from asyncmon.graph.nn.conv import conv2d, conv2d_backprop_filter, conv2d_backprop_input
 from asyncmon.graph.nn.dense import bias_add, relu_layer, xw_plus_b
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.losses import (
-    l2_loss,
-    sigmoid_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits,
-    softmax_cross_entropy_with_logits_v2,
-    sparse_softmax_cross_entropy_with_logits,
+    l2_loss, sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2, sparse_softmax_cross_entropy_with_logits,
     weighted_cross_entropy_with_logits,
 )
 from asyncmon.graph.nn.normalization import (
-    batch_normalization,
-    dropout,
-    l2_normalize,
-    moments,
-    zero_fraction,
+    batch_normalization, dropout, l2_normalize, moments, zero_fraction,
 )
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.functions import sigmoid, tanh
 from asyncmon.graph.ops.gather import in_top_k, top_k
+# isort: on
 
 avg_pool2d = avg_pool
 max_pool2d = max_pool
 
-# fmt: off
 __all__ = [
     "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv2d", "conv2d_backprop_filter",
     "conv2d_backprop_input", "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss",

@@ -23,9 +23,7 @@ from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Operation, Tensor
-
-    Gradients = list[Tensor | None]
+    from asyncmon.graph.core.node import Tensor
 
 _SELU_SCALE = 1.0507009873554805
 _SELU_SLOPE = 1.6732632423543772 * _SELU_SCALE
@@ -44,10 +42,6 @@ def _relu_grad(grad: Array, features: Array, out: Array | None = None) -> Any:
     return np.multiply(grad, np.greater(features, _zero(features.dtype)), out)
 
 
-def _relu6(x: Array, out: Array | None = None) -> Any:
-    return np.clip(x, 0, 6, out=out)
-
-
 def _elu(x: Array, out: Array | None = None) -> Any:
     return np.add(np.maximum(x, 0), _expm1_below(x), out=out)
 
@@ -62,10 +56,6 @@ def _expm1_below(x: Array) -> Any:
     """Return ``exp(x) - 1`` for negative x, 0 elsewhere, without overflow."""
     low = np.minimum(x, 0)
     return np.expm1(low, out=as_out(low))
-
-
-def _softplus(x: Array, out: Array | None = None) -> Any:
-    return np.logaddexp(x, x.dtype.type(0), out=out)
 
 
 def _softsign(x: Array, out: Array | None = None) -> Any:
@@ -87,14 +77,15 @@ register(OpDef("ReluGrad", _relu_grad, rules.like_first,
     lambda op, grad: [_where_positive(grad, op.inputs[1]), None], elementwise=True))
 relu = activation("relu", "Relu", _relu, REALS, lambda g, x, y: _where_positive(g, y),
     "Return ``max(x, 0)``.")
-relu6 = activation("relu6", "Relu6", _relu6, REALS,
+relu6 = activation("relu6", "Relu6", lambda x, out=None: np.clip(x, 0, 6, out=out), REALS,
     lambda g, x, y: _where_positive(_where_positive(g, y), 6 - y), "Return ``min(max(x, 0), 6)``.")
 elu = activation("elu", "Elu", _elu, FLOATS, lambda g, x, y: g * (minimum(0, y) + 1),
     "Return ``x`` where it is positive, ``exp(x) - 1`` elsewhere.")
 selu = activation("selu", "Selu", _selu, FLOATS, _selu_gradient,
     "Return the scaled, self-normalising :func:`elu`.")
-softplus = activation("softplus", "Softplus", _softplus, FLOATS, lambda g, x, y: g * sigmoid(x),
-    "Return ``log(1 + exp(x))``.")
+softplus = activation("softplus", "Softplus",
+    lambda x, out=None: np.logaddexp(x, x.dtype.type(0), out=out), FLOATS,
+    lambda g, x, y: g * sigmoid(x), "Return ``log(1 + exp(x))``.")
 softsign = activation("softsign", "Softsign", _softsign, FLOATS,
     lambda g, x, y: g / square(abs(x) + 1), "Return ``x / (1 + |x|)``.")
 # fmt: on
@@ -129,15 +120,9 @@ def _leaky_relu(x: Array, *, alpha: float, out: Array | None = None) -> Any:
     return select(x, np.multiply(x, x.dtype.type(alpha)), out=out)
 
 
-def _leaky_relu_gradient(op: Operation, grad: Tensor) -> Gradients:
-    (x,) = op.inputs
-    return [create_op("SelectV2", (x > 0, grad, grad * op.attrs["alpha"]))]
-
-
-# fmt: off
-register(OpDef("LeakyRelu", _leaky_relu, rules.unary(FLOATS, "features"), _leaky_relu_gradient,
-    elementwise=True))
-# fmt: on
+register(OpDef("LeakyRelu", _leaky_relu, rules.unary(FLOATS, "features"), lambda op, grad:
+    [create_op("SelectV2", (op.inputs[0] > 0, grad, grad * op.attrs["alpha"]))],
+    elementwise=True))  # fmt: skip
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
@@ -179,17 +164,15 @@ def _softmax_rule(x: Spec, *, axis: int) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-def _softmax_gradient(op: Operation, grad: Tensor) -> Gradients:
-    y, axis = op.outputs[0], op.attrs["axis"]
-    return [(grad - reduce_sum(grad * y, axis, True)) * y]
+def softmax_gradient(y: Tensor, grad: Tensor, axis: int = -1) -> Tensor:
+    """Return the gradient of the logits of a softmax ``y``."""
+    return (grad - reduce_sum(grad * y, axis, True)) * y
 
 
-def _log_softmax_gradient(op: Operation, grad: Tensor) -> Gradients:
-    return [grad - reduce_sum(grad, op.attrs["axis"], True) * exp(op.outputs[0])]
-
-
-register(OpDef("Softmax", _softmax, _softmax_rule, _softmax_gradient, out=True))
-register(OpDef("LogSoftmax", _log_softmax, _softmax_rule, _log_softmax_gradient, out=True))
+register(OpDef("Softmax", _softmax, _softmax_rule,
+    lambda op, grad: [softmax_gradient(op.outputs[0], grad, **op.attrs)], out=True))  # fmt: skip
+register(OpDef("LogSoftmax", _log_softmax, _softmax_rule, lambda op, grad:
+    [grad - reduce_sum(grad, op.attrs["axis"], True) * exp(op.outputs[0])], out=True))  # fmt: skip
 
 
 def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:

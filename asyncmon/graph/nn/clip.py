@@ -22,21 +22,15 @@ from asyncmon.graph.ops.shape_ops import cast, size, unbroadcast
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.kernels.arrays import Array
 
 
-def _clip(x: Array, low: Array, high: Array, out: Array | None = None) -> Array:
-    return np.maximum(np.minimum(x, high), low, out=out)
-
-
-def _clip_spec(x: Spec, low: Spec, high: Spec) -> Spec:
+def _clip_rule(x: Spec, low: Spec, high: Spec) -> Spec:
     rules.check_dtype(x.dtype, rules.REALS, "t")
     for bound, name in ((low, "clip_value_min"), (high, "clip_value_max")):
         rules.check_same_dtype("ClipByValue", x, bound, ("t", name))
-    shape = rules.broadcast(x.shape, rules.broadcast(low.shape, high.shape))
-    if x.shape is not None and shape is not None:
-        rules.merge(x.shape, shape)
+    rules.merge(x.shape, rules.broadcast(x.shape, rules.broadcast(low.shape, high.shape)))
     return Spec(x.dtype, x.shape)
 
 
@@ -51,7 +45,9 @@ def _clip_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     ]
 
 
-register(OpDef("ClipByValue", _clip, _clip_spec, _clip_gradient, elementwise=True))
+register(OpDef("ClipByValue",
+    lambda x, low, high, out=None: np.maximum(np.minimum(x, high), low, out=out),
+    _clip_rule, _clip_gradient, elementwise=True))  # fmt: skip
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
@@ -67,15 +63,15 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     """
 
     def clip(x: Tensor) -> Tensor:
-        bounds = [_in_dtype_of(x, bound) for bound in (clip_value_min, clip_value_max)]
+        bounds = [_in_dtype(x.dtype, bound) for bound in (clip_value_min, clip_value_max)]
         return create_op("ClipByValue", (x, *bounds), None, name or "clip_by_value")
 
     return _map_values(clip, t)
 
 
-def _in_dtype_of(x: Tensor, value: Any) -> Tensor:
-    """Return a value as a tensor; one that is no tensor takes the dtype of ``x``."""
-    return convert_to_tensor(value, None if is_tensor_like(value) else x.dtype)
+def _in_dtype(dtype: DType | None, value: Any) -> Tensor:
+    """Return a value as a tensor; one that is no tensor takes this dtype."""
+    return convert_to_tensor(value, None if is_tensor_like(value) else dtype)
 
 
 def _map_values(function: Callable[[Tensor], Tensor], t: Any) -> Any:
@@ -100,7 +96,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
     def clip(x: Tensor) -> Tensor:
         with name_scope(name, "clip_by_norm", [x]) as scope:
             norm = sqrt(reduce_sum(square(x), axes, True))
-            limit = _in_dtype_of(x, clip_norm)
+            limit = _in_dtype(x.dtype, clip_norm)
             return create_op("RealDiv", (x * limit, maximum(norm, limit)), None, scope)
 
     return _map_values(clip, t)
@@ -159,20 +155,13 @@ def clip_by_global_norm(
     Raises:
         TypeError: ``t_list`` is no sequence.
     """
-    norm = global_norm(t_list) if use_norm is None else _like_first(use_norm, t_list)
+    if use_norm is None:
+        norm = global_norm(t_list)
+    else:
+        norm = _in_dtype(next((_values(t).dtype for t in t_list if t is not None), None), use_norm)
     with name_scope(name, "clip_by_global_norm", [norm]):
-        scale = create_op("GlobalNormScale", (norm, _in_dtype_of(norm, clip_norm)))
+        scale = create_op("GlobalNormScale", (norm, _in_dtype(norm.dtype, clip_norm)))
         return [t if t is None else _map_values(lambda x: x * scale, t) for t in t_list], norm
-
-
-def _like_first(value: Any, t_list: Sequence[Any]) -> Tensor:
-    """Convert a number to the dtype of the tensors it is used with."""
-    first = next((_values(t) for t in t_list if t is not None), None)
-    return convert_to_tensor(value) if first is None else _in_dtype_of(first, value)
-
-
-def _norm_scale(norm: Array, limit: Array) -> Any:
-    return np.where(np.isfinite(norm), np.minimum(np.divide(limit, norm), 1), np.nan)
 
 
 def _norm_scale_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
@@ -181,5 +170,6 @@ def _norm_scale_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [-(flow * limit / (norm * norm)), flow / norm]
 
 
-_SCALE_RULE = rules.binary("GlobalNormScale", rules.FLOATS)
-register(OpDef("GlobalNormScale", _norm_scale, _SCALE_RULE, _norm_scale_gradient))
+register(OpDef("GlobalNormScale",
+    lambda norm, limit: np.where(np.isfinite(norm), np.minimum(np.divide(limit, norm), 1), np.nan),
+    rules.binary("GlobalNormScale", rules.FLOATS), _norm_scale_gradient))  # fmt: skip

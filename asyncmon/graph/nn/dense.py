@@ -67,11 +67,9 @@ def _bias_add_grad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
     return [broadcast_like(grad, value)]
 
 
-# fmt: off
-register(OpDef("BiasAdd", _bias_add, _bias_add_rule,
-    lambda op, grad: [grad, create_op("BiasAddGrad", (grad,), op.attrs)], elementwise=True))
+register(OpDef("BiasAdd", _bias_add, _bias_add_rule, lambda op, grad:
+    [grad, create_op("BiasAddGrad", (grad,), op.attrs)], elementwise=True))  # fmt: skip
 register(OpDef("BiasAddGrad", _bias_add_grad, _bias_add_grad_rule, _bias_add_grad_gradient, out=True))
-# fmt: on
 
 
 def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:

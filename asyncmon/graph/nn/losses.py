@@ -13,11 +13,10 @@ from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softplus
+from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.nn.dense import ones
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.functions import abs, sigmoid
-from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast
 
 if TYPE_CHECKING:
@@ -50,12 +49,9 @@ def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
 
 def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
     """Return the gradient with respect to the logits; ``grad_back`` comes with second derivatives."""
-    flows = []
-    if grad is not None:
-        flows.append(op.outputs[1] * expand_dims(grad, -1))
+    flows = [] if grad is None else [op.outputs[1] * expand_dims(grad, -1)]
     if grad_back is not None:
-        share = softmax(op.inputs[0])
-        flows.append((grad_back - reduce_sum(grad_back * share, -1, True)) * share)
+        flows.append(softmax_gradient(softmax(op.inputs[0]), grad_back))
     return flows[0] if len(flows) == 1 else flows[0] + flows[1]
 
 
@@ -88,10 +84,8 @@ def _softmax_xent_gradient(op: Operation, grad: Tensor | None, grad_back: Tensor
     return [unbroadcast(by_logits, logits, labels), unbroadcast(by_labels, labels, logits)]
 
 
-# fmt: off
 register(OpDef("SoftmaxCrossEntropyWithLogits", _softmax_xent, _softmax_xent_rule,
-    _softmax_xent_gradient))
-# fmt: on
+    _softmax_xent_gradient))  # fmt: skip
 
 
 def softmax_cross_entropy_with_logits_v2(
@@ -180,10 +174,8 @@ def _sparse_softmax_xent_rule(logits: Spec, labels: Spec) -> tuple[Spec, Spec]:
     return Spec(logits.dtype, rows), Spec(logits.dtype, (*rows, logits.shape[-1]))
 
 
-# fmt: off
 register(OpDef("SparseSoftmaxCrossEntropyWithLogits", _sparse_softmax_xent, _sparse_softmax_xent_rule,
-    lambda op, *grads: [_by_logits(op, *grads), None]))
-# fmt: on
+    lambda op, *grads: [_by_logits(op, *grads), None]))  # fmt: skip
 
 
 def sparse_softmax_cross_entropy_with_logits(
@@ -227,13 +219,9 @@ def _sigmoid_xent(logits: Array, labels: Array, out: Array | None = None) -> Any
 def _sigmoid_xent_rule(logits: Spec, labels: Spec) -> Spec:
     rules.check_same_dtype("SigmoidCrossEntropyWithLogits", logits, labels, ("logits", "labels"))
     rules.check_dtype(logits.dtype, rules.FLOATS, "logits")
-    try:
-        rules.merge(logits.shape, labels.shape)
-    except ValueError:
-        raise ValueError(
-            f"logits and labels must have the same shape ({rules.text(logits.shape)} vs "
-            f"{rules.text(labels.shape)})"
-        ) from None
+    if not rules.is_compatible(logits.shape, labels.shape):
+        found = f"{rules.text(logits.shape)} vs {rules.text(labels.shape)}"
+        raise ValueError(f"logits and labels must have the same shape ({found})")
     return _sigmoid_xent_run_rule(logits, labels)
 
 
@@ -247,10 +235,8 @@ def _sigmoid_xent_gradient(op: Operation, grad: Tensor) -> Gradients:
     return [unbroadcast(by_logits, logits, labels), unbroadcast(-(grad * logits), labels, logits)]
 
 
-# fmt: off
 register(OpDef("SigmoidCrossEntropyWithLogits", _sigmoid_xent, _sigmoid_xent_rule,
-    _sigmoid_xent_gradient, elementwise=True, run_rule=_sigmoid_xent_run_rule))
-# fmt: on
+    _sigmoid_xent_gradient, elementwise=True, run_rule=_sigmoid_xent_run_rule))  # fmt: skip
 
 
 def sigmoid_cross_entropy_with_logits(

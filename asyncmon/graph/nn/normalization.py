@@ -55,11 +55,10 @@ def moments(
         wide = in_single(value)
         mean = reduce_mean(wide, axis, True, "mean")
         squares = squared_difference(wide, stop_gradient(mean))
-        results = [mean, reduce_mean(squares, axis, True, "variance")]
+        variance = reduce_mean(squares, axis, True, "variance")
         if not keep:
-            results = [_without(result, axis) for result in results]
-        results = [cast(result, value.dtype) for result in results]
-        return results[0], results[1]
+            mean, variance = _without(mean, axis), _without(variance, axis)
+        return cast(mean, value.dtype), cast(variance, value.dtype)
 
 
 def _without(reduced: Tensor, axis: tuple[int, ...] | None) -> Tensor:
@@ -114,10 +113,8 @@ def _drop_rule(x: Spec, draws: Spec, rate: Spec) -> Spec:
     return Spec(x.dtype, x.shape)
 
 
-# fmt: off
 register(OpDef("Dropout", _drop, _drop_rule,
-    lambda op, grad: [create_op("Dropout", (grad, *op.inputs[1:])), None, None]))
-# fmt: on
+    lambda op, grad: [create_op("Dropout", (grad, *op.inputs[1:])), None, None]))  # fmt: skip
 
 
 def dropout(
@@ -143,12 +140,9 @@ def dropout(
     Raises:
         ValueError: neither or both of ``rate`` and ``keep_prob``, or a number out of range; not floats.
     """
+    rate = renamed_argument("rate", rate, "keep_prob", None if keep_prob is None else 1 - keep_prob)
     if rate is None:
-        if keep_prob is None:
-            raise ValueError("You must provide a rate to dropout.")
-        rate = 1 - keep_prob
-    elif keep_prob is not None:
-        raise ValueError("Cannot specify both 'keep_prob' and 'rate'")
+        raise ValueError("You must provide a rate to dropout.")
     value = convert_to_tensor(x)
     if not value.dtype.is_floating:
         raise ValueError(
@@ -162,9 +156,8 @@ def dropout(
     with name_scope(name, "dropout"):
         chance = convert_to_tensor(rate, None if is_tensor_like(rate) else value.dtype)
         rules.with_rank(chance.spec.shape, 0)
-        shape = _noise_shape(value, noise_shape)
-        draws = random_uniform(shape, seed=seed, dtype=value.dtype)
-        if shape is not None and noise_shape is None:
+        draws = random_uniform(_noise_shape(value, noise_shape), seed=seed, dtype=value.dtype)
+        if noise_shape is None:
             draws.set_shape(value.spec.shape)
         return create_op("Dropout", (value, draws, chance))
 
