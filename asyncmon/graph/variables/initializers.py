@@ -259,9 +259,5 @@ identity = identity_initializer
 
 def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
     """Return the numbers of inputs and outputs of a weight; a receptive field counts for both."""
-    if not shape:
-        return 1.0, 1.0
-    if len(shape) == 1:
-        return shape[0], shape[0]
-    field = prod(shape[:-2])
-    return shape[-2] * field, shape[-1] * field
+    *field, inputs, outputs = shape if len(shape) > 1 else (shape or (1,)) * 2
+    return inputs * prod(field), outputs * prod(field)

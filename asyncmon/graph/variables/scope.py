@@ -241,25 +241,23 @@ def get_variable(
             variable itself is ``getter(name, **arguments)``. The name is the full one.
     """
     scope = get_variable_scope()
-    arguments: dict[str, Any] = {
-        "shape": shape,
-        "dtype": dtype,
-        "initializer": scope.initializer if initializer is None else initializer,
-        "regularizer": scope.regularizer if regularizer is None else regularizer,
-        "reuse": scope.reuse,
-        "trainable": trainable,
-        "collections": collections,
-        "caching_device": caching_device,
-        "partitioner": partitioner,
-        "validate_shape": validate_shape,
-        "use_resource": use_resource,
-        "constraint": scope.constraint if constraint is None else constraint,
-    }
-    full_name = _joined(scope.name, name)
     getter = scope.custom_getter if custom_getter is None else custom_getter
-    if getter is not None:
-        return getter(_find_or_create, full_name, **arguments)
-    return _find_or_create(full_name, **arguments)
+    get = _find_or_create if getter is None else partial(getter, _find_or_create)
+    return get(
+        _joined(scope.name, name),
+        shape=shape,
+        dtype=dtype,
+        initializer=scope.initializer if initializer is None else initializer,
+        regularizer=scope.regularizer if regularizer is None else regularizer,
+        reuse=scope.reuse,
+        trainable=trainable,
+        collections=collections,
+        caching_device=caching_device,
+        partitioner=partitioner,
+        validate_shape=validate_shape,
+        use_resource=use_resource,
+        constraint=scope.constraint if constraint is None else constraint,
+    )
 
 
 @wraps(get_variable, assigned=())
