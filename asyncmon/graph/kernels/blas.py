@@ -2,8 +2,8 @@
 
 Threads of BLAS wait for each other by spinning: beside them nothing else gets a core, and where
 something does get one, all of them wait. So a run of many products splits them itself
-(:mod:`asyncmon.graph.kernels.parallel`), and BLAS has one thread meanwhile. That is a setting of the
-whole process: other products are computed by one thread at that moment, too.
+(:mod:`asyncmon.graph.kernels.parallel`), as a convolution does, and BLAS has one thread meanwhile. That
+is a setting of the whole process: other products are computed by one thread at that moment, too.
 
 OpenBLAS, which numpy's wheels come with, has this setting; any other BLAS is left alone. (threadpoolctl
 sets it for one thread of a process only, and steps run in several.)
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _library() -> ctypes.CDLL | None:
-    """Return what numpy is linked with, in which names of its BLAS are found, too."""
+    """Load an extension module of numpy: symbols of the BLAS that it is linked with are found, too."""
     for name in ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath"):
         try:
             return ctypes.CDLL(importlib.import_module(name).__file__)

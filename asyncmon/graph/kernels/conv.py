@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-def _windows(images: tuple[int, ...], filters: tuple[int, ...], *args: Any) -> Windows:
-    return Windows(images, (filters[0], filters[1]), *args)
-
-
 def _checked_windows(
     images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any
 ) -> Windows:
@@ -36,7 +32,7 @@ def _checked_windows(
             f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
             "grouped convolution is not supported"
         )
-    windows = _windows(images, filters, *args)
+    windows = Windows(images, filters[:2], *args)
     check_gradient(grad, windows, filters[3])
     return windows
 
@@ -72,7 +68,7 @@ def convolve(
 ) -> Array:
     """Multiply the im2col matrix by the filters."""
     channels = filters.shape[3]
-    windows = _windows(images.shape, filters.shape, strides, padding, dilations)
+    windows = Windows(images.shape, filters.shape[:2], strides, padding, dilations)
     matrix = np.ascontiguousarray(filters).reshape(-1, channels)
     if out is None:
         out = np.empty((len(images), *windows.counts, channels), images.dtype)
@@ -128,10 +124,10 @@ def input_gradient(
     windows = _checked_windows(shape, filters.shape, grad, strides, padding, dilations)
     depth, channels = filters.shape[2:]
     result = np.empty(shape, grad.dtype) if out is None else out
-    turned = np.ascontiguousarray(filters.reshape(-1, depth, channels).swapaxes(1, 2))
+    elements = np.ascontiguousarray(filters.reshape(-1, depth, channels).swapaxes(1, 2))
 
     def products(flat: Array, product: Array) -> Iterator[Array]:
-        for element in turned:
+        for element in elements:
             np.dot(flat, element, product.reshape(-1, depth))
             yield product
 

@@ -9,14 +9,8 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.conv import convolve, filter_gradient, input_gradient
-from asyncmon.graph.kernels.windows import (
-    Padding,
-    Pair,
-    check_data_format,
-    dilated,
-    output_sizes,
-    window_attrs,
-)
+from asyncmon.graph.kernels.windows import Padding, Pair, dilated, output_sizes
+from asyncmon.graph.nn.images import check_data_format, create_image_op, window_attrs
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:
@@ -98,20 +92,6 @@ register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _by_image
 register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _by_filters_gradient,
     out=True, flops=_flops(filters=3)))
 # fmt: on
-
-
-_LAST, _SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}  # where the channels go
-
-
-def create_image_op(
-    op_type: str, inputs: tuple[Tensor, ...], attrs: Mapping[str, Any], layout: str, name: str | None
-) -> Tensor:
-    """Add an op that takes channels last; with layout "NCHW", between two transpositions."""
-    if layout == "NHWC":
-        return create_op(op_type, inputs, attrs, name)
-    images, *rest = inputs
-    result = create_op(op_type, (create_op("Transpose", (images,), _LAST), *rest), attrs, name)
-    return create_op("Transpose", (result,), _SECOND)
 
 
 def _attrs(strides: Any, padding: Any, layout: str, dilations: Any) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import pool as kernels
-from asyncmon.graph.kernels.windows import Padding, Pair, check_data_format, output_sizes, window_attrs
-from asyncmon.graph.nn.conv import create_image_op
+from asyncmon.graph.kernels.windows import Padding, Pair, output_sizes
+from asyncmon.graph.nn.images import check_data_format, create_image_op, window_attrs
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor

@@ -15,7 +15,8 @@ from asyncmon.graph.kernels import windows
 from asyncmon.graph.kernels.conv import filter_gradient
 from asyncmon.graph.kernels.parallel import using_team
 from asyncmon.graph.kernels.team import Team
-from asyncmon.graph.kernels.windows import Windows, spatial, window_padding
+from asyncmon.graph.kernels.windows import Windows
+from asyncmon.graph.nn.images import spatial, window_padding
 
 RNG = np.random.default_rng(4)
 nn = tf.nn
