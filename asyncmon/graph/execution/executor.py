@@ -77,12 +77,12 @@ class Executor:
         """
         self.check_open()
         program = plan.for_shapes(fed)
-        if options is None and metadata is None:
-            budget = self.bind_loop()
-            if budget.spent() and plan.cost.is_short(self.limit, program.size):
+        budget = self.bind_loop()
+        if options is None and metadata is None and plan.cost.is_short(self.limit, program.size):
+            if budget.spent():
                 await budget.pause()
-            results = self.run_inline(plan, fed, peek=peek)
-            if results is not None:
+                self.check_open()
+            if not plan.waits and (results := self.run_inline(plan, fed, peek=peek)) is not None:
                 return results
         changes = plan.locks and not peek
         run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
@@ -235,8 +235,8 @@ class Executor:
         """Do what depends on the state."""
         plan, store = program.plan, self._store
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
-        if inline and (budget := self.bind_loop()).spent():
-            await _pause(budget, run)
+        if inline and self._budget.spent():
+            await _pause(self._budget, run)
         is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
         pin = None if is_stable else await self._pin(plan, run)
         try:
@@ -318,8 +318,8 @@ class Executor:
         """Compute what leads to awaited nodes, or follows them in a subgraph."""
         work = partial(self._compute_code, cost, code, registers, run)
         if run.deadline is None and cost.is_short(self.limit, run.fed):
-            if (budget := self.bind_loop()).spent():
-                await _pause(budget, run)
+            if self._budget.spent():
+                await _pause(self._budget, run)
             work()
         else:
             await self._in_worker(work, run)

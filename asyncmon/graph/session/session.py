@@ -146,7 +146,7 @@ class Session:
         call = self._calls.get((fetch_key(fetches), *feeds)) or self._prepare(fetches, feeds)
         fed = call.accept(feeds) if feeds else []
         results = None
-        if options is None and run_metadata is None:
+        if options is None and run_metadata is None and not call.plan.waits:
             results = self._executor.run_inline(call.plan, fed)
         if results is None:
             results = await self._executor.run(call.plan, fed, options, run_metadata)
