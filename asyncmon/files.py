@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
@@ -120,7 +119,7 @@ async def make_dirs(path: str | os.PathLike[str]) -> None:
 
 def beside(name: str) -> str:
     """Return a fresh name for a file that is not in its place yet."""
-    return f"{BESIDE}{secrets.token_hex(4)}-{name}"
+    return f"{BESIDE}{os.urandom(4).hex()}-{name}"
 
 
 class FileCalls:

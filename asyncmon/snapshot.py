@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
-class Snapshot(Mapping[str, NDArray[Any]]):
+class Snapshot(Mapping[str, "NDArray[Any]"]):
     """The state of a session between two steps: names to read-only arrays.
 
     The arrays are shared with the session, not copied. While a snapshot lives, a step that writes one

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
@@ -39,8 +39,7 @@ _CHUNK = 1 << 20
 _STATE = "asyncmon.state_file"
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A checkpoint to be written: its arrays, and the manifest in which they are still missing.
 
     Attributes:
@@ -54,7 +53,7 @@ class Draft:
     manifest: Manifest
     shard_bytes: int
     control: Control
-    state: Mapping[str, bytes] = field(default_factory=dict)
+    state: Mapping[str, bytes] = MappingProxyType({})
 
 
 def write(store: Store, draft: Draft) -> Manifest:
@@ -200,8 +199,7 @@ def _complete(
     entries: dict[str, TensorEntry] = {}
     for number, (part, name) in enumerate(zip(parts, names, strict=True)):
         entries.update(part.entries(number, checksums[name]))
-    return replace(
-        draft.manifest,
+    return draft.manifest._replace(
         files=tuple(part.describe(name) for part, name in zip(parts, names, strict=True)),
         tensors={name: entries[name] for name in draft.arrays},
         replaces=tuple(sorted(_files(old))),

@@ -20,22 +20,21 @@ package ``ml_dtypes`` where it is installed, else as float32, which holds every 
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
 
-Array = NDArray[Any]
+
+Array: TypeAlias = "NDArray[Any]"
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """The type of an entry's elements: its name, its safetensors tag and the bytes of one element."""
 
     name: str

@@ -6,8 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from asyncmon import clock
 from asyncmon.checkpoint import locations
@@ -202,8 +201,7 @@ async def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> 
         return await reader.get_tensor(name.removesuffix(":0"))
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(NamedTuple):
     """A checkpoint that :func:`verify` read: its prefix, its facts and its damage."""
 
     path: str

@@ -38,8 +38,8 @@ import base64
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -55,14 +55,13 @@ if TYPE_CHECKING:
 FORMAT = "asyncmon.checkpoint"
 VERSION = 1
 
-_TEXT_DTYPE = re.compile(r"object|[<|][US]\d+")
+_TEXT_DTYPE = r"object|[<|][US]\d+"
 _OPENING = b'{"crc32c": "'
 _CLOSING = b'", '
 _BODY = len(_OPENING) + 8 + len(_CLOSING)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorFile:
+class TensorFile(NamedTuple):
     """A tensor file of a checkpoint, by its name in the checkpoint's directory."""
 
     name: str
@@ -70,8 +69,7 @@ class TensorFile:
     header_crc32c: str
 
 
-@dataclass(frozen=True, slots=True)
-class TensorEntry:
+class TensorEntry(NamedTuple):
     """Where an array lies: ``data_offsets`` count from the start of file number ``file``."""
 
     dtype: str
@@ -91,8 +89,7 @@ class TensorEntry:
         return self.data_offsets[1] - self.data_offsets[0]
 
 
-@dataclass(frozen=True, slots=True)
-class TextEntry:
+class TextEntry(NamedTuple):
     """An array of strings, kept in the manifest itself."""
 
     dtype: str
@@ -100,18 +97,17 @@ class TextEntry:
     values: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(NamedTuple):
     """The content of a manifest. The module describes each member."""
 
     step: int | None = None
     wall_time: float = 0.0
     program: Any = None
     files: tuple[TensorFile, ...] = ()
-    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
-    texts: Mapping[str, TextEntry] = field(default_factory=dict)
-    travellers: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    tensors: Mapping[str, TensorEntry] = MappingProxyType({})
+    texts: Mapping[str, TextEntry] = MappingProxyType({})
+    travellers: Mapping[str, Any] = MappingProxyType({})
+    metrics: Mapping[str, float] = MappingProxyType({})
     replaces: tuple[str, ...] = ()
 
     @property
@@ -127,10 +123,10 @@ class Manifest:
             "step": self.step,
             "wall_time": self.wall_time,
             "program": self.program,
-            "files": [asdict(file) for file in self.files],
-            "tensors": {name: asdict(entry) for name, entry in self.tensors.items()},
-            "texts": {name: asdict(entry) for name, entry in self.texts.items()},
-            "travellers": self.travellers,
+            "files": [file._asdict() for file in self.files],
+            "tensors": {name: entry._asdict() for name, entry in self.tensors.items()},
+            "texts": {name: entry._asdict() for name, entry in self.texts.items()},
+            "travellers": dict(self.travellers),
             "metrics": {name: _encode_float(value) for name, value in self.metrics.items()},
             "replaces": self.replaces,
         }
@@ -202,7 +198,7 @@ def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntr
 
 
 def _text(member: dict[str, Any]) -> TextEntry:
-    if not _TEXT_DTYPE.fullmatch(member["dtype"]):
+    if not re.fullmatch(_TEXT_DTYPE, member["dtype"]):
         raise ValueError(f"{member['dtype']!r} is no type of strings")
     return TextEntry(str(member["dtype"]), tuple(member["shape"]), tuple(member["values"]))
 

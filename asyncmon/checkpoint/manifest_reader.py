@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.store import DataFile, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """The facts about a checkpoint that are known before any of its arrays is read."""
 
     file_names: tuple[str, ...]
@@ -32,7 +31,7 @@ class Facts:
     step: int | None = None
     wall_time: float | None = None
     program: Any = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = MappingProxyType({})
 
 
 class Contents(ABC):

@@ -6,8 +6,7 @@ import asyncio
 import operator
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
 
 
-@dataclass(frozen=True, slots=True)
-class SaveOptions:
+class SaveOptions(NamedTuple):
     """The arguments of a saver that its saves need.
 
     Attributes:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
@@ -47,8 +46,7 @@ def raw_session(session: Any) -> Any:
     return raw
 
 
-@dataclass(frozen=True, slots=True)
-class StateSpec:
+class StateSpec(NamedTuple):
     """The variables that a session can load: names to objects with ``shape`` and ``dtype``.
 
     ``complete`` is false where only variables that have a value already are known.
@@ -58,8 +56,7 @@ class StateSpec:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
+class ArraySpec(NamedTuple):
     """Shape and dtype of a variable; None: any."""
 
     shape: tuple[int, ...] | None = None

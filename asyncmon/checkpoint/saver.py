@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from asyncmon import clock
@@ -381,7 +380,7 @@ class Saver:
             await self._list.continue_list(store, save.state_file)
         if save.write_state:
             decision, state = self._list.plan(store, draft.path, draft.manifest, save.state_file)
-            draft = replace(draft, state={save.state_file: state})
+            draft = draft._replace(state={save.state_file: state})
         manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
         save.discard()  # all is on the disk: the session may write in place again
         if decision is not None:

@@ -16,8 +16,7 @@ import logging
 import math
 import os
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import put_file
@@ -32,11 +31,10 @@ STATE_NAME = "checkpoint"
 
 logger = logging.getLogger(__name__)
 
-_TEXT_PROTO = re.compile(r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$')
+_TEXT_PROTO = r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$'
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointState:
+class CheckpointState(NamedTuple):
     """The content of a state file. TF1: ``tf.train.CheckpointState``.
 
     Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
@@ -126,8 +124,7 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
     def joined(paths: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(locations.join(store.directory, path) for path in paths)
 
-    return replace(
-        state,
+    return state._replace(
         model_checkpoint_path=locations.join(store.directory, newest) if newest else "",
         all_model_checkpoint_paths=joined(state.all_model_checkpoint_paths),
         excess_model_checkpoint_paths=joined(state.excess_model_checkpoint_paths),
@@ -187,7 +184,7 @@ def _text(member: Any) -> str:
 def _parse_text_proto(text: str) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
-        match = _TEXT_PROTO.match(line)
+        match = re.match(_TEXT_PROTO, line)
         if match is None:
             raise ValueError(f"{line!r} is neither JSON nor a text protocol buffer")
         name, quoted, number = match.groups()

@@ -24,8 +24,7 @@ and verified.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import google_crc32c
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 _ALIGNMENT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """The content of one tensor file: its first bytes, then its arrays in order."""
 
     header: bytes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import google_crc32c
 
@@ -17,8 +16,7 @@ Slice = tuple[tuple[int, int | None], ...]
 """For each dimension where a slice begins and how long it is; None is the whole dimension."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleEntry:
+class BundleEntry(NamedTuple):
     """Where a tensor's bytes are: ``size`` bytes at ``offset`` of shard ``shard``."""
 
     dtype: int
@@ -30,8 +28,7 @@ class BundleEntry:
     slices: tuple[Slice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(NamedTuple):
     """The entries of a checkpoint: whole tensors by name, slices by (name, slice)."""
 
     shards: int

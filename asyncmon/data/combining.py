@@ -201,7 +201,7 @@ class Interleave(Node):
         return stage
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Slot:
     index: int
     outer: Mark

@@ -7,7 +7,7 @@ some recent moment, and how many have left since. Resuming reads those again fro
 
 from __future__ import annotations
 
-import secrets
+import random
 from array import array
 from collections import deque
 from typing import Any
@@ -44,7 +44,7 @@ class Shuffle(Node):
         self.above = (above,)
         self._buffer = buffer
         self._given_seed = seed
-        self._seed = seed if seed is not None else secrets.randbits(63)
+        self._seed = seed if seed is not None else random.SystemRandom().getrandbits(63)
 
     def __repr__(self) -> str:
         seed = "" if self._given_seed is None else f", seed={self._given_seed}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
@@ -21,8 +20,7 @@ T = TypeVar("T")
 Overflow = Literal["block", "drop_oldest", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelStatistics:
+class ChannelStatistics(NamedTuple):
     """The counts of a channel so far."""
 
     capacity: int

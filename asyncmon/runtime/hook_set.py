@@ -6,8 +6,7 @@ import asyncio
 import functools
 import logging
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
@@ -30,8 +29,7 @@ NOTICE_SECS = 10.0
 """After this time the log says which hook's ``end`` is being waited for."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunCalls:
+class RunCalls(NamedTuple):
     """The calls of one hook around a run; one of the two at least."""
 
     hook: Any

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from asyncmon.protobuf import (
     DELIMITED,
@@ -48,8 +47,7 @@ class Kind(Enum):
         self.decode = decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
+class _Field(NamedTuple):
     name: str
     number: int
     kind: Kind
@@ -99,6 +97,12 @@ class Message:
             value = getattr(self, field.name)
             if type(value) is not tuple:
                 object.__setattr__(self, field.name, tuple(value))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _values(self) == _values(other)
+
+    def __hash__(self) -> int:
+        return hash(_values(self))
 
     def __repr__(self) -> str:
         shown = [
@@ -193,6 +197,10 @@ def _layout(cls: type[Message]) -> _Layout:
     if layout is None:  # only now are the dataclass's fields known
         layout = _layouts[cls] = _Layout(cls)
     return layout
+
+
+def _values(message: Any) -> tuple[Any, ...]:
+    return tuple([getattr(message, field.name) for field in _layout(type(message)).fields])
 
 
 def _encode(field: _Field, value: Any) -> bytes:

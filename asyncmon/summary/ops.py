@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ILLEGAL = re.compile(r"[^-/\w.]")
+_ILLEGAL = r"[^-/\w.]"
 
 
 def scalar(
@@ -242,7 +242,7 @@ def _legal(name: str | None) -> str | None:
     """Return a name without the characters that an op's name cannot have."""
     if name is None:
         return None
-    legal = _ILLEGAL.sub("_", name).lstrip("/")
+    legal = re.sub(_ILLEGAL, "_", name).lstrip("/")
     if legal != name:
         logger.info("Summary name %s is illegal; using %s instead.", name, legal)
     return legal

@@ -34,7 +34,7 @@ def _header(length: int) -> bytes:
     return packed + _FOOTER.pack(masked(crc32c(packed)))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordParser:
     """Takes the bytes of a file as they come and gives the records they hold.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from typing import TYPE_CHECKING, Any
@@ -215,6 +214,8 @@ def hparams_summary(hparams: Mapping[str, HParam], start_time: float) -> bytes:
     Raises:
         TypeError: a value is no bool, number or string.
     """
+    import hashlib  # takes 2 ms, and is for this function only
+
     plain = {str(name): _plain(name, value) for name, value in sorted(hparams.items())}
     group = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
     entries = [

@@ -83,7 +83,7 @@ def SAME(op: Any, grad: Any) -> list[Any]:
     return [grad]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OpRecord:
     """What the records of all kinds have.
 
@@ -120,7 +120,7 @@ class OpRecord:
     changes: bool = field(default=False, init=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class OpDef(OpRecord):
     """A pure op: ``kernel(*arrays, **attrs)``. ``kernel=None``: its output can only be fed.
 
@@ -146,7 +146,6 @@ class OpDef(OpRecord):
     flops: Callable[..., int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RandomOpDef(OpRecord):
     """An op that draws: ``kernel(*arrays, rng=generator, **attrs)``.
 
@@ -156,8 +155,10 @@ class RandomOpDef(OpRecord):
     nothing.
     """
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VariableOpDef(OpRecord):
     """An op on variables, its first ``refs`` inputs: pass the ``Variable``, or its ref tensor.
 
@@ -190,7 +191,7 @@ class VariableOpDef(OpRecord):
     aliases: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AwaitedOpDef(OpRecord):
     """A coroutine: ``async def kernel(run, op, *arrays)``, with the run and the node it is called for.
 
@@ -207,7 +208,7 @@ class AwaitedOpDef(OpRecord):
     awaits: bool = field(default=True, init=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ControlOpDef(OpRecord):
     """An op that runs the subgraphs in its attribute ``branches``.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -149,8 +148,7 @@ def fold(
 # --- subgraphs --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OuterFacts:
+class OuterFacts(NamedTuple):
     """What the plan around a subgraph knows of the subgraph's parameters.
 
     Attributes:

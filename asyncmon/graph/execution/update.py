@@ -236,7 +236,7 @@ def _limited(group: Sequence[Update]) -> Iterator[list[Update]]:
 # --- writing ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class GroupWrite:
     """A call of an update's function, ready to be made.
 

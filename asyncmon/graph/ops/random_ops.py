@@ -43,7 +43,7 @@ def _kernel(draw: Callable[[np.random.Generator, Any, Any], Any]) -> Callable[..
 
 
 def _truncated(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
-    values = np.asarray(rng.standard_normal(shape, dtype))
+    values = np.asarray(_normal(rng, shape, dtype))
     flat = values.reshape(-1)
     outside = np.flatnonzero(np.abs(flat) > 2)
     while outside.size:
@@ -61,10 +61,17 @@ def _uniform_int(
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-register(RandomOpDef("RandomUniform", _kernel(np.random.Generator.random), _drawn_rule, ZERO))
+def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    return rng.random(shape, dtype)
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+    return rng.standard_normal(shape, dtype)
+
+
+register(RandomOpDef("RandomUniform", _kernel(_uniform), _drawn_rule, ZERO))
 register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_rule, ZERO))
-register(RandomOpDef("RandomStandardNormal", _kernel(np.random.Generator.standard_normal),
-    _drawn_rule, ZERO))  # fmt: skip
+register(RandomOpDef("RandomStandardNormal", _kernel(_normal), _drawn_rule, ZERO))
 register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_rule, ZERO))
 
 

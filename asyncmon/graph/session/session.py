@@ -8,7 +8,7 @@ long ones in a worker.
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -88,7 +88,7 @@ class Session:
         if config is not None and not isinstance(config, SessionConfig):
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._graph = get_default_graph() if graph is None else graph
-        self._store = StateStore(secrets.randbits(63))
+        self._store = StateStore(random.SystemRandom().getrandbits(63))
         self._executor = Executor(self._store, config or SessionConfig())
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Plan] = {}
