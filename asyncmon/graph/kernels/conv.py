@@ -44,7 +44,7 @@ def _matrix(windows: Windows, x: Array) -> Array:
         return np.ascontiguousarray(x).reshape(-1, depth)
     (down, across), (dilate_h, dilate_w) = windows.strides, windows.dilations
     view = sliding_window_view(windows.pad(x), windows.dilated, (1, 2))
-    view = np.moveaxis(view[:, ::down, ::across, :, ::dilate_h, ::dilate_w], 3, -1)
+    view = view[:, ::down, ::across, :, ::dilate_h, ::dilate_w].transpose(0, 1, 2, 4, 5, 3)
     matrix = scratch("windows", view.shape, x.dtype)
     np.copyto(matrix, view)
     return matrix.reshape(-1, prod(windows.size) * depth)
