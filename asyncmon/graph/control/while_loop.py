@@ -127,23 +127,11 @@ def _like(loop_vars: Any, result: Any) -> Any:
 def _invariants(loop_vars: Any, invariants: Any, first: Sequence[Tensor]) -> list[Shape]:
     if invariants is None:
         return [x.spec.shape for x in first]
-    found: list[Any] = []
-
-    def walk(like: Any, given: Any) -> None:
-        if isinstance(like, dict):
-            for key in sorted(like):
-                walk(like[key], given[key])
-        elif isinstance(like, list | tuple):
-            for item, part in zip(like, given, strict=True):
-                walk(item, part)
-        else:
-            found.append(as_shape(given))
-
-    walk(loop_vars, invariants)
-    for x, shape in zip(first, found, strict=True):
+    shapes = [as_shape(shape) for shape in nest.flatten_as(loop_vars, invariants)]
+    for x, shape in zip(first, shapes, strict=True):
         if not x.shape.is_compatible_with(shape):
             raise ValueError(f"{x!r} does not have the shape invariant {TensorShape(shape)}.")
-    return found
+    return shapes
 
 
 def _check(

@@ -11,11 +11,17 @@ if TYPE_CHECKING:
 
 def flatten(structure: Any) -> list[Any]:
     """Return the leaves in order; those of a dict by sorted key, as the original does."""
+    return flatten_as(structure, structure)
+
+
+def flatten_as(structure: Any, other: Any) -> list[Any]:
+    """Return the parts of another structure that lie where this one has its leaves, in their order."""
     if isinstance(structure, Mapping):
-        return [leaf for key in sorted(structure) for leaf in flatten(structure[key])]
+        return [leaf for key in sorted(structure) for leaf in flatten_as(structure[key], other[key])]
     if isinstance(structure, list | tuple):
-        return [leaf for item in structure for leaf in flatten(item)]
-    return [structure]
+        pairs = zip(structure, other, strict=True)
+        return [leaf for item, part in pairs for leaf in flatten_as(item, part)]
+    return [other]
 
 
 def pack_like(structure: Any, leaves: Sequence[Any]) -> Any:

@@ -183,7 +183,7 @@ def max_pooling2d(
 ) -> Tensor:
     """Return the greatest element of each window of images. TF1: ``tf.layers.max_pooling2d``."""
     with name_scope(name, "max_pooling2d"):
-        return max_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
+        return max_pool(inputs, pool_size, strides, padding.upper(), _layout(data_format))
 
 
 def average_pooling2d(
@@ -196,7 +196,7 @@ def average_pooling2d(
 ) -> Tensor:
     """Return the mean of each window of images. TF1: ``tf.layers.average_pooling2d``."""
     with name_scope(name, "average_pooling2d"):
-        return avg_pool(inputs, _pair(pool_size), _pair(strides), padding.upper(), _layout(data_format))
+        return avg_pool(inputs, pool_size, strides, padding.upper(), _layout(data_format))
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:

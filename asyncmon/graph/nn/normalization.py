@@ -295,8 +295,7 @@ def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tens
     """Differentiate through the moments: their own inputs, the last two, get no gradient."""
     x, grad, scale, _, _ = op.inputs
     inputs = (x, scale, zeros_like(scale))
-    y, *_ = _composed(*inputs, **op.attrs)
-    first = gradients(y, inputs, grad, stop_gradients=inputs)
+    first = _gradients(_composed(*inputs, **op.attrs)[:1], inputs, [grad])
     return [*_gradients(first, (x, grad, scale), grads), None, None]
 
 

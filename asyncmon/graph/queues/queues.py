@@ -92,8 +92,7 @@ class QueueBase:
             vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
                 names.
         """
-        tensors = self._tensors(vals)
-        return self._enqueue("QueueEnqueueV2", tensors, 1, name or f"{self.name}_enqueue")
+        return self._enqueue("QueueEnqueueV2", self._tensors(vals), 1, name or f"{self.name}_enqueue")
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts each row of the components as one element.
@@ -144,22 +143,21 @@ class QueueBase:
         They are a tensor, or a list of one for each component, or a dict where the queue has names. In
         the run: OutOfRangeError where the queue is closed and empty.
         """
-        return self._named(self._op("QueueDequeueV2", name or f"{self.name}_Dequeue").outputs)
+        return self._dequeue("QueueDequeueV2", name or f"{self.name}_Dequeue")
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Return batches of ``n`` elements, an integer or a tensor. The run waits for all of them.
 
         In the run: OutOfRangeError where the queue is closed and has fewer; they stay.
         """
-        name = name or f"{self.name}_DequeueMany"
-        return self._named(self._op("QueueDequeueManyV2", name, n, at_most=False).outputs)
+        return self._dequeue("QueueDequeueManyV2", name or f"{self.name}_DequeueMany", n, at_most=False)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """Like :meth:`dequeue_many`; a closed queue gives what it has, if that is anything."""
-        name = name or f"{self.name}_DequeueUpTo"
-        return self._named(self._op("QueueDequeueManyV2", name, n, at_most=True).outputs)
+        return self._dequeue("QueueDequeueManyV2", name or f"{self.name}_DequeueUpTo", n, at_most=True)
 
-    def _named(self, tensors: Sequence[Tensor]) -> Any:
+    def _dequeue(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Any:
+        tensors = self._op(kind, name, *inputs, **attrs).outputs
         if self.names is not None:
             return dict(zip(self.names, tensors, strict=True))
         return tensors[0] if len(tensors) == 1 else list(tensors)
