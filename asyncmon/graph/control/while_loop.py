@@ -205,9 +205,9 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     test, step = op.attrs["branches"]
     check_repeatable(test)
     count = op.attrs["count"]
-    floating = [i for i in range(count) if op.inputs[i].dtype.is_floating]
+    floating = tuple(i for i in range(count) if op.inputs[i].dtype.is_floating)
     own, _, taken = split_inputs(op, op.inputs)
-    wanted = [i for i, tensor in enumerate(taken) if tensor.dtype.is_floating]
+    wanted = tuple(i for i, tensor in enumerate(taken) if tensor.dtype.is_floating)
 
     def backwards(*given: Tensor) -> list[Any]:
         """Return the gradients of a body's inputs for its inputs and its results' gradients."""

@@ -23,6 +23,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.conv import conv2d as _convolve
 from asyncmon.graph.nn.dense import bias_add
+from asyncmon.graph.nn.images import spatial
 from asyncmon.graph.nn.pool import avg_pool, max_pool
 from asyncmon.graph.ops.linalg import matmul, tensordot
 from asyncmon.graph.ops.shape_ops import reshape
@@ -132,7 +133,8 @@ def conv2d(
     depth = x.shape[-1 if layout == "NHWC" else 1]
     if depth is None:
         raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
-    steps, dilations = _pair(strides), _pair(dilation_rate)
+    steps = spatial(strides, "strides", layout)
+    dilations = spatial(dilation_rate, "dilation_rate", layout)
     if max(steps) > 1 and max(dilations) > 1:
         raise ValueError(
             f"Strides > 1 are not supported in conjunction with a dilation_rate > 1, got {steps} and "
@@ -143,7 +145,7 @@ def conv2d(
     )
     kernel = kernel_initializer, kernel_regularizer, kernel_constraint
     bias = (bias_initializer, bias_regularizer, bias_constraint) if use_bias else None
-    shape = [*_pair(kernel_size), depth, filters]
+    shape = [*spatial(kernel_size, "kernel_size", layout), depth, filters]
     with variable_scope(name, "conv2d", reuse=reuse):
         result = _affine(x, convolve, shape, kernel, bias, trainable, layout)
         return _finished(result, activation, activity_regularizer)
@@ -283,7 +285,3 @@ def _layout(data_format: str) -> str:
             f"Received: {data_format!r}"
         )
     return layouts[data_format]
-
-
-def _pair(value: Any) -> list[int]:
-    return [value, value] if isinstance(value, int) else [int(v) for v in value]

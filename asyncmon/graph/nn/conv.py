@@ -10,11 +10,11 @@ from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.conv import convolve, filter_gradient, input_gradient
 from asyncmon.graph.kernels.windows import Padding, Pair, dilated, output_sizes
-from asyncmon.graph.nn.images import check_data_format, create_image_op, window_attrs
+from asyncmon.graph.nn.images import check_data_format, create_image_op
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
 
@@ -59,46 +59,52 @@ def _flops(filters: int) -> Callable[..., int]:
     return count
 
 
-def _by_images(images: Tensor, filters: Tensor, grad: Tensor, attrs: Mapping[str, Any]) -> Tensor:
-    return create_op("Conv2DBackpropInput", (create_op("Shape", (images,)), filters, grad), attrs)
+def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
+    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by one of the three."""
+    if by == 0:
+        inputs = (create_op("Shape", (images,)), filters, output)
+        return create_op("Conv2DBackpropInput", inputs, attrs)
+    if by == 1:
+        inputs = (images, create_op("Shape", (filters,)), output)
+        return create_op("Conv2DBackpropFilter", inputs, attrs)
+    return create_op("Conv2D", (images, filters), attrs)
 
 
-def _by_filters(images: Tensor, filters: Tensor, grad: Tensor, attrs: Mapping[str, Any]) -> Tensor:
-    return create_op("Conv2DBackpropFilter", (images, create_op("Shape", (filters,)), grad), attrs)
+def _gradient(own: int) -> Callable[..., list[Tensor | None]]:
+    """Return the gradient of the op that is the derivative by ``own``, linear in the other two."""
 
+    def gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+        three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
+        found = [None if i == own else _derivative(i, *three, **op.attrs) for i in range(3)]
+        return found[: len(op.inputs)]
 
-def _conv_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    images, filters = op.inputs
-    attrs = op.attrs
-    return [_by_images(images, filters, grad, attrs), _by_filters(images, filters, grad, attrs)]
-
-
-def _by_images_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    _, filters, inner = op.inputs
-    by_inner = create_op("Conv2D", (grad, filters), op.attrs)
-    return [None, _by_filters(grad, filters, inner, op.attrs), by_inner]
-
-
-def _by_filters_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    images, _, inner = op.inputs
-    by_inner = create_op("Conv2D", (images, grad), op.attrs)
-    return [_by_images(images, grad, inner, op.attrs), None, by_inner]
+    return gradient
 
 
 # fmt: off
-register(OpDef("Conv2D", convolve, _conv_rule, _conv_gradient, out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _by_images_gradient,
+register(OpDef("Conv2D", convolve, _conv_rule, _gradient(2), out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _gradient(0),
     out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _by_filters_gradient,
+register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _gradient(1),
     out=True, flops=_flops(filters=3)))
 # fmt: on
 
 
-def _attrs(strides: Any, padding: Any, layout: str, dilations: Any) -> dict[str, Any]:
+def _create(
+    op_type: str,
+    inputs: Sequence[Any],
+    strides: Any,
+    padding: Any,
+    data_format: str | None,
+    dilations: Any,
+    name: str | None,
+) -> Tensor:
     if strides is None or padding is None:
         raise ValueError("conv2d() needs strides and padding")
-    dilations = 1 if dilations is None else dilations
-    return window_attrs(padding, layout, strides=strides, dilations=dilations)
+    if op_type != "Conv2D" and check_data_format(data_format) != "NHWC":
+        raise ValueError("The gradient functions take data_format='NHWC' only; transpose the images.")
+    pairs = {"strides": strides, "dilations": 1 if dilations is None else dilations}
+    return create_image_op(op_type, inputs, padding, data_format, name, **pairs)
 
 
 def conv2d(
@@ -128,9 +134,8 @@ def conv2d(
     Raises:
         ValueError: shapes do not fit, or strides, padding or dilations are not of these forms.
     """
-    layout = check_data_format(data_format)
     pair = convert_pair(input, filter if filters is None else filters, name or "Conv2D")
-    return create_image_op("Conv2D", pair, _attrs(strides, padding, layout, dilations), layout, name)
+    return _create("Conv2D", pair, strides, padding, data_format, dilations, name)
 
 
 def conv2d_backprop_input(
@@ -156,8 +161,7 @@ def conv2d_backprop_input(
     """
     kernel = convert_to_tensor(filter if filters is None else filters)
     inputs = (shape_tensor(input_sizes), kernel, out_backprop)
-    attrs = _attrs(strides, padding, _only_nhwc(data_format), dilations)
-    return create_op("Conv2DBackpropInput", inputs, attrs, name)
+    return _create("Conv2DBackpropInput", inputs, strides, padding, data_format, dilations, name)
 
 
 def conv2d_backprop_filter(
@@ -180,12 +184,5 @@ def conv2d_backprop_filter(
         out_backprop: the gradient with respect to the output.
         data_format: only "NHWC".
     """
-    attrs = _attrs(strides, padding, _only_nhwc(data_format), dilations)
     inputs = (input, shape_tensor(filter_sizes), out_backprop)
-    return create_op("Conv2DBackpropFilter", inputs, attrs, name)
-
-
-def _only_nhwc(data_format: str | None) -> str:
-    if check_data_format(data_format) != "NHWC":
-        raise ValueError("The gradient functions take data_format='NHWC' only; transpose the images.")
-    return "NHWC"
+    return _create("Conv2DBackpropFilter", inputs, strides, padding, data_format, dilations, name)

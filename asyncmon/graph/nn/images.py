@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.build import create_op
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.windows import Padding, Pair
@@ -73,9 +73,16 @@ _LAST, _SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}  # where the cha
 
 
 def create_image_op(
-    op_type: str, inputs: tuple[Tensor, ...], attrs: Mapping[str, Any], layout: str, name: str | None
+    op_type: str,
+    inputs: Sequence[Any],
+    padding: Any,
+    data_format: str | None,
+    name: str | None,
+    **pairs: Any,
 ) -> Tensor:
-    """Add an op that takes channels last; with layout "NCHW", between two transpositions."""
+    """Add an op over windows that takes channels last; with "NCHW", between two transpositions."""
+    layout = check_data_format(data_format)
+    attrs = window_attrs(padding, layout, **pairs)
     if layout == "NHWC":
         return create_op(op_type, inputs, attrs, name)
     images, *rest = inputs

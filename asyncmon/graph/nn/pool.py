@@ -10,7 +10,7 @@ from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import pool as kernels
 from asyncmon.graph.kernels.windows import Padding, Pair, output_sizes
-from asyncmon.graph.nn.images import check_data_format, create_image_op, window_attrs
+from asyncmon.graph.nn.images import create_image_op
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -53,19 +53,15 @@ def _of_max(op_type: str, op: Operation, grad: Tensor) -> Tensor:
     return create_op(op_type, (x, y, grad), op.attrs)
 
 
-def _avg_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    return [create_op("AvgPoolGrad", (create_op("Shape", op.inputs), grad), op.attrs)]
-
-
 # fmt: off
 register(OpDef("MaxPool", kernels.max_pool, _max_rule,
     lambda op, g: [_of_max("MaxPoolGrad", op, g)], out=True))
 register(OpDef("MaxPoolGrad", kernels.max_pool_grad, _max_grad_rule,
     lambda op, g: [None, None, _of_max("MaxPoolGradGrad", op, g)], out=True))
-register(OpDef("MaxPoolGradGrad", kernels.max_pool_grad_grad,
-    _max_grad_grad_rule,
+register(OpDef("MaxPoolGradGrad", kernels.max_pool_grad_grad, _max_grad_grad_rule,
     lambda op, g: [None, None, _of_max("MaxPoolGrad", op, g)]))
-register(OpDef("AvgPool", kernels.avg_pool, _avg_rule, _avg_gradient, out=True))
+register(OpDef("AvgPool", kernels.avg_pool, _avg_rule, lambda op, g:
+    [create_op("AvgPoolGrad", (create_op("Shape", op.inputs), g), op.attrs)], out=True))
 register(OpDef("AvgPoolGrad", kernels.avg_pool_grad, _avg_grad_rule,
     lambda op, g: [None, create_op("AvgPool", (g,), op.attrs)], out=True))
 # fmt: on
@@ -96,8 +92,10 @@ def max_pool(
     Raises:
         ValueError: windows over the batch or the depth, or arguments that are not of these forms.
     """
-    images = value if input is None else input
-    return _pool("MaxPool", images, ksize, strides, padding, data_format, name)
+    images = convert_to_tensor(value if input is None else input)
+    return create_image_op(
+        "MaxPool", (images,), padding, data_format, name, ksize=ksize, strides=strides
+    )
 
 
 def avg_pool(
@@ -113,13 +111,7 @@ def avg_pool(
 
     Arguments and errors as :func:`max_pool`; floats only.
     """
-    images = value if input is None else input
-    return _pool("AvgPool", images, ksize, strides, padding, data_format, name)
-
-
-def _pool(
-    op_type: str, value: Any, ksize: Any, strides: Any, padding: Any, data_format: str, name: str | None
-) -> Tensor:
-    layout, images = check_data_format(data_format), convert_to_tensor(value)
-    attrs = window_attrs(padding, layout, ksize=ksize, strides=strides)
-    return create_image_op(op_type, (images,), attrs, layout, name)
+    images = convert_to_tensor(value if input is None else input)
+    return create_image_op(
+        "AvgPool", (images,), padding, data_format, name, ksize=ksize, strides=strides
+    )
