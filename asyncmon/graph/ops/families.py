@@ -113,11 +113,8 @@ def activation(
 def _register_unary(
     op_type: str, kernel: Kernel, rule: rules.Rule, gradient: UnaryGradient | None
 ) -> None:
-    def back(op: Operation, grad: Tensor) -> Gradients:
-        assert gradient is not None
-        return [gradient(grad, op.inputs[0], op.outputs[0])]
-
-    register(OpDef(op_type, kernel, rule, back if gradient else ZERO, elementwise=True))
+    back = ZERO if gradient is None else lambda op, g: [gradient(g, op.inputs[0], op.outputs[0])]
+    register(OpDef(op_type, kernel, rule, back, elementwise=True))
 
 
 def binary(
@@ -198,9 +195,8 @@ def reduction(
         rank = len(x.shape)
         axes = range(rank) if axis is None else axis
         gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
-        if keepdims:
-            return Spec(x.dtype, tuple(1 if i in gone else d for i, d in enumerate(x.shape)))
-        return Spec(x.dtype, tuple(d for i, d in enumerate(x.shape) if i not in gone))
+        kept = [(i, d) for i, d in enumerate(x.shape) if keepdims or i not in gone]
+        return Spec(x.dtype, tuple(1 if i in gone else d for i, d in kept))
 
     def back(op: Operation, grad: Tensor) -> Gradients:
         assert gradient is not None

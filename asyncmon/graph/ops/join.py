@@ -31,9 +31,7 @@ def _pack(*values: Array, axis: int) -> Any:
 
 def _pack_rule(*values: Spec, axis: int) -> Spec:
     check_one_dtype("Pack", values)
-    dtype, shape = values[0].dtype, values[0].shape
-    for value in values[1:]:
-        shape = rules.merge(shape, value.shape)
+    dtype, shape = values[0].dtype, rules.like_first(*values).shape
     if shape is None:
         return Spec(dtype, None)
     at = rules.normalize_axis(axis, len(shape) + 1)
@@ -91,10 +89,7 @@ def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
     if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
         with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
             return convert_to_tensor(values, name=name)
-    tensors = one_dtype(values)
-    if not tensors:
-        raise ValueError("stack() needs at least one tensor.")
-    return create_op("Pack", tensors, {"axis": at}, name)
+    return create_op("Pack", one_dtype(values), {"axis": at}, name)
 
 
 def _only_numbers(values: Any) -> bool:
@@ -105,9 +100,10 @@ def _only_numbers(values: Any) -> bool:
 
 
 def one_dtype(values: Any) -> list[Tensor]:
-    """Convert a list; Python values in it take the dtype of the first tensor."""
-    if is_tensor_like(values):
-        values = unstack(values)
+    """Convert a list, which must not be empty; Python values take the dtype of the first tensor."""
+    values = unstack(values) if is_tensor_like(values) else values
+    if not len(values):
+        raise ValueError("Expected a list of at least one tensor.")
     dtype = next((v.dtype for v in values if is_tensor_like(v)), None)
     return [convert_to_tensor(v, None if is_tensor_like(v) else dtype) for v in values]
 
@@ -205,11 +201,7 @@ register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True)
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
-    if not isinstance(values, list | tuple):
-        values = [values]
-    tensors = one_dtype(values)
-    if not tensors:
-        raise ValueError("concat() needs at least one tensor.")
+    tensors = one_dtype(values if isinstance(values, list | tuple) else [values])
     return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)
 
 

@@ -165,17 +165,16 @@ def _parse(equation: str, ranks: list[int | None]) -> tuple[str, str]:
 
 def _extra(labels: str, rank: int | None, equation: str) -> int:
     """Return how many dimensions ``...`` stands for in one input."""
-    named = len(labels.replace("...", ""))
-    text = f"Expected input of rank {named}"
-    if "..." not in labels:
-        if rank is not None and rank != named:
-            raise ValueError(f"{text} for {labels!r} in {equation!r}, got {rank}")
-        return 0
-    if rank is None:
+    named, has_dots = len(labels.replace("...", "")), "..." in labels
+    if rank is None and has_dots:
         raise ValueError(f"The rank of an input must be known to use '...' in {equation!r}.")
-    if rank < named:
-        raise ValueError(f"{text} or more for {labels!r} in {equation!r}, got {rank}")
-    return rank - named
+    extra = 0 if rank is None else rank - named
+    if extra < 0 or (extra and not has_dots):
+        expected = f"{named} or more" if has_dots else named
+        raise ValueError(
+            f"Expected input of rank {expected} for {labels!r} in {equation!r}, got {rank}"
+        )
+    return extra
 
 
 def _labels(equation: _Equation, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -205,11 +204,15 @@ def _einsum(*values: Array, equation: _Equation, spread: str) -> Array:
         (a, names_a), (b, names_b) = operands.pop(0), operands.pop(0)
         later = set(output).union(*(names for _, names in operands))
         operands.insert(0, _contract(a, names_a, b, names_b, later))
-    value, names = operands[0]
-    gone = tuple(i for i, c in enumerate(names) if c not in output)
-    value = np.add.reduce(value, axis=gone, dtype=value.dtype) if gone else value
-    left = [c for c in names if c in output]
-    return np.transpose(value, [left.index(c) for c in output])
+    return _arranged(*operands[0], output)
+
+
+def _arranged(x: Array, names: str, wanted: Sequence[str]) -> Array:
+    """Return an operand with its labels in this order; the others are summed."""
+    gone = tuple(i for i, c in enumerate(names) if c not in wanted)
+    x = np.add.reduce(x, axis=gone, dtype=x.dtype) if gone else x
+    left = [c for c in names if c in wanted]
+    return np.transpose(x, [left.index(c) for c in wanted])
 
 
 def _without_repeats(x: Array, names: str, sizes: dict[str, int]) -> tuple[Array, str]:
@@ -225,29 +228,20 @@ def _without_repeats(x: Array, names: str, sizes: dict[str, int]) -> tuple[Array
 
 def _contract(a: Array, names_a: str, b: Array, names_b: str, later: set[str]) -> tuple[Array, str]:
     """Multiply two operands as one batched matrix product that sums labels not needed later."""
-    shared = [c for c in names_a if c in names_b]
-    batch = [c for c in shared if c in later]
-    inner = [c for c in shared if c not in later]
-    free_a = [c for c in names_a if c not in shared and c in later]
-    free_b = [c for c in names_b if c not in shared and c in later]
-    left = _matrix(a, names_a, (batch, free_a, inner))
-    right = _matrix(b, names_b, (batch, inner, free_b))
-    result = product(left, right) if batch else product(left[0], right[0])[None]
+    batch = [c for c in names_a if c in names_b and c in later]
+    inner = [c for c in names_a if c in names_b and c not in later]
+    free_a = [c for c in names_a if c not in names_b and c in later]
+    free_b = [c for c in names_b if c not in names_a and c in later]
     sizes = dict(zip(names_a, a.shape, strict=True)) | dict(zip(names_b, b.shape, strict=True))
+
+    def matrices(x: Array, names: str, *groups: list[str]) -> Array:
+        x = _arranged(x, names, [c for group in groups for c in group])
+        return x.reshape([prod(sizes[c] for c in group) for group in groups])
+
+    left, right = matrices(a, names_a, batch, free_a, inner), matrices(b, names_b, batch, inner, free_b)
+    result = product(left, right) if batch else product(left[0], right[0])[None]
     names = "".join(batch + free_a + free_b)
     return result.reshape([sizes[c] for c in names]), names
-
-
-def _matrix(x: Array, names: str, groups: tuple[list[str], list[str], list[str]]) -> Array:
-    kept = [c for group in groups for c in group]
-    gone = tuple(i for i, c in enumerate(names) if c not in kept)
-    if gone:
-        x = np.add.reduce(x, axis=gone, dtype=x.dtype)
-        names = "".join(c for c in names if c in kept)
-    x = np.transpose(x, [names.index(c) for c in kept])
-    ends = len(groups[0]), len(groups[0]) + len(groups[1])
-    shape = x.shape[: ends[0]], x.shape[ends[0] : ends[1]], x.shape[ends[1] :]
-    return x.reshape([prod(part) for part in shape])
 
 
 def _einsum_grad(

@@ -113,7 +113,23 @@ def _reshape(x: Array, target: Array) -> Any:
 def _reshape_rule(x: Spec, target: Spec) -> Spec:
     rules.check_dtype(target.dtype, (dtypes.int32, dtypes.int64), "shape")
     dims = shape_from(target)
-    return Spec(x.dtype, None if dims is None else _reshaped(x.shape, dims))
+    if dims is None:
+        return Spec(x.dtype, None)
+    if any(d is not None and d < -1 for d in dims):
+        raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
+    wild = [i for i, d in enumerate(dims) if d == -1]
+    if len(wild) > 1:
+        raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")
+    free, total = None, rules.num_elements(x.shape)
+    if total is not None and None not in dims:
+        known = prod(d for d in dims if d is not None and d != -1)
+        if not wild and total != known:
+            found = f"{rules.text(dims)} ({known} elements)"
+            raise ValueError(f"Cannot reshape a tensor with {total} elements to shape {found}")
+        if known and total % known:
+            raise ValueError(f"Dimension size must be evenly divisible by {known} but is {total}")
+        free = total // known if known else None
+    return Spec(x.dtype, tuple(free if d == -1 else d for d in dims))
 
 
 def _reshape_run_rule(x: Spec, target: Spec) -> Spec:
@@ -121,28 +137,6 @@ def _reshape_run_rule(x: Spec, target: Spec) -> Spec:
     if target.shape == ():
         target = Spec(target.dtype, (1,), dims=target.known_dims())
     return _reshape_rule(x, target)
-
-
-def _reshaped(source: Shape, dims: tuple[int | None, ...]) -> Shape:
-    if any(d is not None and d < -1 for d in dims):
-        raise ValueError(f"Sizes must be non-negative, or -1 for what is left, got {list(dims)}")
-    total, known = rules.num_elements(source), prod(d for d in dims if d is not None and d != -1)
-    wild = [i for i, d in enumerate(dims) if d == -1]
-    if len(wild) > 1:
-        raise ValueError(f"Only one input size may be -1, not both {wild[0]} and {wild[1]}")
-    if not wild:
-        if total is not None and total != known and None not in dims:
-            raise ValueError(
-                f"Cannot reshape a tensor with {total} elements to shape {rules.text(dims)} "
-                f"({known} elements)"
-            )
-        return dims
-    free: int | None = None
-    if total is not None and known and None not in dims:
-        free, rest = divmod(total, known)
-        if rest:
-            raise ValueError(f"Dimension size must be evenly divisible by {known} but is {total}")
-    return tuple(free if d == -1 else d for d in dims)
 
 
 register(OpDef("Reshape", _reshape, _reshape_rule,

@@ -56,10 +56,8 @@ def _assign_rule(ref: Spec, value: Spec, *, validate_shape: bool = True) -> Spec
 
 register(VariableOpDef("Assign", lambda ref, value, *, validate_shape: value, _assign_rule,
     aliases=True, initializes=True))  # fmt: skip
-register(VariableOpDef("AssignAdd", np.add, _assign_rule,
-    update=lambda ref, value: np.add(ref, value, out=ref), blockwise=True))  # fmt: skip
-register(VariableOpDef("AssignSub", np.subtract, _assign_rule,
-    update=lambda ref, value: np.subtract(ref, value, out=ref), blockwise=True))  # fmt: skip
+register(VariableOpDef("AssignAdd", np.add, _assign_rule, update=operator.iadd, blockwise=True))
+register(VariableOpDef("AssignSub", np.subtract, _assign_rule, update=operator.isub, blockwise=True))
 
 
 def assign(
