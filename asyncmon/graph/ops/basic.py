@@ -52,9 +52,7 @@ def constant(
     return const(get_default_graph(), array, wanted, name)
 
 
-def tuple_of_ints(
-    shape: Any, error: str = "A fully defined shape is needed"
-) -> builtins.tuple[int, ...]:
+def tuple_of_ints(shape: Any, error: str = "A fully known shape is needed") -> builtins.tuple[int, ...]:
     """Return a fully known shape. ValueError where a dimension is not known."""
     dims = as_shape(shape)
     if dims is None or None in dims:
@@ -132,9 +130,7 @@ def tuple(tensors: Any, name: str | None = None, control_inputs: Any = None) -> 
 
 def _default_spec(x: Spec, *, shape: Shape) -> Spec:
     if not is_compatible(x.shape, shape):
-        raise ValueError(
-            f"Shape {TensorShape(x.shape)} of the default does not fit {TensorShape(shape)}"
-        )
+        raise ValueError(f"A default of shape {TensorShape(x.shape)} does not fit {TensorShape(shape)}")
     return Spec(x.dtype, shape)
 
 

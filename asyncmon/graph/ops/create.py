@@ -13,7 +13,7 @@ from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.convert import is_tensor_like, to_array
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
+from asyncmon.graph.ops.shape_ops import cast, constant_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
@@ -113,21 +113,15 @@ _LONGEST_SHAPE = 64  # a longer range is not going to be a shape or a list of ax
 def _range_rule(start: Spec, limit: Spec, delta: Spec) -> Spec:
     rules.check_same_dtype("Range", start, limit, ("start", "limit"))
     rules.check_same_dtype("Range", start, delta, ("start", "delta"))
-    parts = [_known_scalar(spec) for spec in (start, limit, delta)]
+    for spec in (start, limit, delta):
+        rules.with_rank(spec.shape, 0)
+    parts: list[Any] = [constant_of(spec) for spec in (start, limit, delta)]
     if any(part is None for part in parts):
         return Spec(start.dtype, (None,))
     _check_range(*parts)
     numbers: Array = np.arange(*parts)
     holds_dims = start.dtype.is_integer and numbers.size <= _LONGEST_SHAPE
     return Spec(start.dtype, numbers.shape, dims=tuple(numbers.tolist()) if holds_dims else None)
-
-
-def _known_scalar(spec: Spec) -> Any:
-    rules.with_rank(spec.shape, 0)
-    if spec.value is not None:
-        return spec.value[()]
-    known = spec.known_dims()
-    return None if known is None else known[0]
 
 
 register(OpDef("Range", _range, _range_rule, ZERO))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 
-_Function = TypeVar("_Function")
+_F = TypeVar("_F")
 
 
 class UnaryFunction(Protocol):
@@ -302,9 +302,7 @@ def _dtypes(allowed: Dtypes) -> str:
     return _KINDS.get(dtypes) or f"of dtype {', '.join(d.name for d in dtypes)}."
 
 
-def _published(
-    function: _Function, name: str, doc: str, module: str = "tf", **parameters: str
-) -> _Function:
+def _published(function: _F, name: str, doc: str, module: str = "tf", **parameters: str) -> _F:
     """Name and document a function as if it were written in the module that called the family."""
     frame, public = sys._getframe(), cast("Any", function)
     while frame.f_globals["__name__"] == __name__ and frame.f_back is not None:

@@ -21,7 +21,7 @@ from asyncmon.graph.core.convert import is_tensor_like, static_axes, static_int
 from asyncmon.graph.core.indexing import Arg, Range, encode_index
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
+from asyncmon.graph.ops.shape_ops import constant_of, like, rank_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ def indexing_op(
         spec, known = rule(x, *inputs, **attrs), x.known_dims()
         if known is None or x.shape == () or spec.shape is None or len(spec.shape) > 1:
             return spec
-        values = [_constant(other) for other in inputs]
+        values = [constant_of(other) for other in inputs]
         with suppress(InvalidArgumentError):
             if all(value is not None for value in values):
                 found = np.array(known, object)[index((len(known),), *values, **attrs)]
@@ -75,13 +75,6 @@ def indexing_op(
     _INDEX[op_type] = index
     back = gradient or indexing_gradient
     register(OpDef(op_type, kernel or elements, rule_and_dims, back, aliases=aliases))
-
-
-def _constant(spec: Spec) -> Array | None:
-    known = spec.known_dims()
-    if spec.value is not None or known is None or None in known:
-        return spec.value
-    return np.array(known).reshape(spec.shape or ())
 
 
 def indexing_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
@@ -207,10 +200,8 @@ def _strided_rule(x: Spec, *args: Spec, index: Sequence[Item]) -> Spec:
 
 
 def _range_length(size: int | None, entry: Range) -> int | None:
-    if entry == (None, None, None):
-        return size
     if size is None or any(isinstance(part, Arg) for part in entry):
-        return None
+        return size if entry == (None, None, None) else None
     return len(range(*builtins.slice(*entry).indices(size)))
 
 

@@ -170,10 +170,8 @@ def _extra(labels: str, rank: int | None, equation: str) -> int:
         raise ValueError(f"The rank of an input must be known to use '...' in {equation!r}.")
     extra = 0 if rank is None else rank - named
     if extra < 0 or (extra and not has_dots):
-        expected = f"{named} or more" if has_dots else named
-        raise ValueError(
-            f"Expected input of rank {expected} for {labels!r} in {equation!r}, got {rank}"
-        )
+        wanted = f"{named} or more" if has_dots else named
+        raise ValueError(f"Expected input of rank {wanted} for {labels!r} in {equation!r}, got {rank}")
     return extra
 
 

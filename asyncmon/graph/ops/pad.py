@@ -40,7 +40,7 @@ def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tupl
 
 def _widths(paddings: Array) -> list[tuple[int, int]]:
     if paddings.size and paddings.min() < 0:
-        raise InvalidArgumentError(f"Paddings must be non-negative: {paddings.tolist()}")
+        raise ValueError(f"Paddings must be non-negative: {paddings.tolist()}")
     return [(int(a), int(b)) for a, b in paddings]
 
 
@@ -51,10 +51,8 @@ def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Sp
     rank = rules.merge_dim(rows, rank_of(x.shape))
     if x.shape is None or paddings.value is None:
         return Spec(x.dtype, None if rank is None else (None,) * rank)
-    if paddings.value.size and paddings.value.min() < 0:
-        raise ValueError(f"Paddings must be non-negative: {paddings.value.tolist()}")
-    pairs = zip(x.shape, paddings.value.sum(axis=1).tolist(), strict=True)
-    return Spec(x.dtype, tuple(None if n is None else n + added for n, added in pairs))
+    pairs = zip(x.shape, _widths(paddings.value), strict=True)
+    return Spec(x.dtype, tuple(None if n is None else a + n + b for n, (a, b) in pairs))
 
 
 def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:

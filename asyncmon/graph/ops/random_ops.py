@@ -22,6 +22,8 @@ from asyncmon.graph.ops.shape_ops import shape_from, shape_tensor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.random import Generator
+
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
@@ -31,10 +33,10 @@ def _drawn_rule(shape: Spec, *_bounds: Spec, dtype: dtypes.DType, seed: int | No
     return Spec(dtype, shape_from(shape))
 
 
-def _kernel(draw: Callable[[np.random.Generator, Any, Any], Any]) -> Callable[..., Array]:
+def _kernel(draw: Callable[[Generator, Any, Any], Any]) -> Callable[..., Array]:
     """Return the kernel of a function that draws float32 or float64; float16 is float32 rounded."""
 
-    def kernel(shape: Array, *, dtype: dtypes.DType, rng: np.random.Generator) -> Array:
+    def kernel(shape: Array, *, dtype: dtypes.DType, rng: Generator) -> Array:
         target = dtype.as_numpy_dtype
         wide = target if target.itemsize > 2 else np.dtype(np.float32)
         return np.asarray(draw(rng, tuple(shape.tolist()), wide)).astype(target, copy=False)
@@ -42,7 +44,7 @@ def _kernel(draw: Callable[[np.random.Generator, Any, Any], Any]) -> Callable[..
     return kernel
 
 
-def _truncated(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Array:
+def _truncated(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Array:
     values = np.asarray(_normal(rng, shape, dtype))
     flat = values.reshape(-1)
     outside = np.flatnonzero(np.abs(flat) > 2)
@@ -53,19 +55,17 @@ def _truncated(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> 
     return values
 
 
-def _uniform_int(
-    shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, rng: np.random.Generator
-) -> Any:
+def _uniform_int(shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, rng: Generator) -> Any:
     if not low < high:
         raise InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+def _uniform(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Any:
     return rng.random(shape, dtype)
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
+def _normal(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Any:
     return rng.standard_normal(shape, dtype)
 
 
@@ -163,7 +163,7 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
-def _shuffle(value: Array, *, rng: np.random.Generator) -> Any:
+def _shuffle(value: Array, *, rng: Generator) -> Any:
     return np.take(value, rng.permutation(len(value)), axis=0) if np.ndim(value) else value
 
 
@@ -175,9 +175,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     return create_op("RandomShuffle", (value,), {"seed": seed}, name)
 
 
-def _multinomial(
-    logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng: np.random.Generator
-) -> Any:
+def _multinomial(logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng: Generator) -> Any:
     odds = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
     steps = np.cumsum(odds, axis=-1)
     points = rng.random((len(logits), int(num_samples))) * steps[:, -1:]

@@ -158,17 +158,12 @@ register(OpDef("ProdOfOthers", _product_of_others, rules.like_first, lambda op, 
 # --- running sums and products -------------------------------------------------------------------
 def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-        moved = np.moveaxis(x, axis, 0)
-        if reverse:
-            moved = moved[::-1]
+        order, first = slice(None, None, -1 if reverse else 1), int(exclusive)
+        moved = np.moveaxis(x, axis, 0)[order]
         result = np.empty_like(moved)
-        if exclusive:
-            if len(moved):
-                result[0] = ufunc.identity
-                ufunc.accumulate(moved[:-1], axis=0, out=result[1:])
-        else:
-            ufunc.accumulate(moved, axis=0, out=result)
-        return np.moveaxis(result[::-1] if reverse else result, 0, axis)
+        result[:first] = ufunc.identity
+        ufunc.accumulate(moved[: len(moved) - first], axis=0, out=result[first:])
+        return np.moveaxis(result[order], 0, axis)
 
     return kernel
 

@@ -41,16 +41,22 @@ def shape_from(sizes: Spec) -> Shape:
     return (None,) * rank if known is None and rank is not None else known
 
 
+def constant_of(spec: Spec) -> Array | None:
+    """Return the value where all of it is known."""
+    known = spec.known_dims()
+    if spec.value is not None or known is None or None in known:
+        return spec.value
+    return np.array(known).reshape(spec.shape or ())
+
+
 def rank_of(shape: Shape) -> int | None:
     """Return the number of dimensions, or None where it is not known."""
     return None if shape is None else len(shape)
 
 
-def like(
-    op_type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None
-) -> Tensor:
+def like(type: str, inputs: Sequence[Any], x: Tensor, attrs: Mapping[str, Any] | None = None) -> Tensor:
     """Add an op whose last input is the shape of ``x``, and return its output, which has that shape."""
-    return create_op(op_type, (*inputs, create_op("Shape", (x,))), attrs)
+    return create_op(type, (*inputs, create_op("Shape", (x,))), attrs)
 
 
 def broadcast_like(value: Any, x: Tensor) -> Tensor:
