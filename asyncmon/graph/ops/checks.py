@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,17 +116,15 @@ def _shown(value: Any, summarize: int) -> str:
     limit = array.size if summarize < 0 else summarize
     elements = map(_element, islice(array.flat, limit))
     more = "..." if array.size > limit else ""
-    if not array.ndim:
-        return f"[{''.join(elements)}{more}]"
     return f"[{''.join(_rows(array.shape, elements, limit, 0))}{more}]"
 
 
 def _rows(shape: tuple[int, ...], elements: Iterator[str], limit: int, start: int) -> Iterator[str]:
     """Yield the text of an array of this shape whose first element is the ``start``-th of all."""
-    if len(shape) == 1:
-        yield " ".join(islice(elements, shape[0]))
+    if len(shape) < 2:
+        yield " ".join(islice(elements, prod(shape)))
         return
-    inner = int(np.prod(shape[1:]))
+    inner = prod(shape[1:])
     for i in range(start, start + shape[0] * inner, inner or 1):
         if i >= limit:
             return

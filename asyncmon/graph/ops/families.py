@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Kernel = Callable[..., Any]
     Dtypes = Sequence[DType]
     Gradients = list[Tensor | None]
-    UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor]
+    UnaryGradient = Callable[[Tensor, Tensor, Tensor], Tensor] | None
     BinaryGradient = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
     ReductionGradient = Callable[[Tensor, Tensor, Tensor, Any], Tensor]
 
@@ -84,7 +84,7 @@ def unary(
     op_type: str,
     kernel: Kernel,
     allowed: Dtypes,
-    gradient: UnaryGradient | None,
+    gradient: UnaryGradient,
     doc: str,
     *,
     rule: rules.Rule | None = None,
@@ -99,7 +99,7 @@ def unary(
 
 
 def activation(
-    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, gradient: UnaryGradient | None, doc: str
+    name: str, op_type: str, kernel: Kernel, allowed: Dtypes, gradient: UnaryGradient, doc: str
 ) -> ActivationFunction:
     """Register an op of ``tf.nn`` as :func:`unary` does; its parameter is called ``features``."""
     _register_unary(op_type, kernel, rules.unary(allowed, "features"), gradient)
@@ -110,9 +110,7 @@ def activation(
     return _published(function, name, doc, "tf.nn", features=_dtypes(allowed))
 
 
-def _register_unary(
-    op_type: str, kernel: Kernel, rule: rules.Rule, gradient: UnaryGradient | None
-) -> None:
+def _register_unary(op_type: str, kernel: Kernel, rule: rules.Rule, gradient: UnaryGradient) -> None:
     back = ZERO if gradient is None else lambda op, g: [gradient(g, op.inputs[0], op.outputs[0])]
     register(OpDef(op_type, kernel, rule, back, elementwise=True))
 
