@@ -6,15 +6,18 @@ write. Writes to one variable follow each other in the order in which they were 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
 from asyncmon.graph.core.walk import ancestors, predecessors
 from asyncmon.graph.execution.program import Kind, inputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.program import Instruction
@@ -31,14 +34,11 @@ def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -
 # --- versions of variables --------------------------------------------------------------------------
 
 
-class Access:
+class Access(NamedTuple):
     """The variables, by name, that a node reads and those that it writes."""
 
-    __slots__ = ("reads", "writes")
-
-    def __init__(self, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> None:
-        self.reads = tuple(reads)
-        self.writes = tuple(writes)
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
 
     @classmethod
     def of(cls, op: Operation) -> Access | None:
@@ -46,30 +46,27 @@ class Access:
         op_def = op.op_def
         if isinstance(op_def, VariableOpDef):
             refs = [tensor.op for tensor in op.inputs[: op_def.refs]] or [op]
-            names = [ref.attrs["variable"] for ref in refs]
-            return cls((), names) if op_def.changes else cls(names)
-        if isinstance(op_def, ControlOpDef):
-            reads: dict[str, None] = {}
-            writes: dict[str, None] = {}
-            for branch in op.attrs["branches"]:
-                reads.update(dict.fromkeys(branch.variables.values()))
-                for inner in branch.get_operations():
-                    access = cls.of(inner)
-                    if access is not None:
-                        reads.update(dict.fromkeys(access.reads))
-                        writes.update(dict.fromkeys(access.writes))
-            if reads or writes:
-                return cls([name for name in reads if name not in writes], writes)
-        return None
+            names = tuple(ref.attrs["variable"] for ref in refs)
+            return cls((), names) if op_def.changes else cls(names, ())
+        if not isinstance(op_def, ControlOpDef):
+            return None
+        reads: dict[str, None] = {}
+        writes: dict[str, None] = {}
+        for branch in op.attrs["branches"]:
+            reads.update(dict.fromkeys(branch.variables.values()))
+            for access in filter(None, map(cls.of, branch.get_operations())):
+                reads.update(dict.fromkeys(access.reads))
+                writes.update(dict.fromkeys(access.writes))
+        only_read = tuple(name for name in reads if name not in writes)
+        return cls(only_read, tuple(writes)) if reads or writes else None
 
 
 class Versions:
-    """Which version of a variable each node of a plan reads.
+    """Which version of a variable each node of a plan reads, or goes on from.
 
     Attributes:
         access: of the nodes that access variables.
-        previous: for each write and name: the write whose result it goes on from; None: the state.
-        read_version: for each read and name: the write it is ordered after; None: the state.
+        before: for each of these and each name: the write whose result it gets; None: the state.
         last: the last write of each name.
         materialised: writes whose result is needed before the run commits.
 
@@ -80,50 +77,39 @@ class Versions:
     """
 
     def __init__(
-        self, ops: Sequence[Operation], consumed: Collection[Tensor], *, embedded: bool
+        self, ops: Sequence[Operation], consumed: AbstractSet[Tensor], *, embedded: bool
     ) -> None:
         self.access = {
             op: access
             for op in ops
             if not isinstance(op.op_def, OpDef) and (access := Access.of(op)) is not None
         }
-        writers = [op for op, access in self.access.items() if access.writes]
-        self.previous: dict[tuple[Operation, str], Operation | None] = {}
+        self.before: dict[tuple[Operation, str], Operation | None] = {}
         self.last: dict[str, Operation] = {}
-        for op in writers:
-            for name in self.access[op].writes:
-                self.previous[op, name] = self.last.get(name)
+        writes: defaultdict[str, list[Operation]] = defaultdict(list)
+        for op, access in self.access.items():
+            for name in access.writes:
+                self.before[op, name] = self.last.get(name)
                 self.last[name] = op
-        self.read_version = dict(self._read_versions(ops, writers))
-        self.materialised = set(writers) if embedded else self._materialised(writers, consumed)
-
-    def _read_versions(
-        self, ops: Sequence[Operation], writers: list[Operation]
-    ) -> Iterable[tuple[tuple[Operation, str], Operation | None]]:
+                writes[name].append(op)
+        bits = {op: 1 << i for i, op in enumerate(dict.fromkeys(chain(*writes.values())))}
         readers = [op for op, access in self.access.items() if access.reads]
-        ordered = writers and any(map(predecessors, readers))
-        before = _ancestor_bits(ops, {op: 1 << i for i, op in enumerate(writers)}) if ordered else {}
-        by_name: dict[str, list[int]] = {}
-        for i, op in enumerate(writers):
-            for name in self.access[op].writes:
-                by_name.setdefault(name, []).append(i)
+        ordered = bits and any(map(predecessors, readers))
+        done = _ancestor_bits(ops, bits) if ordered else {}
         for op in readers:
-            bits = before.get(op, 0)
             for name in self.access[op].reads:
-                found = [i for i in by_name.get(name, ()) if bits >> i & 1] if bits else []
-                yield (op, name), writers[found[-1]] if found else None
-
-    def _materialised(self, writers: list[Operation], consumed: Collection[Tensor]) -> set[Operation]:
-        """Leave for the commit only a variable's one write, whose result nothing in the run needs."""
-        needed = {write for write in self.read_version.values() if write is not None}
-        needed.update(op for op in writers if any(output in consumed for output in op.outputs))
-        for (op, _name), previous in self.previous.items():
-            if previous is not None:
-                needed.update((op, previous))
-        return needed
+                found = (
+                    [write for write in writes[name] if bits[write] & done[op]] if op in done else []
+                )
+                self.before[op, name] = found[-1] if found else None
+        # Left for the commit is only a variable's one write, whose result nothing in the run needs.
+        self.materialised = {op for op in bits if embedded or not consumed.isdisjoint(op.outputs)}
+        for (op, _name), write in self.before.items():
+            if write is not None:
+                self.materialised.update((op, write))
 
 
-def _ancestor_bits(ops: Sequence[Operation], own: dict[Operation, int]) -> dict[Operation, int]:
+def _ancestor_bits(ops: Sequence[Operation], own: Mapping[Operation, int]) -> dict[Operation, int]:
     """Return, for each op, the set of writers among its ancestors and itself, as bits."""
     bits: dict[Operation, int] = {}
     for op in ops:

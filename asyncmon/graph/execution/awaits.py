@@ -53,8 +53,8 @@ class Node:
 
     op: Operation
     code: list[Instruction]
-    awaited: AwaitedStep | None
-    weight: float = 0  # elements that the code computes
+    weight: float  # elements that the code computes
+    awaited: AwaitedStep | None = None
     nowait: bool = False  # it may be started without a task
     needs: int = 0
     successors: list[Node] = field(default_factory=list)

@@ -36,7 +36,6 @@ from asyncmon.graph.execution.values import Values
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from asyncmon.graph.execution.program import AwaitedStep
     from asyncmon.graph.execution.state import StateStore
 
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
@@ -119,10 +118,10 @@ class _Compiler:
         stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
             start, weight = len(plan.code), values.weight
-            awaited = self._emit(op)
+            self._emit(op)
             stage = stage_of.get(op, COMPUTE)
             if stage != COMPUTE:
-                stages[stage][op] = Node(op, plan.code[start:], awaited, values.weight - weight)
+                stages[stage][op] = Node(op, plan.code[start:], values.weight - weight)
                 values.weight = weight
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]
@@ -148,16 +147,14 @@ class _Compiler:
         computed = [x for x in op.outputs if x not in self.fed]
         unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
         asserted = [x for x in computed if x in op.graph.asserted]
-        if node.awaited is None:
-            node.code = checks.insert(node.code, unknown, asserted)
-        else:
-            outputs = self.values.all_of(computed)
-            around = checks.around(unknown, asserted)
-            node.awaited = located_step(node.awaited, op, outputs, *around)
+        node.code = checks.insert(node.code, unknown, asserted)
+        if op.op_def.awaits:
+            node.awaited = located_step(op, node.code, self.values.all_of(computed))
+            node.code = []
 
-    # Emitting, one method a kind of op. The result is the step of a node that is awaited.
+    # Emitting, one method a kind of op.
 
-    def _emit(self, op: Operation) -> AwaitedStep | None:
+    def _emit(self, op: Operation) -> None:
         if op.op_def.changes:
             self.plan.changes.append(op.name)
         match op.op_def:
@@ -174,10 +171,9 @@ class _Compiler:
             case VariableOpDef() as write:
                 self._emit_write(op, write)
             case ControlOpDef() as control:
-                return self._emit_subgraphs(op, control)
+                self._emit_subgraphs(op, control)
             case AwaitedOpDef():
-                return self._emit_awaited(op)
-        return None
+                self._emit_awaited(op)
 
     def _emit_kernel(self, op: Operation, op_def: OpDef) -> None:
         values = self.values
@@ -214,7 +210,7 @@ class _Compiler:
         if output in self.fed:
             return
         (name,) = self.versions.access[op].reads
-        write = self.versions.read_version[op, name]
+        write = self.versions.before[op, name]
         if op_def.kernel is None:
             values.of[output] = self._version(write, name, required=output in self.used)
             return
@@ -240,7 +236,7 @@ class _Compiler:
         reads = in_place or not op_def.initializes
         names = self.versions.access[op].writes
         refs = tuple(
-            self._version(self.versions.previous[op, name], name, required=reads) for name in names
+            self._version(self.versions.before[op, name], name, required=reads) for name in names
         )
         if reads:
             self.refs[op] = refs
@@ -262,23 +258,21 @@ class _Compiler:
             values.alias(outputs, inputs)
         self._call(op, function, (*refs, *inputs), outputs)
 
-    def _emit_awaited(self, op: Operation) -> AwaitedStep:
+    def _emit_awaited(self, op: Operation) -> None:
         self.plan.uses_run = True
-        outputs = self.values.outputs(op, self.fed)
+        inputs, outputs = self.values.all_of(op.inputs), self.values.outputs(op, self.fed)
         self.values.external.update(dict.fromkeys(outputs, frozenset[int]()))
-        return awaited_step(op, self.values.all_of(op.inputs), outputs)
+        self._general(op, awaited_step(op, inputs, outputs), inputs)
 
-    def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> AwaitedStep | None:
+    def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
         """Emit a node that runs plans: it gets the variables they access and gives new values."""
         values, versions, plan = self.values, self.versions, self.plan
         plan.uses_run = True
         access = versions.access.get(op)
-        reads, writes = ((), ()) if access is None else (access.reads, access.writes)
-        accessed = [(name, versions.read_version[op, name]) for name in reads]
-        accessed += [(name, versions.previous[op, name]) for name in writes]
+        reads, writes = access or ((), ())
         state = [
-            (self.store.slot(name), self._version(write, name, required=False))
-            for name, write in accessed
+            (self.store.slot(name), self._version(versions.before[op, name], name, required=False))
+            for name in (*reads, *writes)
         ]
         plans, fed = [], self.fed - self.outer.variables.keys()
         for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
@@ -301,10 +295,7 @@ class _Compiler:
         values.external.update(dict.fromkeys(produced, frozenset[int]()))
         values.alias(produced, used)
         step = subgraph_step(op, plans, state, inputs, outputs, written, values.of_iteration())
-        if op_def.awaits:
-            return step
-        self._general(op, not_waiting(step), used)
-        return None
+        self._general(op, step if op_def.awaits else not_waiting(step), used)
 
     def _call(
         self, op: Operation, function: Any, inputs: tuple[int, ...], outputs: tuple[int, ...]

@@ -213,11 +213,6 @@ class ShapeChecks:
                 result.append(self._after(after[op]))
         return result + [before[op] for op in last if op in before]
 
-    def around(self, unknown: Sequence[Operation], asserted: Sequence[Tensor]) -> tuple[Any, Any]:
-        """Return the same for a node that is awaited: what to call before and after."""
-        before = self._before(unknown[0])[1] if unknown else None
-        return before, self._after(asserted)[1] if asserted else None
-
     def _before(self, op: Operation) -> Instruction:
         if op not in self._rules:
             inputs = self._inputs[op]

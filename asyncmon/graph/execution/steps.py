@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.execution.program import AwaitedStep, Registers, Step
+    from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step
     from asyncmon.graph.execution.run import Run
 
     Slots = Sequence[tuple[int, int]]
@@ -112,27 +112,22 @@ def not_waiting(awaited: AwaitedStep) -> Step:
     return step
 
 
-def located_step(
-    awaited: AwaitedStep, op: Operation, outputs: Sequence[int], before: Any, after: Any
-) -> AwaitedStep:
-    """Complete the step of a node that is awaited.
+def located_step(op: Operation, code: Sequence[Instruction], outputs: Sequence[int]) -> AwaitedStep:
+    """Execute the code of a node that is awaited: an awaited step, and checks of shapes around it.
 
     Args:
-        awaited: the step.
         op: the node, which errors name and a trace shows.
-        outputs: its registers.
-        before: checks what goes in; None: there is nothing to check.
-        after: checks what comes out.
+        code: of ``GENERAL`` instructions.
+        outputs: the node's registers.
     """
 
     async def step(run: Run, registers: Registers) -> None:
         start = 0.0 if run.trace is None else perf_counter()
         try:
-            if before is not None:
-                before(run, registers)
-            await awaited(run, registers)
-            if after is not None:
-                after(run, registers)
+            for instruction in code:
+                waits = instruction[1](run, registers)
+                if waits is not None:
+                    await waits
         except Exception as error:
             raise_located(error, op)
         if run.trace is not None:
