@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping
-from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.node import Operation, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from asyncmon.graph.core.graph import Graph
 
@@ -38,14 +37,10 @@ def fetch_key(fetches: Any) -> Hashable:
             *fetches,
             *[x if x.__class__ in _LEAVES else fetch_key(x) for x in fetches.values()],
         )
-    if isinstance(fetches, Mapping):
-        extra = fetches.default_factory if isinstance(fetches, defaultdict) else None
-        return (kind, extra, *fetches, *[fetch_key(x) for x in fetches.values()])
-    names = _field_names(fetches)
-    if names is not None:
-        return (kind, *[fetch_key(getattr(fetches, name)) for name in names])
-    if isinstance(fetches, list | tuple):
-        return (kind, *map(fetch_key, fetches))
+    structure = _taken_apart(fetches)
+    if structure is not None:
+        keys, parts, _make = structure
+        return (kind, *keys, *map(fetch_key, parts))
     try:
         hash(fetches)
     except TypeError:
@@ -77,57 +72,24 @@ class FetchMap:
         self.elements: list[Tensor | Operation] = list(self._positions)
 
     def _builder(self, fetches: Any) -> Callable[[list[Any]], Any]:
-        kind = type(fetches)
         if fetches is None:
             raise TypeError('Argument `fetch` = None has invalid type "NoneType". Cannot be None')
-        if isinstance(fetches, Mapping):
-            keys = list(fetches)
-            values = self._sequence(list(fetches.values()))
-            make: Any = kind
-            if isinstance(fetches, defaultdict):
-                make = partial(defaultdict, fetches.default_factory)
-            return lambda results: make(zip(keys, values(results), strict=True))
-        if isinstance(fetches, IndexedSlices):
-            parts = [fetches.values, fetches.indices, fetches.dense_shape]
-            values = self._sequence([part for part in parts if part is not None])
-            return lambda results: IndexedSlicesValue(*values(results))
-        names = _field_names(fetches)
-        if names is not None:
-            values = self._sequence([getattr(fetches, name) for name in names])
-            if isinstance(fetches, tuple):
-                return lambda results: kind(*values(results))
-            return lambda results: kind(**dict(zip(names, values(results), strict=True)))
-        if isinstance(fetches, list | tuple):
-            values = self._sequence(list(fetches))
-            if kind is list:
-                return values
-            if kind is tuple and len(fetches) > 1 and _LEAVES.issuperset(map(type, fetches)):
-                get = itemgetter(*[self._position(fetch) for fetch in fetches])
-                return lambda results: get(results)
-            return lambda results: kind(values(results))
-        return itemgetter(self._position(fetches))
-
-    def _sequence(self, items: list[Any]) -> Callable[[list[Any]], list[Any]]:
-        builders = [self._builder(item) for item in items]
-        if builders and all(isinstance(build, itemgetter) for build in builders):
-            positions = [self._position(item) for item in items]
-            if len(positions) == 1:
-                only = positions[0]
-                return lambda results: [results[only]]
-            get = itemgetter(*positions)
-            return lambda results: list(get(results))
-        return lambda results: [build(results) for build in builders]
+        structure = _taken_apart(fetches)
+        if structure is None:
+            return itemgetter(self._position(fetches))
+        _keys, parts, make = structure
+        builders = [self._builder(part) for part in parts]
+        if len(parts) > 1 and all(isinstance(build, itemgetter) for build in builders):
+            get = itemgetter(*map(self._position, parts))
+            return lambda results: make(get(results))
+        return lambda results: make([build(results) for build in builders])
 
     def _position(self, fetch: Any) -> int:
         try:
             element = self._graph.as_graph_element(fetch)
         except TypeError as error:
             raise _invalid(fetch, str(error)) from None
-        except ValueError as error:
-            raise ValueError(
-                f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({error})"
-            ) from None
-        except KeyError as error:
+        except (ValueError, KeyError) as error:
             raise ValueError(
                 f"Fetch argument {fetch!r} cannot be interpreted as a Tensor. ({error.args[0]})"
             ) from None
@@ -141,13 +103,32 @@ def _invalid(fetch: Any, why: str) -> TypeError:
     )
 
 
+def _taken_apart(value: Any) -> tuple[tuple[Any, ...], Sequence[Any], Callable[..., Any]] | None:
+    """Return the keys of a structure, its parts, and what makes one of other parts; None for a leaf."""
+    kind: Any = type(value)
+    if isinstance(value, Mapping):
+        extra = (value.default_factory,) if isinstance(value, defaultdict) else ()
+        keys, parts = tuple(value), list(value.values())
+        return (*extra, *keys), parts, lambda items: kind(*extra, zip(keys, items, strict=True))
+    if isinstance(value, IndexedSlices):
+        found = [value.values, value.indices, value.dense_shape]
+        return (), [x for x in found if x is not None], lambda items: IndexedSlicesValue(*items)
+    names = _field_names(value)
+    if names is not None:
+        parts = [getattr(value, name) for name in names]
+        if isinstance(value, tuple):
+            return (), parts, lambda items: kind(*items)
+        return (), parts, lambda items: kind(**dict(zip(names, items, strict=True)))
+    return ((), value, kind) if isinstance(value, list | tuple) else None
+
+
 def _field_names(value: Any) -> tuple[str, ...] | None:
     """Return the fields of a namedtuple, a dataclass or an attrs class; None for anything else."""
     if isinstance(value, tuple):
         return getattr(value, "_fields", None)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return tuple(field.name for field in dataclasses.fields(value) if field.init)
-    fields = getattr(type(value), "__attrs_attrs__", None)
-    if fields is None:
-        return None
-    return tuple(field.name for field in fields if field.init)
+    kind = type(value)
+    if dataclasses.is_dataclass(kind):
+        fields: Any = dataclasses.fields(kind)
+    else:
+        fields = getattr(kind, "__attrs_attrs__", None)
+    return None if fields is None else tuple(field.name for field in fields if field.init)
