@@ -21,7 +21,7 @@ from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
 from asyncmon.graph.execution.plan import Plan
 from asyncmon.graph.execution.program import Kind
 from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
-from asyncmon.graph.execution.specialise import ShapeChecks, ShapeRules
+from asyncmon.graph.execution.specialise import ShapeRules
 from asyncmon.graph.execution.steps import (
     awaited_step,
     copy_step,
@@ -125,11 +125,11 @@ class _Compiler:
                 values.weight = weight
                 del plan.code[start:]
         opened = [fed[i] for i in plan.open_feeds]
-        plan.rules = ShapeRules(self.ops, self.fed | self.folded, opened, self.facts)
-        plan.checks = ShapeChecks(plan.rules.ops, self.facts, values, self.refs)
+        given = self.fed | self.folded
+        plan.rules = ShapeRules(self.ops, given, opened, self.facts, values.of, self.refs)
         for nodes in stages:
             for node in nodes.values():
-                self._complete(node, plan.checks)
+                self._complete(node, plan.rules)
         plan.inputs, plan.stage = map(Stage.of, stages)
         for slot, register in values.initial.items():
             plan.reads.append(Read(slot, register, self.store.names[slot], slot in values.required))
@@ -141,13 +141,13 @@ class _Compiler:
         plan.locks = bool(plan.swaps or plan.groups or plan.random)
         return plan
 
-    def _complete(self, node: Node, checks: ShapeChecks) -> None:
+    def _complete(self, node: Node, rules: ShapeRules) -> None:
         """Give the node of a stage the checks that it needs whatever is fed."""
         op = node.op
         computed = [x for x in op.outputs if x not in self.fed]
         unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
         asserted = [x for x in computed if x in op.graph.asserted]
-        node.code = checks.insert(node.code, unknown, asserted)
+        node.code = rules.with_checks(node.code, unknown, asserted)
         if op.op_def.awaits:
             node.awaited = located_step(op, node.code, self.values.all_of(computed))
             node.code = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.memory import Layout, MemoryPlan
     from asyncmon.graph.execution.program import Instruction, Registers
     from asyncmon.graph.execution.records import Fetch, Read, Swap
-    from asyncmon.graph.execution.specialise import ShapeChecks, ShapeRules
+    from asyncmon.graph.execution.specialise import ShapeRules
     from asyncmon.graph.execution.update import UpdateGroup
 
 _PROGRAMS = 256  # that a plan remembers
@@ -56,6 +56,7 @@ class Plan:
     """See the module. Its code computes, then the run commits: ``swaps`` and ``groups``.
 
     Attributes:
+        rules: of its nodes, which refuse shapes.
         template: registers with constants in them.
         constants: these, by register.
         feeds: what is fed, in order, and the registers.
@@ -79,6 +80,7 @@ class Plan:
         cost: of its runs.
     """
 
+    rules: ShapeRules = field(init=False)
     template: list[Any] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
     feeds: list[tuple[Feed, int]] = field(default_factory=list)
@@ -101,8 +103,6 @@ class Plan:
     iteration: int | None = None
     changes: list[str] = field(default_factory=list)
     cost: CostModel = field(default_factory=CostModel)
-    rules: ShapeRules | None = None
-    checks: ShapeChecks | None = None
     _programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     _codes: dict[Any, list[Instruction]] = field(default_factory=dict)
     _mutex: threading.Lock = field(default_factory=threading.Lock)
@@ -141,14 +141,13 @@ class Plan:
         return [fetch and fetch.of(registers[fetch.register]) for fetch in self.fetches]
 
     def _specialised(self, key: tuple[Any, ...], fed: Sequence[Any]) -> Program:
-        assert self.rules is not None, "the compiler sets it"
         facts, unknown, asserted = self.rules.run(key)
         layout = None if self.memory is None else self.memory.lay_out(facts)
         size = sum([getattr(fed[i], "size", 1) for i in self.open_feeds])
         splits = CORES > 1 and blas_threads.is_controllable and self._flops(facts) >= _HEAVY
         folded = self.rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
-            code = self._code(unknown, asserted, frozenset(folded))
+            code = self._code(tuple(unknown), tuple(asserted), frozenset(folded))
             program = Program(self, code, list(folded.items()), layout, size, splits)
             while len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
@@ -156,18 +155,17 @@ class Plan:
         return program
 
     def _code(
-        self, unknown: Sequence[Operation], asserted: Sequence[Tensor], folded: frozenset[int]
+        self, unknown: tuple[Operation, ...], asserted: tuple[Tensor, ...], folded: frozenset[int]
     ) -> list[Instruction]:
         """Return the code for the registers that are not folded, with the checks left for the run."""
-        if not unknown and not asserted and not folded:
+        key = unknown, asserted, folded
+        if not any(key):
             return self.code
-        assert self.checks is not None, "the compiler sets it"
-        key = tuple(unknown), tuple(asserted), folded
         if key not in self._codes:
             if len(self._codes) >= _PROGRAMS:
                 self._codes.clear()
             last = [update.op for group in self.groups for update in group.updates]
-            code = self.checks.insert(self.code, unknown, asserted, last)
+            code = self.rules.with_checks(self.code, unknown, asserted, last)
             self._codes[key] = [x for x in code if not x[4] or folded.isdisjoint(outputs_of(x))]
         return self._codes[key]
 

@@ -24,23 +24,21 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.spec import Shape
     from asyncmon.graph.execution.program import Instruction, Registers
-    from asyncmon.graph.execution.values import Values
 
 _COMBINATIONS = 64  # of shapes that a check remembers
 _LARGEST = 1 << 12  # elements: a larger value that does not change for some shapes is not kept for each
 
 
 class ShapeRules:
-    """The rules of a plan's nodes, to be run for all shapes that may be fed.
+    """The rules of a plan's nodes, to be run for all shapes that may be fed, or else in the run.
 
     Args:
         ops: of the plan, in order.
         given: tensors that are fed, or folded.
         opened: those fed tensors whose shapes are not known.
         facts: what is known before shapes are fed.
-
-    Attributes:
-        ops: the nodes whose rules must run.
+        registers: of tensors.
+        refs: the registers of the variables that nodes read and write.
     """
 
     def __init__(
@@ -49,11 +47,19 @@ class ShapeRules:
         given: Collection[Tensor],
         opened: Sequence[Tensor],
         facts: Facts,
+        registers: Mapping[Tensor, int],
+        refs: Mapping[Operation, Sequence[int]],
     ) -> None:
         self._given = given
         self._opened = opened
         self._facts = facts
-        self.ops = list(_open_ops(ops, opened, facts))
+        self._ops = list(_open_ops(ops, opened, facts))
+        self._inputs = {
+            op: (*refs.get(op, ()), *[registers[x] for x in op.inputs[op.op_def.refs :]])
+            for op in self._ops
+            if op.op_def.changes or not isinstance(op.op_def, VariableOpDef)
+        }
+        self._outputs = {x: registers[x] for op in self._ops for x in op.outputs if x in registers}
 
     def run(self, shapes: Sequence[Shape]) -> tuple[Facts, list[Operation], list[Tensor]]:
         """Run the rules.
@@ -73,7 +79,7 @@ class ShapeRules:
         for tensor, shape in zip(self._opened, shapes, strict=True):
             facts[tensor] = Spec(tensor.dtype, shape)
         unknown, asserted = [], []
-        for op in self.ops:
+        for op in self._ops:
             if isinstance(op.op_def, ControlOpDef) and not disproved.isdisjoint(op.inputs):
                 continue  # what its subgraphs say of their parameters is not believed
             written = op.op_def.refs if op.op_def.changes else 0  # variables, not what is fed for them
@@ -105,7 +111,7 @@ class ShapeRules:
             Values by register. They are read-only.
         """
         found: dict[int, Any] = {}
-        opened, known = set(self.ops), ChainMap(found, dict(constants))
+        opened, known = set(self._ops), ChainMap(found, dict(constants))
         for instruction in code if opened else ():
             inputs, op = inputs_of(instruction), instruction[5]
             if op is None or not (op in opened or any(i in found for i in inputs)):
@@ -118,6 +124,49 @@ class ShapeRules:
             ):
                 found[register] = _read_only(value)
         return found
+
+    def with_checks(
+        self,
+        code: Sequence[Instruction],
+        unknown: Sequence[Operation],
+        asserted: Sequence[Tensor],
+        last: Sequence[Operation] = (),
+    ) -> list[Instruction]:
+        """Return code with the checks of some nodes, and of tensors.
+
+        Args:
+            code: of a plan.
+            unknown: nodes whose rules are to run before them.
+            asserted: tensors that must have the shape that ``set_shape`` says.
+            last: nodes that come after the code.
+        """
+        before = {op: self._before(op) for op in unknown if op in self._inputs}
+        after: defaultdict[Operation | None, list[Tensor]] = defaultdict(list)
+        for tensor in asserted:
+            after[tensor.op].append(tensor)
+        result = []
+        for instruction in code:
+            op = instruction[5]
+            if op in before:
+                result.append(before[op])
+            result.append(instruction)
+            if op in after:
+                result.append(self._after(after[op]))
+        return result + [before[op] for op in last if op in before]
+
+    def _before(self, op: Operation) -> Instruction:
+        inputs = self._inputs[op]
+        check = _rule_check(op, inputs, [self._facts[x] for x in op.inputs])
+        return int(Kind.GENERAL), check, inputs, None, None, None
+
+    def _after(self, tensors: Sequence[Tensor]) -> Instruction:
+        outputs = tuple([self._outputs[x] for x in tensors])
+
+        def check(_run: Any, registers: Registers) -> None:
+            for tensor, i in zip(tensors, outputs, strict=True):
+                _agreed(tensor, getattr(registers[i], "shape", ()))
+
+        return int(Kind.GENERAL), check, outputs, None, None, None
 
 
 def _read_only(value: Any) -> Any:
@@ -156,78 +205,6 @@ def _agreed(tensor: Tensor, shape: Shape) -> Shape:
         found, said = shape_text(shape), shape_text(tensor.spec.shape)
         text = f"{tensor.name} has shape {found}, not {said}, which set_shape() says."
         raise refused(tensor.op, text) from error
-
-
-class ShapeChecks:
-    """Instructions that check shapes in the run.
-
-    Args:
-        ops: nodes that may have to be checked.
-        facts: what is known before shapes are fed.
-        values: of the plan.
-        refs: the registers of the variables that nodes read and write.
-    """
-
-    def __init__(
-        self,
-        ops: Sequence[Operation],
-        facts: Facts,
-        values: Values,
-        refs: Mapping[Operation, Sequence[int]],
-    ) -> None:
-        self._facts = facts
-        self._inputs = {
-            op: (*refs.get(op, ()), *values.all_of(op.inputs[op.op_def.refs :]))
-            for op in ops
-            if op.op_def.changes or not isinstance(op.op_def, VariableOpDef)
-        }
-        self._outputs = {x: values.of[x] for op in ops for x in op.outputs if x in values.of}
-        self._rules: dict[Operation, Instruction] = {}
-
-    def insert(
-        self,
-        code: Sequence[Instruction],
-        unknown: Sequence[Operation],
-        asserted: Sequence[Tensor],
-        last: Sequence[Operation] = (),
-    ) -> list[Instruction]:
-        """Return code with the checks of some nodes, and of tensors.
-
-        Args:
-            code: of a plan.
-            unknown: nodes whose rules are to run before them.
-            asserted: tensors that must have the shape that ``set_shape`` says.
-            last: nodes that come after the code.
-        """
-        before = {op: self._before(op) for op in unknown if op in self._inputs}
-        after: defaultdict[Operation | None, list[Tensor]] = defaultdict(list)
-        for tensor in asserted:
-            after[tensor.op].append(tensor)
-        result = []
-        for instruction in code:
-            op = instruction[5]
-            if op in before:
-                result.append(before[op])
-            result.append(instruction)
-            if op in after:
-                result.append(self._after(after[op]))
-        return result + [before[op] for op in last if op in before]
-
-    def _before(self, op: Operation) -> Instruction:
-        if op not in self._rules:
-            inputs = self._inputs[op]
-            check = _rule_check(op, inputs, [self._facts[x] for x in op.inputs])
-            self._rules[op] = int(Kind.GENERAL), check, inputs, None, None, None
-        return self._rules[op]
-
-    def _after(self, tensors: Sequence[Tensor]) -> Instruction:
-        outputs = tuple([self._outputs[x] for x in tensors])
-
-        def check(_run: Any, registers: Registers) -> None:
-            for tensor, i in zip(tensors, outputs, strict=True):
-                _agreed(tensor, getattr(registers[i], "shape", ()))
-
-        return int(Kind.GENERAL), check, outputs, None, None, None
 
 
 def _rule_check(op: Operation, inputs: Sequence[int], specs: Sequence[Spec]) -> Any:
