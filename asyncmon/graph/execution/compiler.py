@@ -113,7 +113,7 @@ class _Compiler:
         for tensor, value in self.outer.constants.items():
             self._fold(tensor.op, (value,))
         for tensor, name in self.outer.variables.items():
-            values.of[tensor] = self._version(None, name, required=tensor in self.used)
+            values.of[tensor] = self._version(tensor.op, name, required=tensor in self.used)
         stage_of = stages_of(self.ops, self.fed, self.versions.access)
         stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
@@ -186,10 +186,7 @@ class _Compiler:
                 return
         if op_def.flops is not None:
             self.plan.products.append((op, op_def.flops))
-        outputs = values.outputs(op, self.fed)
-        if op_def.aliases:
-            values.alias(outputs, inputs)
-        self._call(op, _with_attrs(op_def.kernel, op), inputs, outputs)
+        self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:
         """Let the outputs of a node be values that never change."""
@@ -210,19 +207,17 @@ class _Compiler:
         if output in self.fed:
             return
         (name,) = self.versions.access[op].reads
-        write = self.versions.before[op, name]
+        required = op_def.kernel is None and output in self.used
+        value = self._version(op, name, required=required)
         if op_def.kernel is None:
-            values.of[output] = self._version(write, name, required=output in self.used)
+            values.of[output] = value
             return
-        value = self._version(write, name, required=False)
         inputs = (value, *values.all_of(op.inputs[op_def.refs :]))
-        outputs = values.outputs(op, self.fed)
-        if op_def.aliases:
-            values.alias(outputs, inputs)
-        self._call(op, _with_attrs(op_def.kernel, op), inputs, outputs)
+        self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
-    def _version(self, write: Operation | None, name: str, *, required: bool = True) -> int:
-        """Return the register of a variable as it is after a write; None: before all of them."""
+    def _version(self, op: Operation, name: str, *, required: bool) -> int:
+        """Return the register of a variable as a node gets it."""
+        write = self.versions.before.get((op, name))
         if write is None:
             return self.values.variable(self.store.slot(name), required=required)
         return self.written[write, name]
@@ -230,33 +225,30 @@ class _Compiler:
     def _emit_write(self, op: Operation, op_def: VariableOpDef) -> None:
         values = self.values
         size = num_elements(op.inputs[0].spec.shape)
-        in_place = op_def.kernel is None or (
-            op_def.update is not None and (size is None or size > _IN_PLACE_LIMIT)
-        )
-        reads = in_place or not op_def.initializes
+        is_small = size is not None and size <= _IN_PLACE_LIMIT
+        update = None if is_small and op_def.kernel is not None else op_def.update
+        reads = update is not None or not op_def.initializes
         names = self.versions.access[op].writes
-        refs = tuple(
-            self._version(self.versions.before[op, name], name, required=reads) for name in names
-        )
+        refs = tuple([self._version(op, name, required=reads) for name in names])
         if reads:
             self.refs[op] = refs
         inputs = values.all_of(op.inputs[op_def.refs :])
-        function = _with_attrs(op_def.update if in_place else op_def.kernel, op)
         as_built = all(self.facts[x].shape == x.spec.shape for x in self.facts.disproved & {*op.inputs})
-        if in_place and as_built and op not in self.versions.materialised:
+        if update is not None and as_built and op not in self.versions.materialised:
             slots = tuple(self.store.slot(name) for name in names)
+            function = _with_attrs(update, op)
             self.updates.append(Update(op, function, slots, inputs, op_def.blockwise))
             return
         outputs = tuple(values.new(size) for _ in names)
         self.written.update(((op, name), i) for name, i in zip(names, outputs, strict=True))
         if op.outputs:
             values.of[op.outputs[0]] = outputs[0]
-        if in_place:
-            self._general(op, copy_step(op, function, refs, inputs, outputs), (*refs, *inputs))
-            return
-        if op_def.aliases:
-            values.alias(outputs, inputs)
-        self._call(op, function, (*refs, *inputs), outputs)
+        if update is None:
+            self._call(op, op_def, inputs, outputs, refs)
+        else:
+            function = _with_attrs(update, op)
+            step = copy_step(function, refs, inputs, outputs, blockwise=op_def.blockwise)
+            self._general(op, step, (*refs, *inputs))
 
     def _emit_awaited(self, op: Operation) -> None:
         self.plan.uses_run = True
@@ -266,12 +258,11 @@ class _Compiler:
 
     def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
         """Emit a node that runs plans: it gets the variables they access and gives new values."""
-        values, versions, plan = self.values, self.versions, self.plan
+        values, plan = self.values, self.plan
         plan.uses_run = True
-        access = versions.access.get(op)
-        reads, writes = access or ((), ())
+        reads, writes = self.versions.access.get(op, ((), ()))
         state = [
-            (self.store.slot(name), self._version(versions.before[op, name], name, required=False))
+            (self.store.slot(name), self._version(op, name, required=False))
             for name in (*reads, *writes)
         ]
         plans, fed = [], self.fed - self.outer.variables.keys()
@@ -298,8 +289,18 @@ class _Compiler:
         self._general(op, step if op_def.awaits else not_waiting(step), used)
 
     def _call(
-        self, op: Operation, function: Any, inputs: tuple[int, ...], outputs: tuple[int, ...]
+        self,
+        op: Operation,
+        op_def: OpDef | VariableOpDef,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        refs: tuple[int, ...] = (),
     ) -> None:
+        """Emit a call of a node's kernel. Variables that it writes come first: no output is one."""
+        function = _with_attrs(op_def.kernel, op)
+        if op_def.aliases:
+            self.values.alias(outputs, inputs)
+        inputs = refs + inputs
         if function in _OF_SCALARS and all(map(_is_scalar, op.inputs)):
             function = _OF_SCALARS[function]
         if len(outputs) != 1:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.op import VariableOpDef
 from asyncmon.graph.execution.program import raise_located
 
 if TYPE_CHECKING:
@@ -35,11 +34,9 @@ def random_step(
 
 
 def copy_step(
-    op: Operation, update: Any, refs: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]
+    update: Any, refs: Sequence[int], inputs: Sequence[int], outputs: Sequence[int], *, blockwise: bool
 ) -> Step:
     """Do an update on copies: its result is needed before the run commits."""
-    assert isinstance(op.op_def, VariableOpDef)
-    blockwise = op.op_def.blockwise
 
     def step(_run: Run, registers: Registers) -> None:
         arrays = [np.array(registers[i]) for i in refs]
