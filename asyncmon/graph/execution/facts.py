@@ -110,15 +110,7 @@ def fold(
     facts: Facts,
     largest: int = _LARGEST,
 ) -> Sequence[Any] | None:
-    """Return the outputs of a stateless node, or None where they depend on a run.
-
-    Args:
-        op: the node.
-        inputs: the registers of its inputs.
-        constants: the registers with a value that never changes.
-        facts: what is known of tensors.
-        largest: elements of an output.
-    """
+    """Return the outputs of a stateless node, or None where they depend on a run, or are too large."""
     if len(op.outputs) == 1:
         spec = facts[op.outputs[0]]
         if spec.value is not None and not op.inputs:
@@ -177,15 +169,9 @@ class OuterFacts(NamedTuple):
         facts: Facts,
         fed: Collection[Tensor],
     ) -> Self:
-        """Return what is known of the parameters of one of a node's subgraphs.
+        """Return what the plan of a node knows of the parameters of one of the node's subgraphs.
 
-        Args:
-            op: the node.
-            branch: the subgraph.
-            taken: the outer tensors that it takes in.
-            values: of the outer plan.
-            facts: of the outer plan.
-            fed: to the outer plan.
+        ``taken`` are the tensors that the subgraph takes in, ``fed`` those that are fed to the plan.
         """
         variables, constants, weaker = {}, {}, {}
         own = len(branch.parameters) - len(taken)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 from collections import defaultdict
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,15 +42,14 @@ _INTO = {
 # --- when values live -------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Lifetime:
     """A value that can lie in the arena, from one instruction to another."""
 
-    __slots__ = ("end", "may_reuse", "start", "tensor")
-
-    def __init__(self, tensor: Tensor, start: int) -> None:
-        self.tensor = tensor
-        self.start = self.end = start
-        self.may_reuse: tuple[int, ...] = ()  # registers of inputs that it may overwrite
+    tensor: Tensor
+    start: int
+    end: int
+    may_reuse: tuple[int, ...] = ()  # registers of inputs that it may overwrite
 
 
 def plan_memory(
@@ -68,7 +68,7 @@ def plan_memory(
         lifetimes by register.
     """
     lifetimes = {
-        out: Lifetime(op.outputs[0], i)
+        out: Lifetime(op.outputs[0], i, i)
         for i, (kind, _function, _a, _b, out, op) in enumerate(code)
         if kind in _INTO and op is not None and _takes_out(op, out, values.of)
     }
@@ -156,27 +156,21 @@ class Flat(NamedTuple):
     members: Sequence[int | None]
 
 
+@dataclass(eq=False, slots=True)
 class Layout:
-    """Where the values of a program lie.
+    """Where the values of a program lie, and how much memory that takes."""
 
-    Attributes:
-        nbytes: of memory that it takes.
-    """
-
-    def __init__(
-        self, places: Sequence[tuple[int, int, Spec]], flats: Sequence[tuple[Flat, int]], nbytes: int
-    ) -> None:
-        self._places = places
-        self._flats = flats
-        self.nbytes = nbytes
+    places: Sequence[tuple[int, int, Spec]]
+    flats: Sequence[tuple[Flat, int]]
+    nbytes: int
 
     def views(self, memory: Any) -> list[tuple[int, Any]]:
         """Return registers with the arrays to put there."""
         views: list[tuple[int, Any]] = []
-        for register, at, spec in self._places:
+        for register, at, spec in self.places:
             array = memory[at : at + _nbytes(spec)].view(spec.dtype.as_numpy_dtype)
             views.append((register, array.reshape(spec.shape)))
-        for flat, at in self._flats:
+        for flat, at in self.flats:
             found = flat.make(memory[at : at + flat.nbytes].view(flat.dtype))
             views.append((flat.register, found))
             views += [
