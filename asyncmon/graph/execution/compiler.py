@@ -303,20 +303,18 @@ class _Compiler:
         inputs = refs + inputs
         if function in _OF_SCALARS and all(map(_is_scalar, op.inputs)):
             function = _OF_SCALARS[function]
+        code = self.plan.code
         if len(outputs) != 1:
-            self._code(Kind.MULTI, function, inputs, None, outputs, op)
+            code.append((int(Kind.MULTI), function, inputs, None, outputs, op))
         elif len(inputs) == 2:
-            self._code(Kind.BINARY, function, inputs[0], inputs[1], outputs[0], op)
+            code.append((int(Kind.BINARY), function, inputs[0], inputs[1], outputs[0], op))
         elif len(inputs) == 1:
-            self._code(Kind.UNARY, function, inputs[0], None, outputs[0], op)
+            code.append((int(Kind.UNARY), function, inputs[0], None, outputs[0], op))
         else:
-            self._code(Kind.NARY, function, inputs, None, outputs[0], op)
+            code.append((int(Kind.NARY), function, inputs, None, outputs[0], op))
 
     def _general(self, op: Operation, step: Any, inputs: tuple[int, ...]) -> None:
-        self._code(Kind.GENERAL, step, inputs, None, None, op)
-
-    def _code(self, kind: Kind, function: Any, a: Any, b: Any, out: Any, op: Operation) -> None:
-        self.plan.code.append((int(kind), function, a, b, out, op))
+        self.plan.code.append((int(Kind.GENERAL), step, inputs, None, None, op))
 
     # What happens at the end of a run.
 
@@ -368,7 +366,8 @@ class _Compiler:
 
 
 def _is_scalar(tensor: Tensor) -> bool:
-    return tensor.spec.shape == () and tensor.dtype.as_numpy_dtype.kind in "biuf"
+    spec = tensor.spec
+    return spec.shape == () and spec.dtype.as_numpy_dtype.kind in "biuf"
 
 
 def _with_attrs(function: Any, op: Operation) -> Any:
