@@ -1,4 +1,9 @@
-"""The disk's side of a writer: blocking, called in a worker thread, but for ``take``."""
+"""The disk's side of a writer: blocking, called in a worker thread, but for ``take``.
+
+A batch is encoded, written and synced by one call: beside a loop of steps each further call waits for
+the interpreter again. It is not a call of aiofiles, whose thread pool ``asyncio.run`` joins: it would
+not return while a disk hangs.
+"""
 
 from __future__ import annotations
 
