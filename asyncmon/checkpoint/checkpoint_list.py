@@ -22,16 +22,10 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointList:
-    """Which checkpoints a saver has committed and still keeps, oldest first.
-
-    Args:
-        retention: which of them to keep.
-        open_store: returns the store of a directory.
-        relative: whether the paths in the state file are.
-    """
+    """Which checkpoints a saver has committed and still keeps, oldest first."""
 
     def __init__(
-        self, retention: Retention, open_store: Callable[[str], Store], relative: bool = True
+        self, retention: Retention, open_store: Callable[[str], Store], relative: bool
     ) -> None:
         self.kept: list[Kept] = []
         self._retention = retention

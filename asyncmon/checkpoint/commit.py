@@ -74,6 +74,12 @@ def write(store: Store, draft: Draft) -> Manifest:
     draft.control.left = sum(part.nbytes for part in parts)
     names: list[str] = []
     written: dict[str, Mapping[str, int]] = {}
+
+    def write_part(file: str, part: tensor_file.Part) -> None:
+        checksums: dict[str, int] = {}
+        store.write(file, _chunks(part, draft.control, checksums))
+        written[file] = checksums
+
     with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
         try:
             with lock.mutex:
@@ -81,11 +87,7 @@ def write(store: Store, draft: Draft) -> Manifest:
                 names = tensor_file.file_names(draft.basename, len(parts), taken)
                 lock.reserved.update(names)
             store.write(journal, _journal(names, draft.state))
-            writes = [
-                partial(_write_part, store, file, part, draft.control, written)
-                for file, part in zip(names, parts, strict=True)
-            ]
-            each(writes, draft.control)
+            each([partial(write_part, *one) for one in zip(names, parts, strict=True)], draft.control)
             with lock.mutex:  # another saver of this process may commit the same checkpoint
                 manifest = _complete(draft, parts, written, names, _manifest(store, name))
                 _check_is_there(store, journal)
@@ -159,18 +161,6 @@ def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
             if store.mtime(manifest) < store.mtime(name):
                 continue
         store.put({name: text.encode()})
-
-
-def _write_part(
-    store: Store,
-    name: str,
-    part: tensor_file.Part,
-    control: Control,
-    written: dict[str, Mapping[str, int]],
-) -> None:
-    checksums: dict[str, int] = {}
-    store.write(name, _chunks(part, control, checksums))
-    written[name] = checksums
 
 
 def _chunks(

@@ -35,13 +35,6 @@ logger = logging.getLogger(__name__)
 class DirectoryLock:
     """The lock of one directory, held by this process while any saver of it holds it.
 
-    Example::
-
-        lock = DirectoryLock.of("runs/digits")
-        lock.acquire(calls, clean_up)
-        ...
-        lock.release()
-
     Attributes:
         mutex: held by a thread while it commits or deletes checkpoints of the directory.
         reserved: names of tensor files that saves of this process are about to write.
@@ -59,8 +52,8 @@ class DirectoryLock:
         self._path = None if "://" in directory else Path(directory, LOCK_NAME)
         self._owner: Callable[[], object] = lambda: None
         self._descriptor: int | None = None
-        self._holders = 0
-        self._counting = threading.Lock()
+        self._holders: set[object] = set()
+        self._changing = threading.Lock()
 
     @classmethod
     def of(cls, directory: str) -> DirectoryLock:
@@ -91,10 +84,11 @@ class DirectoryLock:
             if self._owner() is owner:
                 self._owner = lambda: None
 
-    def acquire(self, calls: FileCalls, clean_up: Callable[[], None]) -> None:
+    def acquire(self, holder: object, calls: FileCalls, clean_up: Callable[[], None]) -> None:
         """Take the lock, or share it. Blocking, but never waits for another process.
 
         Args:
+            holder: holds it until :meth:`release`, however often it is acquired.
             calls: the system calls to take it with.
             clean_up: called where this process did not hold the lock, before any saver has it.
 
@@ -102,7 +96,7 @@ class DirectoryLock:
             FailedPreconditionError: another process has it.
             OSError: the lock file cannot be made.
         """
-        with self._counting:
+        with self._changing:
             if not self._is_held():
                 self._drop()
                 self._descriptor = None if self._path is None else _take(self._path, calls)
@@ -111,20 +105,19 @@ class DirectoryLock:
                 except BaseException:
                     self._drop()
                     raise
-            self._holders += 1
+            self._holders.add(holder)
 
-    def release(self) -> None:
-        """Give one holder's share back; the last one's frees the directory for other processes."""
-        with self._counting:
-            self._holders -= 1
-            if self._holders <= 0:
+    def release(self, holder: object) -> None:
+        """Give a holder's share back; the last one's frees the directory for other processes."""
+        with self._changing:
+            self._holders.discard(holder)
+            if not self._holders:
                 self._drop()
-                self._holders = 0
 
     def _is_held(self) -> bool:
         """Return whether this process holds it, and the directory was not deleted meanwhile."""
         if self._path is None:
-            return self._holders > 0
+            return bool(self._holders)
         try:
             return self._descriptor is not None and os.path.samestat(
                 os.fstat(self._descriptor), os.stat(self._path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, cast
 
@@ -44,15 +43,15 @@ class Claims:
 
     def __init__(self, calls: FileCalls | None) -> None:
         self._calls = calls or FileCalls()
-        self._locks: dict[str, DirectoryLock] = {}
-        self._changing = threading.Lock()
-        weakref.finalize(self, _release, self._locks)
+        self._locks: set[DirectoryLock] = set()
+        self._holder = object()
+        weakref.finalize(self, _release, self._locks, self._holder)
 
     def open(self, directory: str) -> Store:
         """Return the store of a directory, which need not be claimed."""
         return open_store(directory, self._calls)
 
-    def claim(self, directory: str) -> Store:
+    def claim(self, directory: str) -> None:
         """Make a directory, lock other processes out and clean up after a crash. Blocking.
 
         Raises:
@@ -62,22 +61,17 @@ class Claims:
         store = self.open(directory)
         with op_errors(f"Checkpoints cannot be saved into {store.directory!r}", store.describe):
             store.make()
-            lock = store.lock
-            lock.acquire(self._calls, lambda: clean_up(store))
-        with self._changing:
-            held, self._locks[directory] = self._locks.get(directory), lock
-        if held is not None:
-            held.release()  # the share of an earlier claim
-        return store
+            store.lock.acquire(self._holder, self._calls, lambda: clean_up(store))
+        self._locks.add(store.lock)
 
     def release(self) -> None:
         """Let other processes save there."""
-        _release(self._locks)
+        _release(self._locks, self._holder)
 
 
-def _release(locks: dict[str, DirectoryLock]) -> None:
+def _release(locks: set[DirectoryLock], holder: object) -> None:
     while locks:
-        locks.popitem()[1].release()
+        locks.pop().release(holder)
 
 
 def split(prefix: str | os.PathLike[str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest import Manifest, decode_text
+from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decode_text
 from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
@@ -63,21 +63,16 @@ class ManifestContents(Contents):
         self._path = path
         self._manifest = manifest
         self._files = files
-        names = {entry.dtype for entry in manifest.tensors.values()}
-        kinds = {name: numpy_dtype(element_named(name)) for name in names}
-        shapes: dict[str, tuple[int, ...]] = {}
-        dtypes: dict[str, np.dtype[Any]] = {}
-        for name, entry in manifest.tensors.items():
-            if not name.startswith(ARRAY_PREFIX):
-                shapes[name], dtypes[name] = entry.shape, kinds[entry.dtype]
-        for name, text in manifest.texts.items():
-            if not name.startswith(ARRAY_PREFIX):
-                shapes[name], dtypes[name] = text.shape, np.dtype(text.dtype)
+        tensors, texts = manifest.tensors, manifest.texts
+        kinds = {name: numpy_dtype(element_named(name)) for name in {e.dtype for e in tensors.values()}}
+        kinds |= {name: np.dtype(name) for name in {entry.dtype for entry in texts.values()}}
+        everything: Mapping[str, TensorEntry | TextEntry] = {**tensors, **texts}
+        entries = {n: entry for n, entry in everything.items() if not n.startswith(ARRAY_PREFIX)}
         self.facts = Facts(
             file_names=(f"{basename}.json", *(file.name for file in manifest.files)),
             nbytes=manifest.nbytes,
-            shapes=shapes,
-            dtypes=dtypes,
+            shapes={name: entry.shape for name, entry in entries.items()},
+            dtypes={name: kinds[entry.dtype] for name, entry in entries.items()},
             step=manifest.step,
             wall_time=manifest.wall_time,
             program=manifest.program,
@@ -93,13 +88,13 @@ class ManifestContents(Contents):
             DataLossError: the manifest is damaged, or a file is missing or of another size.
         """
         name = f"{basename}.json"
-        data = await _read(store, name, path)
+        data = await read_main_file(store, name, path)
         while True:
             try:
                 return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
             except FileNotFoundError as error:
                 # Saved again or deleted since the manifest was read? Then the manifest has changed.
-                again = await _read(store, name, path)
+                again = await read_main_file(store, name, path)
                 if again == data:
                     raise DataLossError(f"Checkpoint {path!r} lacks a file: {error}.") from error
                 data = again
@@ -180,7 +175,8 @@ class ManifestContents(Contents):
         )
 
 
-async def _read(store: Store, name: str, path: str) -> bytes:
+async def read_main_file(store: Store, name: str, path: str) -> bytes:
+    """Return the content of the file that makes a checkpoint exist. Raises as ``open`` does."""
     try:
         return await store.read(name)
     except FileNotFoundError as error:

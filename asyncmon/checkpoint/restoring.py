@@ -91,12 +91,13 @@ class Restorer:
     ) -> dict[str, tuple[str, Any]]:
         state = {name: (name, one) for name, one in spec.known.items()}
         if not spec.complete:
-            state |= {name: (name, ArraySpec()) for name in self._selection.names if name not in state}
+            listed = self._selection.names or ()
+            state |= {name: (name, ArraySpec()) for name in listed if name not in state}
         targets = {
             name: (entry_for(key, rename.items()) or key, one)
             for key, (name, one) in self._selection.to_checkpoint(state).items()
         }
-        if not spec.complete and self._selection.is_everything:
+        if not spec.complete and self._selection.names is None:
             taken = {entry for entry, _ in targets.values()}
             for entry in reader.get_variable_to_shape_map().keys() - taken:
                 if not entry.startswith(RESERVED):
@@ -210,9 +211,10 @@ async def init_from_checkpoint(
             await init_from_checkpoint(session, "runs/pretrained", {"encoder/": "model/encoder/"})
     """
     raw = raw_session(sess)
+    given = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
     pairs = [
         (entry, target if isinstance(target, str) and target.endswith("/") else name_of(target))
-        for entry, target in _pairs(assignment_map)
+        for entry, target in given
     ]
     spec = await state_spec(raw)
     entries = {name: entry_for(name, pairs) for name in spec.known}
@@ -235,10 +237,6 @@ async def init_from_checkpoint(
         except InvalidArgumentError as error:
             raise ValueError(error.message) from error
     return list(targets)
-
-
-def _pairs(assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    return list(assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map)
 
 
 def entry_for(name: str, rename: Collection[tuple[str, str]]) -> str | None:

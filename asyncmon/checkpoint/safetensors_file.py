@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,30 +86,21 @@ class PlainContents(Contents):
         self._data = None
 
     def _read(self, names: Collection[str]) -> dict[str, Array]:
-        direct = (
-            []
-            if self._data is not None
-            else [name for name in names if self._entries[name][0].is_native]
-        )
+        direct = [name for name in names if self._data is None and self._entries[name][0].is_native]
         found: dict[str, Array] = {}
         if direct:
             with safetensors.safe_open(self._path, framework="np") as file:
                 found = {name: file.get_tensor(name) for name in direct}
         rest = set(names) - found.keys()
         if rest:
-            for name, one in _deserialized(self._whole()):
+            whole = Path(self._path).read_bytes() if self._data is None else self._data
+            for name, one in _deserialized(whole):
                 if name in rest:
                     element, shape = self._entries[name]
                     found[name] = decode(np.frombuffer(one["data"], np.uint8), element, shape)
         for array in found.values():
             array.flags.writeable = False
         return found
-
-    def _whole(self) -> bytes:
-        if self._data is not None:
-            return self._data
-        with open(self._path, "rb") as file:
-            return file.read()
 
 
 def _deserialized(data: bytes) -> list[tuple[str, dict[str, Any]]]:

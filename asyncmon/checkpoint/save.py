@@ -16,7 +16,9 @@ from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
-from asyncmon.checkpoint.saveable_session import describe, known_names, release
+from asyncmon.checkpoint.saveable_session import describe, known_names, raw_session, release
+from asyncmon.checkpoint.state_file import STATE_NAME
+from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import FailedPreconditionError
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from asyncmon.checkpoint.stateful import StatefulRegistry
-    from asyncmon.checkpoint.throttle import Control
     from asyncmon.checkpoint.variable_selection import Selection
 
 _SHARDS = 4
@@ -32,15 +33,7 @@ _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
 
 
 class SaveOptions(NamedTuple):
-    """The arguments of a saver that its saves need.
-
-    Attributes:
-        selection: the variables that are saved.
-        stateful: the objects whose states are saved along.
-        pad_step: whether the step in file names is padded with zeros.
-        sharded: whether to make several files even of a state that would fit one.
-        shard_bytes: the size that a tensor file should not exceed.
-    """
+    """The arguments of a saver that its saves need."""
 
     selection: Selection
     stateful: StatefulRegistry
@@ -56,17 +49,12 @@ class Save:
     stateful objects then gave the state before it. Both are taken anew in this case, until they are of
     one step.
 
+    The arguments up to ``metrics`` are those of :meth:`Saver.save`.
+
     Args:
-        raw: the session.
-        options: of the saver.
-        prefix: of the checkpoint's path.
-        global_step: appended to it: a number, a variable, or None.
-        metrics: for the manifest.
-        state_file: the name of the state file.
-        write_state: whether it is updated.
-        snapshot: of the present step, if it is taken already.
-        control: throttles and stops the writing.
         write: called once the saves before are done.
+        present: a snapshot of the present step, if it is taken already.
+        control: throttles and stops the writing.
 
     Raises:
         TypeError: ``global_step`` is neither a number nor a variable.
@@ -75,61 +63,52 @@ class Save:
 
     def __init__(
         self,
-        raw: Any,
-        options: SaveOptions,
-        *,
-        prefix: str,
+        session: Any,
+        save_path: str | os.PathLike[str],
         global_step: Any,
-        metrics: Mapping[str, float],
-        state_file: str,
+        latest_filename: str | None,
         write_state: bool,
-        snapshot: Mapping[str, Any] | None,
-        control: Control,
+        metrics: Mapping[str, float] | None,
+        options: SaveOptions,
         write: Callable[[Save], Awaitable[str | None]],
+        present: Mapping[str, Any] | None = None,
+        control: Control | None = None,
     ) -> None:
-        self.directory, stem = locations.split(prefix)
-        _check_names(prefix, stem, global_step, state_file)
-        self.state_file = state_file
-        self.write_state = write_state
-        self.control = control
-        self.write = write
-        self.began = time.perf_counter()
-        self.started = False
-        self.dropped = False
-        self.before: Save | None = None
+        self._raw = raw_session(session)
+        self._prefix, self.state_file = os.fspath(save_path), latest_filename or STATE_NAME
+        self.directory, stem = locations.split(self._prefix)
+        _check_names(self._prefix, stem, global_step, self.state_file)
+        self.write_state, self.write = write_state, write
+        self.control = control or Control()
         self.task: asyncio.Task[None]  # set when it is submitted
-        self.handle = SaveHandle(None, None)
-        self._raw = raw
+        self.started = self.dropped = False  # dropped: taken back while it was pending
         self._options = options
-        self._prefix = prefix
         self._global_step = global_step
-        self._metrics = metrics
-        self._program = describe(raw)
+        self._metrics = {key: float(value) for key, value in (metrics or {}).items()}
+        self.began = time.perf_counter()
+        self.handle = SaveHandle(None, None)
+        self._program = describe(self._raw)
         self._wall_time = clock.wall()
         try:
             self._name_by(None if global_step is None else operator.index(global_step))
         except TypeError:
             name_of(global_step)  # refused here, not by a save in the background
         self._pack()
-        self._snapshot: asyncio.Future[Mapping[str, Any]]
-        if snapshot is not None:
-            self._snapshot = asyncio.get_running_loop().create_future()
-            self._snapshot.set_result(snapshot)
+        self.snapshot: asyncio.Future[Mapping[str, Any]]
+        if present is not None:
+            self.snapshot = asyncio.get_running_loop().create_future()
+            self.snapshot.set_result(present)
             return
-        self._snapshot = asyncio.ensure_future(raw.snapshot())
+        self.snapshot = asyncio.ensure_future(self._raw.snapshot())
         if self._states and self._step is not None:
-            self._snapshot = asyncio.ensure_future(self._matching(self._snapshot))
+            self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
 
     def discard(self) -> None:
         """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
-        if self._snapshot.done():
-            _release(self._snapshot)
+        if self.snapshot.done():
+            _release(self.snapshot)
         else:
-            self._snapshot.add_done_callback(_release)
-
-    async def snapshot(self) -> Mapping[str, Any]:
-        """Return the state that was ordered, once it is there."""
-        return await self._snapshot
+            self.snapshot.add_done_callback(_release)
 
     def draft(self, snapshot: Mapping[str, Any]) -> Draft | None:
         """Return the checkpoint to be written of a snapshot, or None where it is empty. Blocking.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from asyncmon.cancellation import outlast
 from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.errors import CancelledError
+from asyncmon.fair_lock import FairLock
 
 if TYPE_CHECKING:
     from asyncmon.checkpoint.save import Save
@@ -21,14 +22,15 @@ class SaveQueue:
     """The saves of one saver, in order, one at a time."""
 
     def __init__(self) -> None:
-        self._tail: Save | None = None
+        self._saves: list[Save] = []
+        self._lock = FairLock()
         self._replaceable: Save | None = None
         self._failed: list[SaveHandle] = []
 
     @property
     def busy(self) -> bool:
         """Whether a save is under way or pending."""
-        return self._tail is not None and not self._tail.task.done()
+        return any(not save.task.done() for save in self._saves)
 
     def submit(self, save: Save, *, coalesce: bool = False) -> None:
         """Start a save after all earlier ones.
@@ -37,38 +39,27 @@ class SaveQueue:
             save: the save.
             coalesce: replace the last one submitted so, if it is pending; a later one may replace this.
         """
-        pending = self._replaceable if coalesce else None
-        if pending is not None and not pending.started and not pending.dropped:
-            pending.dropped = True
-            pending.discard()
-            pending.handle.supersede(save.handle)
-            if pending is self._tail:
-                pending.task.cancel()
-                self._tail = pending.before
-        save.before = self._tail if self.busy else None
-        self._tail = save
         if coalesce:
-            self._replaceable = save
+            pending, self._replaceable = self._replaceable, save
+            if pending is not None and self._drop(pending):
+                pending.handle.supersede(save.handle)
         save.task = asyncio.create_task(self._run(save), name=f"save {save.handle.path}")
+        self._saves = [*(one for one in self._saves if not one.task.done()), save]
 
     async def cancel(self, save: Save) -> None:
         """Cancel a save; return when its task has ended."""
-        if not save.started and not save.dropped:
-            save.dropped = True
-            save.discard()
-            save.handle.fail(CancelledError(f"Saving {save.handle.path!r} was cancelled."))
+        if self._drop(save):
+            save.handle.fail(_cancelled(save))
             return
         save.task.cancel()
         await outlast(save.task)
 
     async def drain(self) -> None:
         """Wait until nothing is under way, then :meth:`raise_if_failed`."""
-        save = self._tail
-        while save is not None:
+        for save in self._saves:
             save.control.unthrottle()
-            save = save.before
-        while self._tail is not None and self.busy:
-            await asyncio.wait([self._tail.task])
+        while self.busy:
+            await asyncio.wait([save.task for save in self._saves])
         self.raise_if_failed()
 
     def raise_if_failed(self) -> None:
@@ -82,21 +73,29 @@ class SaveQueue:
                 add_note(errors[0], f"A later save failed too: {phrase(other)}")
             raise errors[0]
 
+    def _drop(self, save: Save) -> bool:
+        """Take a pending save out of the queue; return False if it is not pending."""
+        if save.started or save.dropped:
+            return False
+        save.dropped = True
+        save.discard()
+        save.task.cancel()
+        return True
+
     async def _run(self, save: Save) -> None:
         try:
-            if save.before is not None:
-                await asyncio.wait([save.before.task])
-            save.before = None
-            if save.dropped:
-                return
-            save.started = True
-            path = await save.write(save)
+            await self._lock.wait()
+            try:
+                save.started = True
+                path = await save.write(save)
+            finally:
+                self._lock.release()
         except BaseException as error:
             if save.dropped:
                 raise
             save.discard()
             if not isinstance(error, Exception):
-                save.handle.fail(CancelledError(f"Saving {save.handle.path!r} was cancelled."))
+                save.handle.fail(_cancelled(save))
                 raise
             save.handle.fail(error)
             if not save.handle.awaited:
@@ -104,3 +103,7 @@ class SaveQueue:
                 self._failed.append(save.handle)
         else:
             save.handle.settle(path)
+
+
+def _cancelled(save: Save) -> CancelledError:
+    return CancelledError(f"Saving {save.handle.path!r} was cancelled.")

@@ -160,7 +160,9 @@ class Saver:
             PermissionDeniedError: the directory cannot be written.
             ResourceExhaustedError: the disk is full.
         """
-        save = self._order(sess, save_path, global_step, latest_filename, write_state, metrics)
+        self.build()
+        given = sess, save_path, global_step, latest_filename, write_state, metrics
+        save = Save(*given, self._options, self._write)
         save.handle.awaited = True
         save.control.unthrottle()
         self._queue.submit(save)
@@ -196,9 +198,9 @@ class Saver:
             return handle
         before, self._last_start = self._last_start, time.perf_counter()
         due = self._last_start + _IN_TIME * (self._last_start - before) if before else None
-        save = self._order(
-            sess, save_path, global_step, latest_filename, write_state, metrics, snapshot, due
-        )
+        self.build()
+        given = sess, save_path, global_step, latest_filename, write_state, metrics
+        save = Save(*given, self._options, self._write, snapshot, Control(due))
         self._queue.submit(save, coalesce=self._when_busy == "coalesce")
         return save.handle
 
@@ -346,33 +348,8 @@ class Saver:
 
     # --- inside
 
-    def _order(
-        self,
-        sess: Any,
-        save_path: str | os.PathLike[str],
-        global_step: Any,
-        latest_filename: str | None,
-        write_state: bool,
-        metrics: Mapping[str, float] | None,
-        snapshot: Mapping[str, Any] | None = None,
-        due: float | None = None,
-    ) -> Save:
-        self.build()
-        return Save(
-            raw_session(sess),
-            self._options,
-            prefix=os.fspath(save_path),
-            global_step=global_step,
-            metrics={key: float(value) for key, value in (metrics or {}).items()},
-            state_file=latest_filename or STATE_NAME,
-            write_state=write_state,
-            snapshot=snapshot,
-            control=Control(due),
-            write=self._write,
-        )
-
     async def _write(self, save: Save) -> str | None:
-        draft = await in_thread(self._prepare, save, await save.snapshot())
+        draft = await in_thread(self._prepare, save, await save.snapshot)
         if draft is None:
             return None
         store, decision = self._claims.open(save.directory), None

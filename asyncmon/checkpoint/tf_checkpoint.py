@@ -23,9 +23,9 @@ import numpy as np
 
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.dtypes import Array, decode, element_named, numpy_dtype
-from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files
+from asyncmon.checkpoint.manifest_reader import Contents, Facts, close_files, open_files, read_main_file
 from asyncmon.checkpoint.tf_index import Bundle, BundleEntry, read_bundle
-from asyncmon.errors import DataLossError, NotFoundError
+from asyncmon.errors import DataLossError
 from asyncmon.files import in_thread
 from asyncmon.protobuf import read_varint
 from asyncmon.tf_types import DTYPES, QUANTIZED, masked
@@ -105,13 +105,9 @@ class BundleContents(Contents):
             DataLossError: the index is damaged, or a file is missing.
         """
         index = index_name(basename)
+        data = await read_main_file(store, index, path)
         try:
-            data = await store.read(index)
             return await in_thread(cls._opened, store, basename, path, data, lost=cls.close)
-        except FileNotFoundError as error:
-            raise NotFoundError(
-                f"There is no checkpoint {path!r}: {index!r} does not exist."
-            ) from error
         except ValueError as error:
             raise DataLossError(f"Checkpoint {path!r} is damaged: {index!r}: {error}.") from error
 

@@ -64,25 +64,14 @@ def read_bundle(index: bytes) -> Bundle:
 
 
 def _entry(message: bytes) -> BundleEntry:
-    dtype = shard = offset = size = crc32c = 0
-    shape: tuple[int, ...] = ()
+    values: dict[int, int | bytes] = {}
     slices: list[Slice] = []
     for number, value in _fields(message):
-        match number:
-            case 1:
-                dtype = _number(value)
-            case 2:
-                shape = tuple(_dimension(dim) for key, dim in _fields(_bytes(value)) if key == 2)
-            case 3:
-                shard = _number(value)
-            case 4:
-                offset = _number(value)
-            case 5:
-                size = _number(value)
-            case 6:
-                crc32c = _number(value)
-            case 7:
-                slices.append(tuple(_extent(extent) for _, extent in _fields(_bytes(value))))
+        values[number] = value
+        if number == 7:
+            slices.append(tuple(_extent(extent) for _, extent in _fields(_bytes(value))))
+    shape = tuple(_dimension(dim) for key, dim in _fields(_bytes(values.get(2, b""))) if key == 2)
+    dtype, shard, offset, size, crc32c = (_number(values.get(number, 0)) for number in (1, 3, 4, 5, 6))
     if min((offset, size, shard, *shape)) < 0:
         raise ValueError(f"an entry has a negative size, offset or dimension: {shape}")
     return BundleEntry(dtype, shape, shard, offset, size, crc32c, tuple(slices))

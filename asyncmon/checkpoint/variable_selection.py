@@ -45,12 +45,7 @@ def take_variables_from(find: Callable[[], list[str] | None]) -> None:
 class Selection:
     """A saver's ``var_list``: names in checkpoints to names in the session, or everything.
 
-    Args:
-        var_list: None for the variables of the program under construction, or all of a session's state
-            where there is none; a list of variables or names; or a dict from names in the checkpoint
-            to variables or names.
-        defer_build: with None, take the variables at :meth:`build`, not now.
-        allow_empty: whether there may be no variables.
+    Args: see :class:`~asyncmon.checkpoint.Saver`.
 
     Raises:
         ValueError: a variable is in it twice, or there are none.
@@ -60,8 +55,8 @@ class Selection:
     def __init__(
         self,
         var_list: Iterable[Any] | Mapping[str, Any] | None,
-        defer_build: bool = False,
-        allow_empty: bool = False,
+        defer_build: bool,
+        allow_empty: bool,
     ) -> None:
         self.allow_empty = allow_empty
         self._names: dict[str, str] | None = None
@@ -69,14 +64,12 @@ class Selection:
         self._built = False
         if isinstance(var_list, Mapping):
             self._names = {key: name_of(variable) for key, variable in var_list.items()}
-            for name in _twice(self._names.values()):
-                raise ValueError(f"The same saveable will be restored with two names: {name}")
+            _refuse_twice(self._names.values(), "The same saveable will be restored with two names")
         elif var_list is not None:
             if isinstance(var_list, str):
                 raise TypeError(f"var_list must be a list or a dict, not the string {var_list!r}.")
             names = [name_of(variable) for variable in var_list]
-            for name in _twice(names):
-                raise ValueError(f"At least two variables have the same name: {name}")
+            _refuse_twice(names, "At least two variables have the same name")
             self._names = dict(zip(names, names, strict=True))
         if not defer_build:
             self.build()
@@ -98,14 +91,9 @@ class Selection:
         return self._names is not None and not self._names
 
     @property
-    def is_everything(self) -> bool:
-        """Whether it covers all variables of any session."""
-        return self._names is None
-
-    @property
-    def names(self) -> list[str]:
-        """The names in the session that it lists; none where it covers everything."""
-        return list((self._names or {}).values())
+    def names(self) -> list[str] | None:
+        """The names in the session that it lists; None where it covers everything."""
+        return None if self._names is None else list(self._names.values())
 
     def covers(self, name: str) -> bool:
         """Return whether it covers a variable of the session."""
@@ -132,5 +120,7 @@ class Selection:
         return self._takes_all and name.startswith(RESERVED)
 
 
-def _twice(names: Iterable[str]) -> list[str]:
-    return [name for name, count in Counter(names).items() if count > 1]
+def _refuse_twice(names: Iterable[str], problem: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{problem}: {name}")
