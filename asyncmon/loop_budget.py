@@ -16,13 +16,6 @@ class LoopBudget:
     computed inline would starve a service. Such code checks :meth:`spent` after each computation and
     awaits :meth:`pause` when it is true. All sessions of a loop share one budget. They resume in the
     order of their pauses, one in each iteration of the loop, and then have the same time each.
-
-    Example::
-
-        budget = LoopBudget.of_running_loop()
-        ...  # some microseconds of work
-        if budget.spent():
-            await budget.pause()
     """
 
     __slots__ = ("__weakref__", "_armed", "_loop", "_seconds", "_since", "_slice", "_waiting")

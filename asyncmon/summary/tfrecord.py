@@ -42,12 +42,6 @@ class RecordParser:
         name: the file, for messages.
         index: how many records have been given; the number of the next one.
         offset: the byte at which the next one begins.
-
-    Example::
-
-        parser = RecordParser("events.out.tfevents.1")
-        for record in parser.feed(file.read()):
-            ...
     """
 
     name: str
