@@ -17,12 +17,7 @@ from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, program_scope
 from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.session_manager import SessionManager
-from asyncmon.runtime.supervisor_services import (
-    EventOutput,
-    StateReader,
-    order_save,
-    standard_services,
-)
+from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -266,12 +261,7 @@ class Supervisor:
         step = await self.current_step(sess)
         if step is not None:
             self._output.start(step)
-        services = standard_services(self, sess, counts_steps=step is not None)
-        for service in services:
-            service.start()
-        for service in services:
-            await service.started()  # so that the first checkpoint is of the present state
-        return [*services]
+        return await start_services(self, sess, step)
 
     def start_queue_runners(
         self, sess: Session, queue_runners: Iterable[QueueRunner] | None = None
@@ -389,7 +379,7 @@ class Supervisor:
         """Return the global step of a session, or None where it is not counted."""
         if self.global_step is None:
             return self.steps_done(sess)
-        return int(await StateReader(sess).read(self.global_step))
+        return int(await read_state(sess, self.global_step))
 
 
 def _given(value: Any, default: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -77,61 +78,35 @@ class EventOutput:
             await writer.close()
 
 
-class StateReader:
-    """Reads values of one version of the state, without delaying a step.
+async def read_state(sess: Any, fetches: Any) -> Any:
+    """Return values of one version of the state, without delaying a step.
 
     Fetches that change something (a summary of a batch out of a queue, for example), and sessions that
     cannot be peeked at, are run instead, after the runs before.
     """
-
-    def __init__(self, sess: Any) -> None:
-        self._sess = sess
-        self._peek = getattr(sess, "peek", None)
-
-    async def read(self, fetches: Any) -> Any:
-        """Return the values of fetches."""
-        if self._peek is not None:
-            try:
-                return await self._peek(fetches)
-            except InvalidArgumentError:
-                self._peek = None  # they change something; else the run raises the same error
-        return await self._sess.run(fetches)
+    peek = getattr(sess, "peek", None)
+    if peek is not None:
+        with contextlib.suppress(InvalidArgumentError):  # they change something, or the run fails too
+            return await peek(fetches)
+    return await sess.run(fetches)
 
 
 class _Service(LooperTask):
-    def __init__(self, sv: Any, sess: Any, secs: float | None) -> None:
+    def __init__(self, sv: Any, sess: Any, secs: float) -> None:
         super().__init__(sv.coord, secs)
         self._sv = sv
         self._sess = sess
-        self._reader = StateReader(sess)
-        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def started(self) -> None:
-        """Wait until the first work has begun, or failed."""
-        assert self.task is not None, "start() was called"
-        self.task.add_done_callback(self._report_started)
-        await self._started
-
-    def _report_started(self, *_: Any) -> None:
-        if not self._started.done():
-            self._started.set_result(None)
-
-    async def start_loop(self) -> None:
-        self._report_started()
 
 
 class SummaryService(_Service):
-    """Writes ``sv.summary_op`` every ``save_summaries_secs``. TF1: ``SVSummaryThread``."""
-
-    def __init__(self, sv: Any, sess: Any) -> None:
-        super().__init__(sv, sess, sv.save_summaries_secs)
+    """Writes ``sv.summary_op``. TF1: ``SVSummaryThread``."""
 
     async def run_loop(self) -> None:
         sv = self._sv
         if sv.global_step is not None:
-            summary, step = await self._reader.read([sv.summary_op, sv.global_step])
+            summary, step = await read_state(self._sess, [sv.summary_op, sv.global_step])
         else:
-            summary, step = await self._reader.read(sv.summary_op), sv.steps_done(self._sess)
+            summary, step = await read_state(self._sess, sv.summary_op), sv.steps_done(self._sess)
         step = None if step is None else int(step)
         logger.info("Recording summary at step %s.", step)
         if sv.summary_writer is not None:
@@ -139,20 +114,16 @@ class SummaryService(_Service):
 
 
 class StepCounterService(_Service):
-    """Writes the steps per second every ``save_summaries_secs``. TF1: ``SVStepCounterThread``."""
+    """Writes the steps per second, from a given step on. TF1: ``SVStepCounterThread``."""
 
-    def __init__(self, sv: Any, sess: Any) -> None:
-        super().__init__(sv, sess, sv.save_summaries_secs)
+    def __init__(self, sv: Any, sess: Any, secs: float, step: int) -> None:
+        super().__init__(sv, sess, secs)
         name = getattr(getattr(sv.global_step, "op", None), "name", "global_step")
         self._tag = f"{name}/sec"
-        self._last = (0.0, 0)
-
-    async def start_loop(self) -> None:
-        self._last = (clock.monotonic(), await self._step())
-        self._report_started()
+        self._last = (clock.monotonic(), step)
 
     async def run_loop(self) -> None:
-        now, step = clock.monotonic(), await self._step()
+        now, step = clock.monotonic(), await self._sv.current_step(self._sess) or 0
         (before, last_step), self._last = self._last, (now, step)
         if now <= before:  # the first tick, at the start
             return
@@ -161,37 +132,40 @@ class StepCounterService(_Service):
             self._sv.summary_writer.add_scalar(self._tag, rate, step)
         logger.info("%s: %g", self._tag, rate)
 
-    async def _step(self) -> int:
-        return await self._sv.current_step(self._sess) or 0
-
 
 class CheckpointService(_Service):
-    """Saves every ``save_model_secs``, while steps go on. TF1: ``SVTimerCheckpointThread``."""
+    """Saves while steps go on. TF1: ``SVTimerCheckpointThread``."""
 
-    def __init__(self, sv: Any, sess: Any) -> None:
-        super().__init__(sv, sess, sv.save_model_secs)
+    def __init__(self, sv: Any, sess: Any, secs: float) -> None:
+        super().__init__(sv, sess, secs)
+        self._ordered = asyncio.Event()
 
-    async def start_loop(self) -> None:
-        """Do nothing: it has begun when its first checkpoint is ordered."""
+    async def ordered(self) -> None:
+        """Wait until the first checkpoint is ordered, or cannot be."""
+        assert self.task is not None, "start() was called"
+        self.task.add_done_callback(lambda _task: self._ordered.set())
+        await self._ordered.wait()
 
     async def run_loop(self) -> None:
         saved = order_save(self._sv, self._sess)
-        self._report_started()
+        self._ordered.set()
         await saved
 
 
-def standard_services(
-    sv: Any, sess: Any, *, counts_steps: bool
-) -> list[SummaryService | StepCounterService | CheckpointService]:
-    """Return the services that a ``Supervisor`` has work for."""
-    services: list[SummaryService | StepCounterService | CheckpointService] = []
+async def start_services(sv: Any, sess: Any, step: int | None) -> list[LooperTask]:
+    """Start the services that a ``Supervisor`` has work for, at its present step, and return them."""
+    services: list[LooperTask] = []
     if sv.save_summaries_secs and sv.summary_writer is not None:
         if sv.summary_op is not None:
-            services.append(SummaryService(sv, sess))
-        if counts_steps:
-            services.append(StepCounterService(sv, sess))
+            services.append(SummaryService(sv, sess, sv.save_summaries_secs))
+        if step is not None:
+            services.append(StepCounterService(sv, sess, sv.save_summaries_secs, step))
     if sv.saver is not None and sv.save_model_secs:
-        services.append(CheckpointService(sv, sess))
+        services.append(CheckpointService(sv, sess, sv.save_model_secs))
+    for service in services:
+        service.start()
+        if isinstance(service, CheckpointService):
+            await service.ordered()  # the present state is the one that is saved first
     return services
 
 
