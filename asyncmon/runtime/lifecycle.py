@@ -92,7 +92,9 @@ class Lifecycle:
         """The raw session made last, from its creation on."""
         self.coord: Coordinator | None = None
         """The coordinator of the background tasks; a recovery brings a new one."""
-        self.outcome: Outcome | None = None
+        self.end_reason: str | None = None
+        """How the session ended, in one phrase, once it is closed."""
+        self._outcome: Outcome | None = None  # of a closing under way
         self._creator = creator
         self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = handle_signals
@@ -230,23 +232,26 @@ class Lifecycle:
                 name="asyncmon closing", cancel_after=max(self.stops.grace, 1.0),
             )  # fmt: skip
         except asyncio.CancelledError:
-            error = None if self.outcome is None else self.outcome.error
+            error = None if self._outcome is None else self._outcome.error
             if is_exit(error):
                 raise error  # noqa: B904 -- it comes from a hook, not from the cancellation
             raise
         finally:
             self._undo.close()
+            # Its error, which the closing task has too, holds the frames of the body by its traceback.
+            self._outcome = self.lock.holder = None
             self.state = SessionState.CLOSED
             self._closed.set()
 
     async def _close_parts(
         self, body: BaseException | None, caller: asyncio.Task[Any] | None
     ) -> Outcome:
-        self.outcome = await close_session(
+        outcome = self._outcome = await close_session(
             lambda: self.sessions.current, self.hooks, self.lock, self.stops, body, caller
         )
+        self.end_reason = outcome.reason
         self.sessions.current = None
-        return self.outcome
+        return outcome
 
     # -- misuse
 

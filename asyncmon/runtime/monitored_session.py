@@ -243,8 +243,7 @@ class _MonitoredSession:
     @property
     def stop_reason(self) -> str | None:
         """Why the session stopped or is to stop, or None while there is no stop."""
-        outcome = self._life.outcome
-        return self._life.stops.reason if outcome is None else outcome.reason
+        return self._life.end_reason or self._life.stops.reason
 
     # -- hooks that come and go
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -284,3 +286,18 @@ async def test_ax_24_a_cleanup_beyond_its_deadline_is_named() -> None:
         DeadlineExceededError, match=r"Slow\.cleanup took longer than its deadline of 0"
     ):
         await live(scripted(Slow("Slow")))
+
+
+async def test_a_closed_session_does_not_hold_the_error_and_what_its_frames_hold() -> None:
+    class BrokenError(Exception):
+        pass
+
+    sess = scripted()
+    try:
+        async with sess:
+            raise BrokenError("broken")
+    except BrokenError as error:
+        held = weakref.ref(error)
+    gc.collect()
+    assert held() is None
+    assert sess.stop_reason == "BrokenError: broken"
