@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,7 @@ from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import close_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from typing import Self
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from asyncmon.runtime.protocols import Session
 
@@ -101,7 +101,7 @@ class SessionManager:
             RuntimeError: there is nothing to initialise with, or it did not make the session ready.
             ValueError: there are checkpoints, but none can be restored.
         """
-        async with _ClosedOnError(self._program.create_session(master, config)) as session:
+        async with self._new_session(master, config) as session:
             restored = await self._restore(
                 session, saver, checkpoint_dir, checkpoint_filename_with_path,
                 wait_for_checkpoint, max_wait_secs,
@@ -145,7 +145,7 @@ class SessionManager:
 
         ``local_init_op`` is tried in either case. Arguments as in :meth:`prepare_session`.
         """
-        async with _ClosedOnError(self._program.create_session(master, config)) as session:
+        async with self._new_session(master, config) as session:
             restored = await self._restore(
                 session, saver, checkpoint_dir, checkpoint_filename_with_path,
                 wait_for_checkpoint, max_wait_secs,
@@ -176,8 +176,9 @@ class SessionManager:
         Raises:
             DeadlineExceededError: it was not ready in time.
         """
-        async for _ in _Attempts(max_wait_secs, self._recovery_wait_secs):
-            async with _ClosedOnError(self._program.create_session(master, config)) as session:
+        for pause in self._pauses(max_wait_secs):
+            await asyncio.sleep(pause)
+            async with self._new_session(master, config) as session:
                 not_local = await self._try_local_init(session)
                 not_ready = await self._not_ready_reason(session) if not_local is None else None
                 if not_local is None and not_ready is None:
@@ -188,6 +189,24 @@ class SessionManager:
             )  # fmt: skip
             await _close_quietly(session)
         raise DeadlineExceededError(f"Session was not ready after waiting {max_wait_secs:g} secs.")
+
+    @contextlib.asynccontextmanager
+    async def _new_session(self, master: str, config: Any) -> AsyncIterator[Session]:
+        """Create a session, which is closed when the block that prepares it fails."""
+        session = self._program.create_session(master, config)
+        try:
+            yield session
+        except BaseException:
+            await _close_quietly(session)
+            raise
+
+    def _pauses(self, max_wait_secs: float) -> Iterator[float]:
+        """Yield the pause before each attempt: none, growing ones, the last one until the deadline."""
+        deadline, pause = clock.monotonic() + max_wait_secs, FIRST_WAIT_SECS
+        yield 0.0
+        while (left := deadline - clock.monotonic()) > 0:
+            yield min(pause, self._recovery_wait_secs, left)
+            pause *= 2
 
     async def _restore(
         self,
@@ -206,11 +225,13 @@ class SessionManager:
             return filename
         assert directory is not None, "one of the two is given"
         await _drain_saves(saver)
-        async for _ in _Attempts(max_wait_secs if wait else 0, self._recovery_wait_secs):
+        for pause in self._pauses(max_wait_secs if wait else 0):
+            await asyncio.sleep(pause)
             restored = await self._restore_newest(session, saver, directory)
-            if restored is not None or not wait:
+            if restored is not None:
                 return restored
-            logger.info("Waiting for checkpoint to be available.")
+            if wait:
+                logger.info("Waiting for checkpoint to be available.")
         return None
 
     async def _restore_newest(self, session: Session, saver: Any, directory: str) -> str | None:
@@ -287,42 +308,6 @@ async def not_ready_reason(ready_op: Any, session: Session, what: str) -> str | 
         )
     texts = [name.decode() if isinstance(name, bytes) else str(name) for name in names.tolist()]
     return f"Variables not initialized: {', '.join(texts)}"
-
-
-class _Attempts:
-    """Iterations at growing intervals: the first one now, the last one at the deadline."""
-
-    def __init__(self, max_wait_secs: float, longest_pause: float) -> None:
-        self._deadline = clock.monotonic() + max_wait_secs
-        self._longest_pause = longest_pause
-        self._pause: float | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> None:
-        if self._pause is None:
-            self._pause = FIRST_WAIT_SECS
-            return
-        left = self._deadline - clock.monotonic()
-        if left <= 0:
-            raise StopAsyncIteration
-        await asyncio.sleep(min(self._pause, self._longest_pause, left))
-        self._pause *= 2
-
-
-class _ClosedOnError:
-    """Close a session when the block that prepares it fails."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def __aenter__(self) -> Session:
-        return self._session
-
-    async def __aexit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None:
-            await _close_quietly(self._session)
 
 
 async def _close_quietly(session: Session) -> None:
