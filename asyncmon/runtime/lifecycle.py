@@ -13,7 +13,7 @@ from asyncmon.cancellation import shielded
 from asyncmon.errors import PREEMPTION
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.closing import close_session
+from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
@@ -246,9 +246,8 @@ class Lifecycle:
     async def _close_parts(
         self, body: BaseException | None, caller: asyncio.Task[Any] | None
     ) -> Outcome:
-        outcome = self._outcome = await close_session(
-            lambda: self.sessions.current, self.hooks, self.lock, self.stops, body, caller
-        )
+        closing = Closing(self.sessions, self.hooks, self.lock, self.stops, body, caller)
+        outcome = self._outcome = await closing.run()
         self.end_reason = outcome.reason
         self.sessions.current = None
         return outcome
