@@ -183,15 +183,9 @@ class QueueRunner:
     async def _close_on_stop(
         self, sess: Any, coord: Coordinator, producers: tuple[ProducerTask, ...]
     ) -> None:
-        stop = asyncio.ensure_future(coord.wait_for_stop())
-        ended = asyncio.ensure_future(asyncio.wait(producers))
-        try:
-            await asyncio.wait((stop, ended), return_when=asyncio.FIRST_COMPLETED)
-            if ended.done():
-                return
-        finally:
-            stop.cancel()
-            ended.cancel()
+        await coord._stop.wait_while(lambda: {one for one in producers if not one.done()})
+        if not coord.should_stop():
+            return
         try:
             await sess.run(self.cancel_op)
         except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ class StopEvent:
     def __init__(self, on_set: Callable[[], None] | None = None) -> None:
         self._on_set = on_set
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: set[asyncio.Future[bool]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._callbacks: list[Callable[[], None]] = []
         self.clear()
 
@@ -62,25 +62,30 @@ class StopEvent:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the request. Return whether it came within ``timeout`` seconds."""
-        loop = self.bind()
+        self.bind()
         if timeout is not None and timeout <= 0:
             if not self.is_set:
                 await asyncio.sleep(0)
             return self.is_set
-        with self.waiter() as waiter:
-            if self.is_set:  # checked with the waiter in place: a thread may set it at any time
+        with self._waiter() as waiter:
+            if self.is_set:
                 return True
-            timer = loop.call_later(timeout, _time_out, waiter) if timeout is not None else None
-            try:
-                return await waiter
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            await asyncio.wait([waiter], timeout=timeout)
+            return waiter.done()
+
+    async def wait_while(self, running: Callable[[], set[asyncio.Task[Any]]]) -> None:
+        """Wait for the request, but no longer than tasks are running. Each may start others."""
+        with self._waiter() as waiter:
+            while not self.is_set and (tasks := running()):
+                await asyncio.wait({*tasks, waiter}, return_when=asyncio.FIRST_COMPLETED)
 
     @contextlib.contextmanager
-    def waiter(self) -> Iterator[asyncio.Future[bool]]:
-        """Return a future that the request completes. Check :attr:`is_set` before waiting for it."""
-        waiter: asyncio.Future[bool] = self.bind().create_future()
+    def _waiter(self) -> Iterator[asyncio.Future[None]]:
+        """Return a future that the request completes.
+
+        :attr:`is_set` is checked with it in place, as a thread may set it at any time.
+        """
+        waiter: asyncio.Future[None] = self.bind().create_future()
         self._waiters.add(waiter)
         try:
             yield waiter
@@ -104,7 +109,7 @@ class StopEvent:
             asyncio.get_running_loop().call_soon(callback)
         for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_result(True)
+                waiter.set_result(None)
 
 
 class SessionClosedError(RuntimeError):
@@ -120,9 +125,3 @@ class SessionClosedError(RuntimeError):
     def __init__(self, message: str, stop: StopEvent) -> None:
         super().__init__(message)
         self.stop = stop
-
-
-def _time_out(waiter: asyncio.Future[bool]) -> None:
-    """Complete the waiter with False: the timeout passed."""
-    if not waiter.done():
-        waiter.set_result(False)

@@ -109,7 +109,7 @@ class TaskSet:
             return {task for task in self.running if not task.done() and task is not exclude}
 
         try:
-            await self._wait_for_stop(running)
+            await self._stop.wait_while(running)
             for task in running() & self._cancel_on_stop:
                 task.cancel()
             on_stop()
@@ -122,12 +122,6 @@ class TaskSet:
             self.running.clear()
         names = " ".join(stragglers)
         return f"Coordinator stopped with threads still running: {names}" if names else ""
-
-    async def _wait_for_stop(self, running: Callable[[], set[Task]]) -> None:
-        """Wait until the stop, or until all tasks have ended."""
-        with self._stop.waiter() as stop:
-            while not self._stop.is_set and (tasks := running()):
-                await asyncio.wait({*tasks, stop}, return_when=asyncio.FIRST_COMPLETED)
 
 
 def _warn(name: str, error: BaseException | None) -> None:
