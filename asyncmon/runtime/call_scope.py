@@ -96,7 +96,7 @@ class CallScope:
     def interrupt(self, error: BaseException) -> None:
         """End the call with an error, unless it is interrupted already or is what calls this."""
         task = self.task
-        if task is not None and self.error is None and task is not _current_task():
+        if task is not None and self.error is None and task is not current_task():
             self.error, self._cancels = error, 1
             task.cancel(_MESSAGE)
 
@@ -130,8 +130,9 @@ class CallScopes:
         return any(scope.task is task and scope.kind in kinds for scope in self.open)
 
 
-def _current_task() -> asyncio.Task[Any] | None:
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the running task; None in a callback, and in a thread without an event loop."""
     try:
         return asyncio.current_task()
-    except RuntimeError:  # a callback of no loop, or a thread
+    except RuntimeError:
         return None

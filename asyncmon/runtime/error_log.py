@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.error_text import add_note, phrase, text_of
+from asyncmon.runtime.call_scope import current_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -117,8 +118,5 @@ def describe(error: BaseException, source: str | None) -> str:
 
 def current_task_name() -> str | None:
     """Return the running task as a source of errors; None outside of tasks."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return None
+    task = current_task()
     return f"task {task.get_name()!r}" if task is not None else None

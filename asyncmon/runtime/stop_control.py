@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from asyncmon.cancellation import CANCEL_ROUNDS
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, current_task, inside_run
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 
 if TYPE_CHECKING:
@@ -155,11 +155,7 @@ class StopControl:
         """Exempt the calls from inside of which this is called. Return whether there are any."""
         run = inside_run.get()
         is_running = run is not None and run is self.scopes.run
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # a thread, which has the context of a run that awaits it
-            task = None
-        inside = False
+        task, inside = current_task(), False  # a thread has the context of the run that awaits it
         for scope in list(self.scopes.open):
             if (task is not None and scope.task is task) or (is_running and scope.kind == "run"):
                 inside = True
