@@ -120,16 +120,10 @@ def MonitoredTrainingSession(
         if scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
         scaffold = Scaffold(saver=saver, program=program)
+    policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)
-        return MonitoredSession(
-            creator,
-            hooks,
-            stop_grace_period_secs,
-            recovery=recovery,
-            signals=signals,
-            interrupt=interrupt,
-        )
+        return MonitoredSession(creator, hooks, stop_grace_period_secs, **policies)
     scaffold = scaffold if scaffold is not None else Scaffold(program=program)
     summary_dir = summary_dir or checkpoint_dir
     chief_hooks: list[SessionRunHook] = list(chief_only_hooks)
@@ -146,13 +140,9 @@ def MonitoredTrainingSession(
         )
         if steps or secs:
             saves = CheckpointSaverHook(
-                checkpoint_dir,
-                secs,
-                steps,
-                scaffold=scaffold,
-                save_graph_def=save_graph_def,
-                save_on_cancel=save_on_cancel,
-            )
+                checkpoint_dir, secs, steps,
+                scaffold=scaffold, save_graph_def=save_graph_def, save_on_cancel=save_on_cancel,
+            )  # fmt: skip
             chief_hooks.append(saves)
     if save_on_cancel and saves is None:
         raise ValueError(
@@ -163,17 +153,12 @@ def MonitoredTrainingSession(
         ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program),
         [*chief_hooks, *hooks],
         stop_grace_period_secs,
-        recovery=recovery,
-        signals=signals,
-        interrupt=interrupt,
+        **policies,
     )
 
 
 def _cadence(
-    name: str,
-    steps: Any,
-    secs: Any,
-    default: tuple[int | None, float | None],
+    name: str, steps: Any, secs: Any, default: tuple[int | None, float | None]
 ) -> tuple[Any, Any]:
     """Return steps and seconds, one of them None, or both where it is off."""
     _check_numbers(**{f"{name}_steps": steps, f"{name}_secs": secs})

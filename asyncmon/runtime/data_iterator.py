@@ -158,7 +158,7 @@ class StatefulObjects:
     """
 
     def __init__(self, saver: Any) -> None:
-        self._saver = saver if hasattr(saver, "add_stateful") else None
+        self._saver: Any = saver if hasattr(saver, "add_stateful") else None
         self._names: dict[str, Any] = {}
 
     def add_hooks(self, hooks: Iterable[Any]) -> None:
@@ -187,12 +187,11 @@ class StatefulObjects:
     def remove(self, hook: Any = None) -> None:
         """Remove one hook, or all objects."""
         for name, known in list(self._names.items()):
-            if self._saver is not None and (hook is None or known is hook):
+            if hook is None or known is hook:
                 del self._names[name]
                 self._saver.remove_stateful(name)
 
     def _add(self, name: str, stateful: Any) -> None:
-        assert self._saver is not None, "checked by the callers"
         self._saver.add_stateful(name, stateful)
         self._names[name] = stateful
 

@@ -27,7 +27,6 @@ from asyncmon.summary import merge_all
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Hashable
-    from contextlib import AbstractContextManager
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
@@ -52,23 +51,14 @@ class GraphProgram:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.finalize = graph.finalize
+        self.unfinalize = graph.unfinalize
+        self.as_default = graph.as_default
 
     @property
     def finalized(self) -> bool:
         """Whether nothing can be added to the graph any more."""
         return self.graph.finalized
-
-    def finalize(self) -> None:
-        """Refuse additions to the graph from now on."""
-        self.graph.finalize()
-
-    def unfinalize(self) -> None:
-        """Take additions again."""
-        self.graph.unfinalize()
-
-    def as_default(self) -> AbstractContextManager[Graph]:
-        """Make the graph the default one inside ``with``."""
-        return self.graph.as_default()
 
     def create_session(self, target: str = "", config: Any = None) -> Session:
         """Return a raw session of the graph."""

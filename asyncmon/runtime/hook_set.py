@@ -108,7 +108,7 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
-        secs = _deadline(hook)
+        secs: float | None = getattr(hook, "deadline", None)
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
         if moment == "end":
@@ -219,7 +219,7 @@ class HookSet:
         self._begun = [begun for begun in self._begun if begun is not hook]
         if not overrides(hook, "cleanup"):
             return None
-        secs = _deadline(hook) or CLEANUP_SECS
+        secs = getattr(hook, "deadline", None) or CLEANUP_SECS
         try:
             await without_unrequested(
                 f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", hook.cleanup, error
@@ -278,11 +278,6 @@ class HookSet:
             return None
         background.cancel()
         return background
-
-
-def _deadline(hook: Any) -> float | None:
-    secs: float | None = getattr(hook, "deadline", None)
-    return secs
 
 
 def _policy(hook: Any) -> str:

@@ -110,7 +110,10 @@ class Hooked:
                         if asked is None:
                             continue
                         if not isinstance(asked, SessionRunArgs):
-                            raise _wrong_args(step.hook, asked)
+                            raise TypeError(
+                                f"{hook_name(step.hook)}.before_run must return None or SessionRunArgs("
+                                f"fetches, feed_dict, options), got {asked!r}."
+                            )
                         if asked[0] is not None:
                             places[i] = len(wanted)
                             wanted.append(asked[0])
@@ -198,13 +201,6 @@ class Hooked:
     def _request_stop(self, reason: str | None) -> None:
         hook = self._hooks.running
         self._on_stop(reason or f"{'a hook' if hook is None else hook_name(hook)} requested a stop")
-
-
-def _wrong_args(hook: Any, args: Any) -> TypeError:
-    return TypeError(
-        f"{hook_name(hook)}.before_run must return None or SessionRunArgs(fetches, feed_dict, "
-        f"options), got {args!r}."
-    )
 
 
 def merge_feeds(

@@ -105,14 +105,10 @@ class LooperTask:
             async for _ in self._coord.every(self._secs, immediately=True):
                 await self.run_loop()
         except BaseException as error:
-            await self._stop_after(error)
+            try:
+                await self.stop_loop()
+            except Exception as later:
+                logger.exception("The stop_loop of %r failed.", self)
+                add_note(error, f"Then stop_loop failed: {phrase(later)}")
             raise
         await self.stop_loop()
-
-    async def _stop_after(self, error: BaseException) -> None:
-        """Call ``stop_loop``; an error there is attached to the one that came first."""
-        try:
-            await self.stop_loop()
-        except Exception as later:
-            logger.exception("The stop_loop of %r failed.", self)
-            add_note(error, f"Then stop_loop failed: {phrase(later)}")

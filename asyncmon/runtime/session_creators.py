@@ -46,6 +46,10 @@ class _Prepared(SessionCreator):
 
     def prepare(self) -> Scaffold:
         """Finalize the scaffold and the program. Called after all hooks' ``begin``."""
+        self._session_manager()
+        return self.scaffold
+
+    def _session_manager(self) -> SessionManager:
         if self._manager is not None:
             self.program.finalize()  # a session that ended has taken that back
         else:
@@ -58,11 +62,6 @@ class _Prepared(SessionCreator):
                 recovery_wait_secs=self._wait_secs,
                 local_init_feed_dict=scaffold.local_init_feed_dict,
             )
-        return self.scaffold
-
-    def _session_manager(self) -> SessionManager:
-        self.prepare()
-        assert self._manager is not None, "made in prepare()"
         return self._manager
 
 

@@ -46,9 +46,7 @@ async def basic_train_loop(
     """
     policy = recovery or Recovery(errors=(AbortedError,))
     failures = 0
-    should_retry = True
-    while should_retry:
-        should_retry = False
+    while True:
         try:
             async with supervisor.managed_session(master) as sess:
                 while not supervisor.should_stop():
@@ -56,10 +54,10 @@ async def basic_train_loop(
                     if inspect.isawaitable(result):
                         await result
                     failures = 0
+            return
         except policy.errors as error:
             failures += 1
             if policy.is_over(failures):
                 raise
             logger.info("An error was raised; going on with a new session. Error: %s", text_of(error))
             await asyncio.sleep(policy.delay(failures))
-            should_retry = True
