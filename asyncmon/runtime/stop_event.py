@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 
 class StopEvent:
@@ -73,7 +73,7 @@ class StopEvent:
             await asyncio.wait([waiter], timeout=timeout)
             return waiter.done()
 
-    async def wait_while(self, running: Callable[[], set[asyncio.Task[Any]]]) -> None:
+    async def wait_while(self, running: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
         """Wait for the request, but no longer than tasks are running. Each may start others."""
         with self._waiter() as waiter:
             while not self.is_set and (tasks := running()):
