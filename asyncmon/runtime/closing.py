@@ -15,11 +15,10 @@ from asyncmon.runtime.outcome import Outcome, decide_outcome, is_clean, is_end_o
 from asyncmon.runtime.protocols import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from asyncmon.runtime.coordinated import Coordinated
     from asyncmon.runtime.hook_set import HookSet
-    from asyncmon.runtime.recoverable import Recoverable
     from asyncmon.runtime.run_lock import RunLock
     from asyncmon.runtime.stop_control import StopControl
 
@@ -36,7 +35,7 @@ class Closing:
     """The close of a session: everything in order, whatever fails meanwhile.
 
     Attributes:
-        sessions: whose current one is closed, if there is one.
+        current: returns the session in use, None during a recovery.
         hooks: their ``end`` is called when the body ended successfully, their ``cleanup`` always.
         lock: runs of other tasks finish first, or are interrupted after the grace period.
         stops: of the session; has the grace period for runs and tasks.
@@ -44,7 +43,7 @@ class Closing:
         caller: the task that waits for this, which is therefore not waited for.
     """
 
-    sessions: Recoverable
+    current: Callable[[], Coordinated | None]
     hooks: HookSet
     lock: RunLock
     stops: StopControl
@@ -82,7 +81,7 @@ class Closing:
         no_run = stops.closed_error("The session is closed: no run begins any more.")
         stops.scopes.interrupt(no_run, "waiting")
         await self._part("waiting for the run under way", self._take_lock(stops.grace if clean else 0))
-        session = self.sessions.current
+        session = self.current()
         if session is None:
             return decide_outcome(body, (), errors, stops.event.reason), None
         step = step_of(session.raw)

@@ -246,10 +246,11 @@ class Lifecycle:
     async def _close_parts(
         self, body: BaseException | None, caller: asyncio.Task[Any] | None
     ) -> Outcome:
-        closing = Closing(self.sessions, self.hooks, self.lock, self.stops, body, caller)
+        sessions = self.sessions
+        closing = Closing(lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller)
         outcome = self._outcome = await closing.run()
         self.end_reason = outcome.reason
-        self.sessions.current = None
+        sessions.current = None
         return outcome
 
     # -- misuse
