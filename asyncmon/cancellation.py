@@ -114,6 +114,14 @@ async def shielded(
         del cancelled, failure, task  # a traceback and its frame would keep each other alive
 
 
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the running task; None in a callback, and in a thread without an event loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 def is_unrequested(requests_before: int = 0) -> bool:
     """Return whether the ``CancelledError`` being handled was not requested of the current task.
 

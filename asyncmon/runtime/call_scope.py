@@ -6,6 +6,8 @@ import asyncio
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal
 
+from asyncmon.cancellation import current_task
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
@@ -128,11 +130,3 @@ class CallScopes:
     def inside(self, task: asyncio.Task[Any] | None, *kinds: Kind) -> bool:
         """Return whether a task is inside a call of one of some kinds."""
         return any(scope.task is task and scope.kind in kinds for scope in self.open)
-
-
-def current_task() -> asyncio.Task[Any] | None:
-    """Return the running task; None in a callback, and in a thread without an event loop."""
-    try:
-        return asyncio.current_task()
-    except RuntimeError:
-        return None

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import current_task
 from asyncmon.error_text import add_note, phrase, text_of
-from asyncmon.runtime.call_scope import current_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

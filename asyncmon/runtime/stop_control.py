@@ -8,9 +8,9 @@ import logging
 import math
 from typing import TYPE_CHECKING
 
-from asyncmon.cancellation import CANCEL_ROUNDS
+from asyncmon.cancellation import CANCEL_ROUNDS, current_task
 from asyncmon.errors import CancelledError, DeadlineExceededError
-from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, current_task, inside_run
+from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 
 if TYPE_CHECKING:
