@@ -284,13 +284,6 @@ def _batch_norm_grad(
     return _from_columns(weighted, x, axis), grad_scale, grad_offset
 
 
-def _batch_norm_grad_rule(
-    x: Spec, grad: Spec, scale: Spec, *_: Spec, **_attrs: object
-) -> tuple[Spec, Spec, Spec]:
-    vector = Spec(scale.dtype, scale.shape)
-    return Spec(x.dtype, x.shape), vector, vector
-
-
 def _batch_norm_grad_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
     """Differentiate through the moments: their own inputs, the last two, get no gradient."""
     x, grad, scale, _, _ = op.inputs
@@ -323,4 +316,6 @@ def _composed(
 
 
 register(OpDef("BatchNorm", _batch_norm, _batch_norm_rule, _batch_norm_gradient))
-register(OpDef("BatchNormGrad", _batch_norm_grad, _batch_norm_grad_rule, _batch_norm_grad_gradient))
+register(OpDef("BatchNormGrad", _batch_norm_grad, lambda x, grad, scale, *_, **attrs:
+    tuple(rules.like_first(spec) for spec in (x, scale, scale)),
+    _batch_norm_grad_gradient))  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Sized
 
 Element: TypeAlias = tuple[Any, ...]
 """One value for each component of the queue."""
@@ -19,8 +19,10 @@ Element: TypeAlias = tuple[Any, ...]
 class Order(ABC):
     """The elements of a queue in the order in which they leave."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    _elements: Sized
+
+    def __len__(self) -> int:
+        return len(self._elements)
 
     @abstractmethod
     def put(self, element: Element) -> None:
@@ -41,9 +43,6 @@ class FirstInFirstOut(Order):
     def __init__(self) -> None:
         self._elements: deque[Element] = deque()
 
-    def __len__(self) -> int:
-        return len(self._elements)
-
     def put(self, element: Element) -> None:
         self._elements.append(element)
 
@@ -60,9 +59,6 @@ class Shuffled(Order):
     def __init__(self, seed: int | None) -> None:
         self._elements: list[Element] = []
         self._random = np.random.default_rng(seed)
-
-    def __len__(self) -> int:
-        return len(self._elements)
 
     def put(self, element: Element) -> None:
         self._elements.append(element)
@@ -81,20 +77,17 @@ class ByPriority(Order):
     """Smallest first component first; equal ones in the order of arrival."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Element]] = []
+        self._elements: list[tuple[int, int, Element]] = []  # a heap
         self._last = self._first = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
 
     def put(self, element: Element) -> None:
         self._last += 1
-        heapq.heappush(self._heap, (int(element[0]), self._last, element))
+        heapq.heappush(self._elements, (int(element[0]), self._last, element))
 
     def take(self) -> Element:
-        return heapq.heappop(self._heap)[2]
+        return heapq.heappop(self._elements)[2]
 
     def restore(self, elements: Sequence[Element]) -> None:
         for element in reversed(elements):
             self._first -= 1
-            heapq.heappush(self._heap, (int(element[0]), self._first, element))
+            heapq.heappush(self._elements, (int(element[0]), self._first, element))
