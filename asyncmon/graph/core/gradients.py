@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.indexed_slices import IndexedSlices, add_up, to_dense
+from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.core.shape import is_known
@@ -74,14 +74,14 @@ def gradients(
         for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
             flowing.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
         for op, sources in reversed(_between(results, inputs, stops)):
-            grads = [None if out in stops else _sum(flowing.get(out)) for out in op.outputs]
+            grads = [None if out in stops else add_up(flowing.get(out, ())) for out in op.outputs]
             if all(grad is None for grad in grads):
                 continue
             back = _apply_rule(op, grads) if sources is op.inputs else grads
             for x, grad in zip(sources, back, strict=True):
                 if grad is not None and x.dtype.is_floating:
                     flowing.setdefault(x, []).append(grad)
-        found = [_sum(flowing.get(x)) for x in inputs]
+        found = [add_up(flowing.get(x, ())) for x in inputs]
         if unconnected == "none":
             return found
         return [
@@ -90,8 +90,16 @@ def gradients(
         ]
 
 
-def _sum(grads: list[Gradient] | None) -> Any:
-    return add_up(grads) if grads else None
+def add_up(grads: Sequence[Any]) -> Any:
+    """Return the sum of gradients of one tensor: slices, if all of them are; None if there are none."""
+    if len(grads) < 2:
+        return grads[0] if grads else None
+    if all(isinstance(grad, IndexedSlices) for grad in grads):
+        values = create_op("ConcatV2", [grad.values for grad in grads], {"axis": 0})
+        indices = create_op("ConcatV2", [grad.indices for grad in grads], {"axis": 0})
+        return IndexedSlices(values, indices, grads[0].dense_shape)
+    dense = [to_dense(grad) for grad in grads]
+    return create_op("AddV2" if len(dense) == 2 else "AddN", dense, None, "AddN")
 
 
 def _between(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.context import BuildContext, building, entered
 from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.node import Operation, Tensor
-from asyncmon.graph.core.op import RandomOpDef, lookup, table
+from asyncmon.graph.core.op import RandomOpDef, table
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
 
@@ -75,7 +75,7 @@ class Graph:
         """
         if self._finalized:
             self._check_not_finalized()
-        op_def = table.get(type) or lookup(type)
+        op_def = table[type]
         specs = [tensor.spec for tensor in inputs]
         try:
             inferred = op_def.infer(*specs, **attrs)
@@ -117,7 +117,7 @@ class Graph:
         if pair:
             x, y = inputs
             return graph.add_op(type, to_pair(graph, x, y, label), attrs, name)
-        refs = (table.get(type) or lookup(type)).refs
+        refs = table[type].refs
         tensors = [
             to_ref(graph, value) if i < refs else to_operand(graph, value, label, i)
             for i, value in enumerate(inputs)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from asyncmon.graph.core.build import create_op
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import NodeGraph, Operation, Tensor
 
@@ -61,7 +57,8 @@ class IndexedSlices:
     def _as_tensor(self) -> Tensor:
         if self.dense_shape is None:
             raise ValueError(f"Tensor conversion requires dense_shape, which {self!r} has not.")
-        return create_op("UnsortedSegmentSum", (self.values, self.indices, self.dense_shape[0]))
+        inputs = (self.values, self.indices, self.dense_shape[0])
+        return self.graph.create("UnsortedSegmentSum", inputs).outputs[0]
 
     def __repr__(self) -> str:
         return (
@@ -73,15 +70,3 @@ class IndexedSlices:
 def to_dense(grad: Any) -> Any:
     """Return slices as a tensor; anything else as it is."""
     return grad._as_tensor() if isinstance(grad, IndexedSlices) else grad
-
-
-def add_up(grads: Sequence[Any]) -> Any:
-    """Return the sum of gradients of one tensor: slices, if all of them are."""
-    if len(grads) == 1:
-        return grads[0]
-    if all(isinstance(grad, IndexedSlices) for grad in grads):
-        values = create_op("ConcatV2", [grad.values for grad in grads], {"axis": 0})
-        indices = create_op("ConcatV2", [grad.indices for grad in grads], {"axis": 0})
-        return IndexedSlices(values, indices, grads[0].dense_shape)
-    dense = [to_dense(grad) for grad in grads]
-    return create_op("AddV2" if len(dense) == 2 else "AddN", dense, None, "AddN")

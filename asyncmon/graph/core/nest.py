@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable
 
 
 def flatten(structure: Any) -> list[Any]:
@@ -24,9 +24,16 @@ def flatten_as(structure: Any, other: Any) -> list[Any]:
     return [other]
 
 
-def pack_like(structure: Any, leaves: Sequence[Any]) -> Any:
-    """Return a structure like this one with other leaves."""
-    return _pack(structure, iter(leaves))
+def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
+    """Return a structure like this one with other leaves, in the order of :func:`flatten`."""
+    leaves = iter(leaves)
+    if isinstance(structure, Mapping):
+        found = {key: pack_like(structure[key], leaves) for key in sorted(structure)}
+        return type(structure)({key: found[key] for key in structure})  # type: ignore[call-arg]
+    if isinstance(structure, list | tuple):
+        items = [pack_like(item, leaves) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
+    return next(leaves)
 
 
 def same_structure(a: Any, b: Any) -> bool:
@@ -40,13 +47,3 @@ def same_structure(a: Any, b: Any) -> bool:
     if isinstance(a, list | tuple):
         return isinstance(b, list | tuple) and len(a) == len(b) and all(map(same_structure, a, b))
     return not isinstance(b, Mapping | list | tuple)
-
-
-def _pack(structure: Any, leaves: Iterator[Any]) -> Any:
-    if isinstance(structure, Mapping):
-        found = {key: _pack(structure[key], leaves) for key in sorted(structure)}
-        return type(structure)({key: found[key] for key in structure})  # type: ignore[call-arg]
-    if isinstance(structure, list | tuple):
-        items = [_pack(item, leaves) for item in structure]
-        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
-    return next(leaves)

@@ -224,8 +224,13 @@ class ControlOpDef(OpRecord):
     awaits: bool = False
 
 
-table: dict[str, OpRecord] = {}
-"""All ops, by type name."""
+class _Table(dict[str, OpRecord]):
+    def __missing__(self, name: str) -> OpRecord:
+        raise ValueError(f"Op type {name!r} is not registered. Import the module that defines it.")
+
+
+table = _Table()
+"""All ops, by type name. A name that is not there is a ValueError."""
 
 
 def register(record: OpRecord) -> OpRecord:
@@ -238,17 +243,3 @@ def register(record: OpRecord) -> OpRecord:
         raise ValueError(f"Op type {record.name!r} is registered already; give this one another name.")
     table[record.name] = record
     return record
-
-
-def lookup(name: str) -> OpRecord:
-    """Return the record of an op type.
-
-    Raises:
-        ValueError: there is none.
-    """
-    try:
-        return table[name]
-    except KeyError:
-        raise ValueError(
-            f"Op type {name!r} is not registered. Import the module that defines it."
-        ) from None

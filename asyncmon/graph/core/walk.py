@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]:
-    """Return the nodes that a node runs after: its inputs, without variables, and control inputs.
-
-    Args:
-        op: the node.
-        fed: tensors that no node has to compute.
-    """
+    """Return what a node runs after: its inputs, without variables and fed ones, and control inputs."""
     refs = op.op_def.refs
     inputs = op.inputs[refs:] if refs else op.inputs
     before = [tensor.op for tensor in inputs if tensor not in fed]
@@ -28,12 +23,7 @@ def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]
 
 
 def ancestors(ops: Iterable[Operation], before: Before = predecessors) -> list[Operation]:
-    """Return nodes and all that they run after, each after its predecessors.
-
-    Args:
-        ops: nodes of one graph.
-        before: returns the predecessors that count.
-    """
+    """Return nodes of one graph and all that they run after, each after its predecessors."""
     seen: set[Operation] = set()
     stack = list(ops)
     while stack:
@@ -47,13 +37,7 @@ def ancestors(ops: Iterable[Operation], before: Before = predecessors) -> list[O
 def descendants(
     ops: Iterable[Operation], starts: Collection[Operation], before: Before = predecessors
 ) -> set[Operation]:
-    """Return those of some nodes that are among ``starts`` or run after one of them.
-
-    Args:
-        ops: nodes, each after its predecessors.
-        starts: see above.
-        before: returns the predecessors that count.
-    """
+    """Return those of ``ops``, in the order of a run, that are in ``starts`` or run after one."""
     found: set[Operation] = set()
     for op in ops:
         if op in starts or not found.isdisjoint(before(op)):

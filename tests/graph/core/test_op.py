@@ -12,7 +12,7 @@ import pytest
 
 from asyncmon import graph as tf
 from asyncmon.graph.core import op as op_module
-from asyncmon.graph.core.op import ControlOpDef, OpRecord, lookup, table
+from asyncmon.graph.core.op import ControlOpDef, OpRecord, table
 from asyncmon.testing.gradients import check_gradients
 
 if TYPE_CHECKING:
@@ -106,6 +106,6 @@ def test_every_record_is_of_one_kind(record: OpRecord) -> None:
 
 def test_a_name_is_registered_once() -> None:
     with pytest.raises(ValueError, match="'MatMul' is registered already"):
-        tf.register(lookup("MatMul"))
+        tf.register(table["MatMul"])
     with pytest.raises(ValueError, match=r"'NoSuchOp' is not registered\. Import the module"):
-        lookup("NoSuchOp")
+        table["NoSuchOp"]
