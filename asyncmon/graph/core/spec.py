@@ -16,7 +16,7 @@ Shape = tuple[int | None, ...] | None
 """``None``: rank unknown. A ``None`` inside: that dimension is unknown."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # never changed; frozen, it takes four times as long to make
 class Spec:
     """What is known of a tensor before it is computed.
 
