@@ -45,14 +45,14 @@ def constant(
     wanted = None if dtype is None else as_dtype(dtype)
     array = to_array(value, wanted)
     if shape is not None:
-        dims = tuple_of_ints(shape)
+        dims = tuple_of_ints(shape, "A fully defined shape is needed")
         if verify_shape and array.shape != dims and 0 not in dims:
             raise TypeError(f"Expected Tensor's shape: {dims}, got {array.shape}.")
         array = filled(array, dims)
     return const(get_default_graph(), array, wanted, name)
 
 
-def tuple_of_ints(shape: Any, error: str = "A fully known shape is needed") -> builtins.tuple[int, ...]:
+def tuple_of_ints(shape: Any, error: str) -> builtins.tuple[int, ...]:
     """Return a fully known shape. ValueError where a dimension is not known."""
     dims = as_shape(shape)
     if dims is None or None in dims:
