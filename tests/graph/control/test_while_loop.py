@@ -112,6 +112,26 @@ async def test_gradients_by_a_constant() -> None:
     assert await run(tf.gradients(y, a)) == [2 * 3 * 1.5**2]
 
 
+async def test_gradients_through_a_loop_in_a_loop() -> None:
+    x = tf.placeholder(tf.float64, [])
+
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.while_loop(lambda j, b: j < i, lambda j, b: (j + 1, b * x), [0, a])[1]
+
+    _, y = tf.while_loop(lambda i, a: i < 4, body, [0, x])
+    assert await run([y, *tf.gradients(y, x)], {x: 2.0}) == [2**7, 7 * 2**6]
+
+
+async def test_gradients_through_a_loop_in_a_branch() -> None:
+    x, p = tf.placeholder(tf.float64, []), tf.placeholder(tf.bool, [])
+    y = tf.cond(
+        p, lambda: tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x), [0, x])[1], lambda: x
+    )
+    grads = [y, *tf.gradients(y, x)]
+    assert await run(grads, {x: 2.0, p: True}) == [2**4, 4 * 2**3]
+    assert await run(grads, {x: 2.0, p: False}) == [2, 1]
+
+
 async def test_gradients_through_matrices_and_nested_branches() -> None:
     w = tf.Variable(np.array([[0.5, 0.1], [0.2, 0.3]]))
     x = tf.placeholder(tf.float64, [2, 2])

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from asyncmon.graph.core.nest import flatten, pack_like, same_structure
+import pytest
+
+from asyncmon.graph.core.nest import flatten, flatten_as, pack_like, same_structure
 
 Pair = namedtuple("Pair", ["a", "b"])
 
@@ -13,6 +15,12 @@ def test_there_and_back() -> None:
     assert pack_like(structure, "abcd") == Pair(["a", ("b",)], {"z": "d", "a": "c"})
     assert list(pack_like(structure, "abcd").b) == ["z", "a"]
     assert flatten(5) == [5]
+
+
+def test_the_leaves_of_one_structure_choose_parts_of_another() -> None:
+    assert flatten_as({"b": 1, "a": (2, 3)}, {"a": [[4, 5], ()], "b": [6]}) == [[4, 5], (), [6]]
+    with pytest.raises(ValueError, match="shorter"):
+        flatten_as([1, 2], [[3]])
 
 
 def test_structures_compare() -> None:
