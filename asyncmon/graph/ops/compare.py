@@ -52,14 +52,12 @@ logical_xor = comparison("logical_xor", "LogicalXor", np.logical_xor, _BOOL,
     "Return whether exactly one of ``x`` and ``y`` is true.", default="LogicalXor")
 logical_not = unary("logical_not", "LogicalNot", np.logical_not, _BOOL, None, "Return ``not x``.")
 
-_PREDICATE = rules.unary(rules.FLOATS, output=dtypes.bool)
-
 is_nan = unary("is_nan", "IsNan", np.isnan, rules.FLOATS, None,
-    "Return whether each element is not a number.", rule=_PREDICATE)
+    "Return whether each element is not a number.", output=dtypes.bool)
 is_inf = unary("is_inf", "IsInf", np.isinf, rules.FLOATS, None,
-    "Return whether each element is an infinity.", rule=_PREDICATE)
+    "Return whether each element is an infinity.", output=dtypes.bool)
 is_finite = unary("is_finite", "IsFinite", np.isfinite, rules.FLOATS, None,
-    "Return whether each element is a finite number.", rule=_PREDICATE)
+    "Return whether each element is a finite number.", output=dtypes.bool)
 # fmt: on
 
 
@@ -94,13 +92,12 @@ def _choose_spec(condition: Spec, x: Spec, y: Spec) -> Spec:
 
 
 def _select_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    condition, *values = op.inputs
-    zero = create_op("ZerosLike", (grad,))
-    parts = [create_op(op.type, (condition, *pair)) for pair in ((grad, zero), (zero, grad))]
-    if op.type == "SelectV2":
-        pairs = zip(parts, values, strict=True)
-        parts = [unbroadcast(part, value, op.outputs[0]) for part, value in pairs]
-    return [None, *parts]
+    condition, x, y = op.inputs
+    zero, z = create_op("ZerosLike", (grad,)), op.outputs[0]
+    of_x, of_y = (create_op(op.type, (condition, *pair)) for pair in ((grad, zero), (zero, grad)))
+    if op.type == "Select":  # nothing was broadcast
+        return [None, of_x, of_y]
+    return [None, unbroadcast(of_x, x, z), unbroadcast(of_y, y, z)]
 
 
 register(OpDef("SelectV2", _select, _select_spec, _select_gradient, out=True))

@@ -13,6 +13,7 @@ The arguments of a row:
 * ``allowed``: the dtypes of the inputs.
 * ``gradient``: gets the gradient of the output, the inputs and the output; None where none flows.
 * ``doc``: the first sentence of the documentation.
+* ``output``: the dtype of the output, where it is not that of the input.
 * ``rule``: the shape rule, where it is not that of the family.
 * ``default``: the default of the public function's argument ``name``.
 """
@@ -87,10 +88,10 @@ def unary(
     gradient: UnaryGradient,
     doc: str,
     *,
-    rule: rules.Rule | None = None,
+    output: DType | None = None,
 ) -> UnaryFunction:
     """Register ``kernel(x, out=None)`` with ``gradient(grad, x, y)``; return its public function."""
-    _register_unary(op_type, kernel, rule or rules.unary(allowed), gradient)
+    _register_unary(op_type, kernel, rules.unary(allowed, output=output), gradient)
 
     def function(x: Any, name: str | None = None) -> Tensor:
         return create_op(op_type, (x,), None, name)

@@ -45,7 +45,7 @@ def _kernel(draw: Callable[[Generator, Any, Any], Any]) -> Callable[..., Array]:
 
 
 def _truncated(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Array:
-    values = np.asarray(_normal(rng, shape, dtype))
+    values = np.asarray(rng.standard_normal(shape, dtype))
     flat = values.reshape(-1)
     outside = np.flatnonzero(np.abs(flat) > 2)
     while outside.size:
@@ -61,17 +61,10 @@ def _uniform_int(shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, 
     return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
 
 
-def _uniform(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    return rng.random(shape, dtype)
-
-
-def _normal(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    return rng.standard_normal(shape, dtype)
-
-
-register(RandomOpDef("RandomUniform", _kernel(_uniform), _drawn_rule, ZERO))
+register(RandomOpDef("RandomUniform", _kernel(lambda rng, *args: rng.random(*args)), _drawn_rule, ZERO))
 register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_rule, ZERO))
-register(RandomOpDef("RandomStandardNormal", _kernel(_normal), _drawn_rule, ZERO))
+register(RandomOpDef("RandomStandardNormal", _kernel(lambda rng, *args: rng.standard_normal(*args)),
+    _drawn_rule, ZERO))  # fmt: skip
 register(RandomOpDef("TruncatedNormal", _kernel(_truncated), _drawn_rule, ZERO))
 
 

@@ -158,12 +158,15 @@ register(OpDef("ProdOfOthers", _product_of_others, rules.like_first, lambda op, 
 # --- running sums and products -------------------------------------------------------------------
 def _scan(ufunc: np.ufunc) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-        order, first = slice(None, None, -1 if reverse else 1), int(exclusive)
-        moved = np.moveaxis(x, axis, 0)[order]
+        moved = np.moveaxis(x, axis, 0)
+        moved = moved[::-1] if reverse else moved
         result = np.empty_like(moved)
-        result[:first] = ufunc.identity
-        ufunc.accumulate(moved[: len(moved) - first], axis=0, out=result[first:])
-        return np.moveaxis(result[order], 0, axis)
+        if exclusive:
+            result[:1] = ufunc.identity
+            ufunc.accumulate(moved[:-1], axis=0, out=result[1:])
+        else:
+            ufunc.accumulate(moved, axis=0, out=result)
+        return np.moveaxis(result[::-1] if reverse else result, 0, axis)
 
     return kernel
 
