@@ -11,14 +11,21 @@ from asyncmon.graph.execution.update import write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.execution.records import Swap
     from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
     from asyncmon.graph.execution.update import UpdateGroup
 
 
-def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None = None) -> None:
-    """Store what a run computed. The caller has turned floating point warnings off.
+def commit(
+    swaps: Sequence[Swap],
+    groups: Sequence[UpdateGroup],
+    drew: bool,
+    store: StateStore,
+    registers: list[Any],
+    run: Run | None,
+) -> None:
+    """Store what a run computed, or drew. The caller has turned floating point warnings off.
 
     Whatever can fail comes before the first write to an array of the present version: an error leaves
     the state as it was. What is read often beside steps is written to other memory, so that no reader
@@ -26,14 +33,14 @@ def commit(plan: Plan, store: StateStore, registers: list[Any], run: Run | None 
     """
     values = store.values
     new: list[tuple[int, Any]] = []
-    for swap in plan.swaps:
+    for swap in swaps:
         value = registers[swap.register]
         if value is not values[swap.slot]:
             new.append((swap.slot, swap.value(value)))
-    if plan.random:
+    if drew:
         new.append((0, advanced(values[0])))
-    if plan.groups or len(new) > 1:
-        _apply(plan.groups, store, registers, new, run)
+    if groups or len(new) > 1:
+        _apply(groups, store, registers, new, run)
     else:
         store.publish(new)
 

@@ -299,15 +299,15 @@ class Executor:
     def _computed(
         self, program: Program, registers: Registers, run: Run | None, changes: bool
     ) -> list[Any]:
-        code = program.code
+        plan, code = program.plan, program.code
         for register, value in program.constants:
             registers[register] = value
         execute(code if run is None else run.watched(code, registers), registers, run)
-        results = program.plan.results(registers)  # before an update changes what was read
+        results = plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()
         if changes:
-            commit(program.plan, self._store, registers, run)
+            commit(plan.swaps, plan.groups, plan.random, self._store, registers, run)
         if run is not None:
             run.committed = True
         return results
