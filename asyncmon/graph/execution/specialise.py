@@ -119,10 +119,8 @@ class ShapeRules:
             if not isinstance(op.op_def, OpDef) or op.op_def.stateful:
                 continue
             values = fold(op, inputs, known, facts, largest=_LARGEST)
-            for register, value in zip(
-                outputs_of(instruction), values or (), strict=values is not None
-            ):
-                found[register] = _read_only(value)
+            if values is not None:
+                found.update(zip(outputs_of(instruction), map(_read_only, values), strict=True))
         return found
 
     def with_checks(

@@ -74,12 +74,8 @@ def subgraph_step(
     """Await the kernel of a :class:`~asyncmon.graph.core.op.ControlOpDef`.
 
     Args:
-        op: the node.
-        plans: of its subgraphs.
-        state: slots and registers of the variables that these access.
-        inputs: registers of the node's inputs.
-        outputs: registers of its outputs.
-        written: slots and registers of the variables that the subgraphs write.
+        op: the node, with its ``inputs`` and ``outputs``.
+        plans: of its subgraphs, which access the variables in ``state`` and write those in ``written``.
         iteration: the register with the iteration of the loop around.
     """
     kernel: Any = op.op_def.kernel
