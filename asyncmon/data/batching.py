@@ -54,35 +54,32 @@ class Batch(Node):
         self, above: Node, size: int, drop_remainder: bool, collate: Callable[[Sequence[Any]], Any]
     ) -> None:
         self.above = (above,)
-        self._size = size
-        self._drop_remainder = drop_remainder
-        self._collate = collate
+        self.size = size
+        self.drop_remainder = drop_remainder
+        self.collate = collate
 
     def __repr__(self) -> str:
-        return f"{self.above[0]!r}.batch({self._size})"
+        return f"{self.above[0]!r}.batch({self.size})"
 
     def signature(self) -> State:
-        return {"stage": self.kind, "size": self._size}
+        return {"stage": self.kind, "size": self.size}
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         above = await open_node(self.above[0], state and state["from"], epoch)
-        return _BatchStage(above, self._size, self._drop_remainder, self._collate)
+        return _BatchStage(self, above)
 
 
 class _BatchStage(Stage):
-    def __init__(
-        self, above: Stage, size: int, drop_remainder: bool, collate: Callable[[Sequence[Any]], Any]
-    ) -> None:
+    def __init__(self, node: Batch, above: Stage) -> None:
+        self._node = node
         self._above = above
-        self._size = size
-        self._drop_remainder = drop_remainder
-        self._collate = collate
+        self._size = node.size
         self._seconds: float | None = None  # how long a batch takes; the first one is made in a thread
         self._backlog = Backlog()
 
     def mark(self) -> Mark:
         inner = self._backlog.mark() or self._above.mark()
-        return lambda: {"stage": Batch.kind, "size": self._size, "from": inner()}
+        return lambda: {**self._node.signature(), "from": inner()}
 
     async def pull(self, most: int, least: int = 1) -> Chunk:
         budget = LoopBudget.of_running_loop()
@@ -102,7 +99,7 @@ class _BatchStage(Stage):
 
     async def skip(self, count: int) -> int:
         passed = await self._above.skip(count * self._size)
-        return passed // self._size if self._drop_remainder else -(-passed // self._size)
+        return passed // self._size if self._node.drop_remainder else -(-passed // self._size)
 
     async def _fill(self, most: int) -> bool:
         """Wait for the elements of a batch, take more where they are there. False at the end."""
@@ -112,17 +109,17 @@ class _BatchStage(Stage):
             missing = self._size - len(self._backlog)
             chunk = await self._above.pull(min(wanted - len(self._backlog), CHUNK), missing)
             if not chunk:
-                return len(self._backlog) > 0 and not self._drop_remainder
+                return len(self._backlog) > 0 and not self._node.drop_remainder
             self._backlog.add(mark, chunk)
         return True
 
     def _make(self, chunks: Sequence[Chunk]) -> Any:
         start = time.perf_counter()
         elements = joined(chunks)
-        if self._collate is stack and isinstance(elements, Rows):
+        if self._node.collate is stack and isinstance(elements, Rows):
             batch = elements.gather()
         else:
-            batch = self._collate(list(elements))
+            batch = self._node.collate(list(elements))
         took = time.perf_counter() - start
         self._seconds = took if self._seconds is None else self._seconds + (took - self._seconds) / 4
         return batch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 from asyncmon.data.stage import CHUNK
 from asyncmon.data.threads import DaemonExecutor, no_stop_iteration
@@ -16,16 +17,20 @@ if TYPE_CHECKING:
 _JOB_SECONDS = 0.001  # what is done by then leaves and does not wait for the rest
 
 
-class Caller(Protocol):
+class Caller(ABC):
     """Applies a function to elements."""
 
-    grain: int
+    grain = 1
     """How many elements to hand over at once."""
 
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        self._fn = fn
+
+    @abstractmethod
     async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
         """Return results of the first elements, at least one, or the error in place of the next."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Let threads end. What is under way is left behind."""
 
 
@@ -43,28 +48,19 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__qualname__", type(fn).__name__))
 
 
-class _Awaited:
-    grain = 1
-
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
-        self._fn = fn
-
+class _Awaited(Caller):
     async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
         try:
             return [await self._fn(elements[0])], None
         except Exception as error:
             return [], error
 
-    def close(self) -> None:
-        pass
 
-
-class _InThreads:
+class _InThreads(Caller):
     """Jobs of about a millisecond: a quick function gets many elements at once, a slow one gets one."""
 
     def __init__(self, fn: Callable[[Any], Any], threads: int) -> None:
-        self.grain = 1
-        self._fn = fn
+        super().__init__(fn)
         self._executor = DaemonExecutor(f"map({name_of(fn)})", threads)
 
     async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:

@@ -75,10 +75,8 @@ class Take(Node):
         return f"{self.above[0]!r}.take({self._count})"
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        taken = 0 if state is None else int(state["taken"])
-        return _TakeStage(
-            await open_node(self.above[0], state and state["from"], epoch), taken, self._count
-        )
+        above = await open_node(self.above[0], state and state["from"], epoch)
+        return _TakeStage(above, 0 if state is None else int(state["taken"]), self._count)
 
 
 class _TakeStage(Stage):
@@ -223,11 +221,8 @@ class _InterleaveStage(Stage):
 
     async def resume(self, state: State, outer: Node) -> None:
         """Open what was open: each element from above comes again, to make its dataset from."""
-        self._opened, self._turn, self._given = (
-            int(state["opened"]),
-            int(state["turn"]),
-            int(state["given"]),
-        )
+        self._opened = int(state["opened"])
+        self._turn, self._given = int(state["turn"]), int(state["given"])
         for place, slot in enumerate(state["slots"]):
             if slot is None:
                 continue
@@ -244,12 +239,8 @@ class _InterleaveStage(Stage):
     def mark(self) -> Mark:
         above = self._next[0] if self._next is not None else self._above.mark()
         slots = [slot and (slot.index, slot.outer, slot.stage.mark()) for slot in self._slots]
-        fixed = {
-            **self._node.signature(),
-            "opened": self._opened,
-            "turn": self._turn,
-            "given": self._given,
-        }
+        place = {"opened": self._opened, "turn": self._turn, "given": self._given}
+        fixed = {**self._node.signature(), **place}
 
         def resolve() -> State:
             states = [

@@ -12,9 +12,9 @@ import numpy as np
 
 from asyncmon.data.batching import Batch, stack
 from asyncmon.data.combining import Interleave, Repeat, Take, Zip
-from asyncmon.data.indexed import Arrays, Fetch, FetchArrays, FetchItems, Span, map_arrays
+from asyncmon.data.indexed import Arrays, Fetch, fetch_arrays, fetch_items, map_arrays
 from asyncmon.data.iteration import Iteration, Position
-from asyncmon.data.mapping import Map, UnorderedMap
+from asyncmon.data.mapping import Map
 from asyncmon.data.prefetch import Prefetch
 from asyncmon.data.shuffling import Shuffle
 from asyncmon.data.sources import AnyIterable, Source
@@ -74,7 +74,7 @@ class Dataset:
         _check_count("concurrency", concurrency)
         if not callable(fn):
             raise TypeError(f"map needs a function of one element, not {fn!r}.")
-        return Dataset((Map if ordered else UnorderedMap)(self._node, fn, concurrency))
+        return Dataset(Map(self._node, fn, concurrency, ordered))
 
     def batch(
         self,
@@ -243,20 +243,17 @@ def from_iterable(source: Dataset | AnyIterable | Callable[[], AnyIterable]) -> 
     if isinstance(source, Dataset):
         return source
     if isinstance(source, list | tuple | range):
-        return Dataset(FetchItems(source, Span(len(source)), in_memory=True))
+        return Dataset(fetch_items(source, in_memory=True))
     if isinstance(source, np.ndarray):
         return from_arrays(source)
     if isinstance(source, str | bytes):
         raise TypeError(f"from_iterable({source!r}): a string is no data; did you mean to open a file?")
     if isinstance(source, dict | set | frozenset | deque):
         return from_iterable(list(source))
-    if (
-        hasattr(source, "__len__")
-        and hasattr(source, "__getitem__")
-        and not isinstance(source, Mapping | Set)
-    ):
+    is_indexed = hasattr(source, "__len__") and hasattr(source, "__getitem__")
+    if is_indexed and not isinstance(source, Mapping | Set):
         items: Any = source
-        return Dataset(FetchItems(items, Span(len(items)), in_memory=False))
+        return Dataset(fetch_items(items, in_memory=False))
     if isinstance(source, Iterable | AsyncIterable) or callable(source):
         return Dataset(Source(source))
     raise TypeError(
@@ -290,7 +287,7 @@ def from_arrays(arrays: Arrays) -> Dataset:
     if len(set(lengths.values())) != 1:
         found = ", ".join(lengths) or "no array"
         raise ValueError(f"from_arrays needs the same number of rows in every array; found {found}.")
-    return Dataset(FetchArrays(arrays, Span(next(iter(lengths.values())))))
+    return Dataset(fetch_arrays(arrays, next(iter(lengths.values()))))
 
 
 def _check_count(name: str, count: Any) -> None:

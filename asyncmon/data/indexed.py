@@ -7,8 +7,7 @@ batch of rows is one fancy indexing for each array.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -64,26 +63,17 @@ class Rows(Sequence[Any]):
         index = self._index
         return map_arrays(lambda array: array.take(index, axis=0), self._arrays)
 
-    @staticmethod
-    def join(chunks: Sequence[Chunk]) -> Rows | None:
-        """Return the rows of all chunks, or None if they are not all rows of the same arrays."""
-        first = chunks[0]
-        if not isinstance(first, Rows):
-            return None
-        if len(chunks) == 1:
-            return first
-        rows = [chunk for chunk in chunks if isinstance(chunk, Rows) and chunk._arrays is first._arrays]
-        if len(rows) < len(chunks):
-            return None
-        return Rows(first._arrays, np.concatenate([chunk._index for chunk in rows]))
-
 
 def joined(chunks: Sequence[Chunk]) -> Chunk:
-    """Return chunks as one."""
+    """Return chunks as one: rows of the same arrays as rows, others as a list."""
+    first = chunks[0]
     if len(chunks) == 1:
-        return chunks[0]
-    rows = Rows.join(chunks)
-    return rows if rows is not None else [element for chunk in chunks for element in chunk]
+        return first
+    if isinstance(first, Rows):
+        rows = [chunk for chunk in chunks if isinstance(chunk, Rows) and chunk._arrays is first._arrays]
+        if len(rows) == len(chunks):
+            return Rows(first._arrays, np.concatenate([chunk._index for chunk in rows]))
+    return [element for chunk in chunks for element in chunk]
 
 
 class Span(Node):
@@ -128,94 +118,64 @@ class _SpanStage(Stage):
 
 
 class Fetch(Node):
-    """Turns numbers into elements. Not seen in positions: they are those of the numbers."""
+    """Turns numbers into elements. Positions are those of the numbers.
 
-    kind = "fetch"
+    Args:
+        numbers: of the elements.
+        words: what is read, with ``{}`` for the numbers.
+        stage: makes the stage that reads, over that of the numbers.
+    """
 
-    def __init__(self, numbers: Node) -> None:
+    def __init__(self, numbers: Node, words: str, stage: Callable[[Stage], Stage]) -> None:
         self.above = (numbers,)
+        self._words = words
+        self._stage = stage
 
-    @abstractmethod
+    def __repr__(self) -> str:
+        return self._words.format(repr(self.above[0]))
+
     def over(self, numbers: Node) -> Fetch:
         """Return a node that fetches other numbers from the same source."""
-
-    def check(self, state: State | None) -> None:
-        self.above[0].check(state)
+        return Fetch(numbers, self._words, self._stage)
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        return self._fetching(await open_node(self.above[0], state, epoch))
-
-    @abstractmethod
-    def _fetching(self, numbers: Stage) -> Stage: ...
+        return self._stage(await open_node(self.above[0], state, epoch))
 
 
-class FetchItems(Fetch):
-    """From a container in memory, or from a sequence that loads its items (in a thread)."""
+def fetch_items(items: Sequence[Any], *, in_memory: bool) -> Fetch:
+    """Return a node over a container in memory, or a sequence that loads its items (in a thread)."""
+    get = items.__getitem__
 
-    def __init__(self, items: Sequence[Any], numbers: Node, in_memory: bool) -> None:
-        super().__init__(numbers)
-        self._items = items
-        self._in_memory = in_memory
+    def stage(numbers: Stage) -> Stage:
+        if in_memory:
+            return _FetchStage(numbers, lambda chunk: list(map(get, chunk)))
+        return OrderedMapStage(numbers, caller_of(get, 1), 1)
 
-    def __repr__(self) -> str:
-        return f"from_iterable({type(self._items).__name__} of {self.above[0]!r})"
-
-    def over(self, numbers: Node) -> Fetch:
-        return FetchItems(self._items, numbers, self._in_memory)
-
-    def _fetching(self, numbers: Stage) -> Stage:
-        if self._in_memory:
-            return _FetchStage(numbers, self._items)
-        return OrderedMapStage(numbers, caller_of(self._items.__getitem__, 1), 1)
+    return Fetch(Span(len(items)), f"from_iterable({type(items).__name__} of {{}})", stage)
 
 
-class FetchArrays(Fetch):
-    """Rows from arrays, as one :class:`Rows` a chunk."""
+def fetch_arrays(arrays: Arrays, length: int) -> Fetch:
+    """Return a node over the rows of arrays, which come as one :class:`Rows` a chunk."""
 
-    def __init__(self, arrays: Arrays, numbers: Node) -> None:
-        super().__init__(numbers)
-        self._arrays = arrays
+    def read(numbers: Chunk) -> Chunk:
+        return Rows(arrays, np.array(numbers, dtype=np.int64))
 
-    def __repr__(self) -> str:
-        return f"from_arrays({self.above[0]!r})"
-
-    def over(self, numbers: Node) -> Fetch:
-        return FetchArrays(self._arrays, numbers)
-
-    def _fetching(self, numbers: Stage) -> Stage:
-        return _RowsStage(numbers, self._arrays)
+    return Fetch(Span(length), "from_arrays({})", lambda numbers: _FetchStage(numbers, read))
 
 
-class _Fetching(Stage):
-    """A stage whose positions are those of the numbers above it."""
-
-    def __init__(self, numbers: Stage) -> None:
+class _FetchStage(Stage):
+    def __init__(self, numbers: Stage, read: Callable[[Chunk], Chunk]) -> None:
         self._numbers = numbers
+        self._read = read
 
     def mark(self) -> Mark:
         return self._numbers.mark()
+
+    async def pull(self, most: int, least: int = 1) -> Chunk:
+        return self._read(await self._numbers.pull(most))
 
     async def skip(self, count: int) -> int:
         return await self._numbers.skip(count)
 
     async def aclose(self) -> None:
         await self._numbers.aclose()
-
-
-class _FetchStage(_Fetching):
-    def __init__(self, numbers: Stage, items: Sequence[Any]) -> None:
-        super().__init__(numbers)
-        self._get = items.__getitem__
-
-    async def pull(self, most: int, least: int = 1) -> Chunk:
-        return list(map(self._get, await self._numbers.pull(most)))
-
-
-class _RowsStage(_Fetching):
-    def __init__(self, numbers: Stage, arrays: Arrays) -> None:
-        super().__init__(numbers)
-        self._arrays = arrays
-
-    async def pull(self, most: int, least: int = 1) -> Chunk:
-        numbers = await self._numbers.pull(most)
-        return Rows(self._arrays, np.array(numbers, dtype=np.int64))

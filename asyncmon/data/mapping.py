@@ -8,63 +8,41 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.data.calls import Caller, caller_of, name_of
-from asyncmon.data.stage import (
-    CHUNK,
-    Chunk,
-    Epoch,
-    Mark,
-    Node,
-    Stage,
-    State,
-    Waiter,
-    end_tasks,
-    open_node,
-    skipped,
-)
+from asyncmon.data.stage import CHUNK, Node, Stage, Waiter, end_tasks, mark_before, open_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from asyncmon.data.stage import Chunk, Epoch, Mark, State
+
+
+_UNORDERED = "map(ordered=False)"
+
 
 class Map(Node):
-    """Results in the order of the input. Not seen in positions: they are those of the input."""
+    """Results in the order of the input, or as they come.
 
-    kind = "map"
+    In order, positions are those of the input. Else a position knows which results have left, so that
+    none comes twice or never.
+    """
 
-    def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int) -> None:
+    def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int, ordered: bool) -> None:
         self.above = (above,)
+        self.kind = None if ordered else _UNORDERED
         self._fn = fn
         self._concurrency = concurrency
 
     def __repr__(self) -> str:
-        return f"{self.above[0]!r}.map({name_of(self._fn)})"
-
-    def check(self, state: State | None) -> None:
-        self.above[0].check(state)
+        order = "" if self.kind is None else ", ordered=False"
+        return f"{self.above[0]!r}.map({name_of(self._fn)}{order})"
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        above = await open_node(self.above[0], state, epoch)
-        return OrderedMapStage(above, caller_of(self._fn, self._concurrency), self._concurrency)
-
-
-class UnorderedMap(Node):
-    """Results as they come. A position knows which have left, so that none comes twice or never."""
-
-    kind = "map(ordered=False)"
-
-    def __init__(self, above: Node, fn: Callable[[Any], Any], concurrency: int) -> None:
-        self.above = (above,)
-        self._fn = fn
-        self._concurrency = concurrency
-
-    def __repr__(self) -> str:
-        return f"{self.above[0]!r}.map({name_of(self._fn)}, ordered=False)"
-
-    async def open(self, state: State | None, epoch: Epoch) -> Stage:
+        concurrency, caller = self._concurrency, caller_of(self._fn, self._concurrency)
+        if self.kind is None:
+            return OrderedMapStage(await open_node(self.above[0], state, epoch), caller, concurrency)
         state = state or {"from": None, "left": [], "order": []}
         above = await open_node(self.above[0], state["from"], epoch)
-        caller = caller_of(self._fn, self._concurrency)
-        return UnorderedMapStage(above, caller, self._concurrency, state["left"], state["order"])
+        return UnorderedMapStage(above, caller, concurrency, state["left"], state["order"])
 
 
 class MapStage(Stage):
@@ -197,14 +175,6 @@ class MapStage(Stage):
         self._room.wake()
         self._arrival.wake()
 
-    def _position(self, number: int) -> Mark:
-        """Return the position before an element; positions before it are forgotten."""
-        marks = self._marks
-        while len(marks) > 1 and marks[1][0] <= number:
-            marks.popleft()
-        first, mark = marks[0] if marks else (0, self._above.mark())
-        return skipped(mark, number - first)
-
     async def aclose(self) -> None:
         self._closing = True
         self._caller.close()
@@ -226,7 +196,7 @@ class OrderedMapStage(MapStage):
         return self._passed >= number
 
     def mark(self) -> Mark:
-        return self._position(self._passed)
+        return mark_before(self._passed, self._marks, self._above)
 
     async def skip(self, count: int) -> int:
         return await self._above.skip(count)
@@ -287,7 +257,8 @@ class UnorderedMapStage(MapStage):
         return not self._working
 
     def mark(self) -> Mark:
-        first, position, last = self._first, self._position(self._first), self._last_left
+        first, last = self._first, self._last_left
+        position = mark_before(first, self._marks, self._above)
         left = [number - first for number in self._left]
 
         def resolve() -> State:
@@ -297,6 +268,6 @@ class UnorderedMapStage(MapStage):
                 order.append(following.number - first)
                 following = following.next
             order += [number - first for number in self._order]
-            return {"stage": UnorderedMap.kind, "left": left, "order": order, "from": position()}
+            return {"stage": _UNORDERED, "left": left, "order": order, "from": position()}
 
         return resolve

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from asyncmon.data.indexed import joined
 from asyncmon.data.sources import SourceStage
-from asyncmon.data.stage import (
-    CHUNK,
-    Backlog,
-    Chunk,
-    Epoch,
-    Mark,
-    Node,
-    Stage,
-    State,
-    Waiter,
-    end_tasks,
-    open_node,
-)
+from asyncmon.data.stage import CHUNK, Backlog, Node, Stage, Waiter, end_tasks, open_node
 from asyncmon.loop_budget import LoopBudget
+
+if TYPE_CHECKING:
+    from asyncmon.data.stage import Chunk, Epoch, Mark, State
 
 
 class Prefetch(Node):
     """Up to ``depth`` elements ahead of the consumer. Not seen in positions."""
-
-    kind = "prefetch"
 
     def __init__(self, above: Node, depth: int) -> None:
         self.above = (above,)
@@ -33,9 +23,6 @@ class Prefetch(Node):
 
     def __repr__(self) -> str:
         return f"{self.above[0]!r}.prefetch({self._depth})"
-
-    def check(self, state: State | None) -> None:
-        self.above[0].check(state)
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
         above = await open_node(self.above[0], state, epoch)

@@ -10,24 +10,16 @@ from __future__ import annotations
 import random
 from array import array
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.data.stage import (
-    CHUNK,
-    Chunk,
-    Epoch,
-    Mark,
-    Node,
-    Stage,
-    State,
-    open_node,
-    skipped,
-    too_short,
-)
+from asyncmon.data.stage import CHUNK, Node, Stage, mark_before, open_node, skipped, too_short
 from asyncmon.files import in_thread
 from asyncmon.loop_budget import LoopBudget
+
+if TYPE_CHECKING:
+    from asyncmon.data.stage import Chunk, Epoch, Mark, State
 
 _TAIL = 2**32
 """The segment number of the last draw of a pass, out of reach of the others."""
@@ -55,16 +47,12 @@ class Shuffle(Node):
         return {"stage": self.kind, "buffer": self._buffer, **chosen}
 
     async def open(self, state: State | None, epoch: Epoch) -> Stage:
-        if state is None:
-            return _ShuffleStage(
-                await open_node(self.above[0], None, epoch), self._buffer, self._seed, epoch
-            )
-        self._seed = int(
-            state["seed"]
-        )  # without a given seed, later passes go on as those of the saved run
-        above = await open_node(self.above[0], state["from"], epoch)
+        if state is not None:  # without a given seed, later passes go on as those of the saved run
+            self._seed = int(state["seed"])
+        above = await open_node(self.above[0], state and state["from"], epoch)
         stage = _ShuffleStage(above, self._buffer, self._seed, epoch)
-        stage.resume(state)
+        if state is not None:
+            stage.resume(state)
         return stage
 
 
@@ -79,15 +67,11 @@ class _ShuffleStage(Stage):
         self._slots: list[Any] = []
         self._numbers = array("q")
         self._came = 0  # elements that have come from above
-        self._marks: deque[tuple[int, Mark]] = (
-            deque()
-        )  # the number at which each chunk from above began
+        self._marks: deque[tuple[int, Mark]] = deque()  # the number at which each chunk began
         self._segment = 0  # the next one to draw
         self._draws: list[int] = []  # of this segment: the slots from which elements leave
         self._used = 0  # so many of them have left
-        self._tail: list[int] | None = (
-            None  # once all have come: the slots of the rest, the next one last
-        )
+        self._tail: list[int] | None = None  # once all came: the slots of the rest, the next one last
         self._resume_at = 0  # after resuming: elements before this one are only read into their slots
         self._snapshot = self._take_snapshot()
         self._since = 0  # so many elements have left since the snapshot
@@ -171,11 +155,8 @@ class _ShuffleStage(Stage):
         self._segment += 1
 
     async def _draw_tail(self) -> list[int]:
-        random, count = self._random(_TAIL), len(self._slots)
-        order = (
-            await in_thread(random.permutation, count) if count > _LONG else random.permutation(count)
-        )
-        slots: list[int] = order.tolist()
+        draw, count = self._random(_TAIL).permutation, len(self._slots)
+        slots: list[int] = (await in_thread(draw, count) if count > _LONG else draw(count)).tolist()
         return slots
 
     def _random(self, segment: int) -> np.random.Generator:
@@ -183,11 +164,7 @@ class _ShuffleStage(Stage):
 
     def _take_snapshot(self) -> Mark:
         first = int(np.asarray(self._numbers).min()) if self._numbers else self._came
-        marks = self._marks
-        while len(marks) > 1 and marks[1][0] <= first:
-            marks.popleft()
-        begin, mark = marks[0] if marks else (first, self._above.mark())
-        above = skipped(mark, first - begin)
+        above = mark_before(first, self._marks, self._above)
         fixed = {
             "stage": Shuffle.kind,
             "buffer": self._buffer,

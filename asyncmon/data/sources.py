@@ -7,24 +7,15 @@ import inspect
 from abc import abstractmethod
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from asyncmon.data.stage import (
-    CLOSE_SECONDS,
-    Chunk,
-    Epoch,
-    Mark,
-    Node,
-    Stage,
-    State,
-    Waiter,
-    end_tasks,
-    logger,
-    too_short,
-)
+from asyncmon.data.stage import CLOSE_SECONDS, Node, Stage, Waiter, end_tasks, logger, too_short
 from asyncmon.data.threads import DaemonExecutor
 from asyncmon.errors import OutOfRangeError
 from asyncmon.loop_budget import LoopBudget
+
+if TYPE_CHECKING:
+    from asyncmon.data.stage import Chunk, Epoch, Mark, State
 
 AnyIterable: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 

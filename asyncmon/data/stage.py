@@ -16,14 +16,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from asyncmon.cancellation import shielded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-T = TypeVar("T")
 
 Chunk: TypeAlias = Sequence[Any]
 """Elements on their way: a list, or :class:`~asyncmon.data.indexed.Rows`, which are read later."""
@@ -85,7 +83,8 @@ class Stage(ABC):
 class Node(ABC):
     """One step of the description of a pipeline."""
 
-    kind: ClassVar[str]
+    kind: str | None = None
+    """Its name in positions. None for a node whose positions are those of the node above."""
     above: tuple[Node, ...] = ()
 
     @abstractmethod
@@ -109,6 +108,9 @@ class Node(ABC):
             return
         if "skip" in state:
             self.check(state["from"])
+            return
+        if self.kind is None:
+            self.above[0].check(state)
             return
         expected = self.signature()
         found = {key: state.get(key) for key in expected}
@@ -159,6 +161,19 @@ def skipped(mark: Mark, count: int) -> Mark:
         return {"skip": count, "from": state}
 
     return resolve
+
+
+def mark_before(number: int, marks: deque[tuple[int, Mark]], stage: Stage) -> Mark:
+    """Return the mark before an element, by its number among those that came from a stage.
+
+    ``marks`` are the number at which each chunk began, and its mark; earlier ones are removed.
+    """
+    while len(marks) > 1 and marks[1][0] <= number:
+        marks.popleft()
+    if not marks:
+        return stage.mark()
+    first, mark = marks[0]
+    return skipped(mark, number - first)
 
 
 class Backlog:
