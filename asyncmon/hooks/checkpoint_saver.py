@@ -124,7 +124,6 @@ class CheckpointSaverHook(SessionRunHook):
                 "else leave one out: MonitoredTrainingSession adds one of its own "
                 "unless save_checkpoint_secs and save_checkpoint_steps are None."
             )
-        self._output.open()
         for listener in self._listeners:
             await listener.begin()
 
@@ -221,12 +220,11 @@ class CheckpointSaverHook(SessionRunHook):
         return handle
 
     def _find_saver(self) -> Saver:
-        if self._given_saver is not None:
-            return self._given_saver
+        saver: Saver | None = self._given_saver
         if self._scaffold is not None:
-            scaffolds: Saver = self._scaffold.saver
-            return scaffolds
-        saver: Saver | None = None if self._graph is None else saver_of(self._graph)
+            saver = self._scaffold.saver
+        elif saver is None and self._graph is not None:
+            saver = saver_of(self._graph)
         if saver is None:
             raise RuntimeError(
                 "No items in collection savers. Please add a saver to the collection or provide a "

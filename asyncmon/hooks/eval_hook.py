@@ -62,7 +62,6 @@ class Evaluations(SessionRunHook):
 
     async def begin(self) -> None:
         self.is_open = True
-        self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step)
@@ -157,9 +156,6 @@ class EvalHook(Evaluations):
         self._new_evaluator = partial(
             Evaluator, metrics=metrics, batches=batches, steps=steps, weight=weight
         )
-        self._tick_passed = False
-        self._seen: int | None = None  # the step of the newest evaluation that began
-        self._pending: Snapshot | None = None
         self._arrived: asyncio.Event
         self._evaluating: asyncio.Lock
         if checkpoint_dir is not None or (concurrent and every_n_secs is not None):
@@ -179,8 +175,9 @@ class EvalHook(Evaluations):
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         await super().after_create_session(session, coord)
-        self._drop_pending()
-        self._seen, self._tick_passed = None, False
+        self._tick_passed = False
+        self._seen: int | None = None  # the step of the newest evaluation that began
+        self._pending: Snapshot | None = None
         if self._schedule is not None:
             self._schedule.start(global_step_of(self, session))
 
@@ -201,13 +198,13 @@ class EvalHook(Evaluations):
         """Evaluate the state after this run, now or in the background, if it is due."""
         if not self._is_due(step_after(run_values)):
             return
-        self._drop_pending()
+        self._pending = None  # releases the state that no evaluation will see
         state = await run_context.session.snapshot()
-        if not self._concurrent:
-            await self._evaluate(state)
-        else:
+        if self._concurrent:
             self._pending = state
             self._arrived.set()
+        else:
+            await self._evaluate(state)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Evaluate what is due while steps go on; by seconds with a pause, mark the next run as due."""
@@ -236,13 +233,8 @@ class EvalHook(Evaluations):
             await self._evaluate(await session.snapshot())
 
     async def cleanup(self, error: BaseException | None) -> None:
-        self._drop_pending()
+        self._pending = None
         await super().cleanup(error)
-
-    def _drop_pending(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.release()
 
     async def _evaluate_pending(self) -> None:
         async with self._evaluating:

@@ -57,19 +57,14 @@ class GlobalStepWaiterHook(SessionRunHook):
         """
         if self._passed:
             return
-        session = run_context.session
-        logger.info("Waiting for global step %d before starting training.", self._wait_until_step)
+        session, wanted = run_context.session, self._wait_until_step
+        line = "Waiting for global step %d before starting training."
+        logger.info(line, wanted)
         logged = 0
-        while (step := global_step_of(self, session)) < self._wait_until_step:
+        while (step := global_step_of(self, session)) < wanted:
             if step - logged > _LOG_STEPS:
                 logged = step
-                logger.info(
-                    "Waiting for global step %d before starting training. Current step is %d.",
-                    self._wait_until_step,
-                    step,
-                )
+                logger.info(f"{line} Current step is %d.", wanted, step)
             if await self._coord.wait_for_stop(_POLL_SECS):
-                raise OutOfRangeError(
-                    f"A stop was requested at step {step} while waiting for {self._wait_until_step}."
-                )
+                raise OutOfRangeError(f"A stop was requested at step {step}, before step {wanted}.")
         self._passed = True

@@ -64,9 +64,6 @@ class LoopLagHook(SessionRunHook):
         self.percentiles: dict[str, float] = {}
         """The last report: seconds by ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"``."""
 
-    async def begin(self) -> None:
-        self._output.open()
-
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step)
 

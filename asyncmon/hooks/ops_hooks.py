@@ -91,12 +91,10 @@ class FeedFnHook(SessionRunHook):
             feed = self._feed_fn()
             if inspect.isawaitable(feed):
                 feed = await feed
-        except (StopIteration, StopAsyncIteration) as error:
-            # a StopIteration cannot leave a coroutine
+        except (StopIteration, StopAsyncIteration, RuntimeError) as error:
+            # Out of an `async def` feed_fn, a StopIteration comes as the cause of a RuntimeError.
+            ends = (error, error.__cause__)
+            if not any(isinstance(end, StopIteration | StopAsyncIteration) for end in ends):
+                raise
             raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error!r}).") from error
-        except RuntimeError as error:
-            # that of Python, for a StopIteration in an `async def` feed_fn, as by `next(batches)`
-            if isinstance(error.__cause__, StopIteration | StopAsyncIteration):
-                raise OutOfRangeError(f"feed_fn of FeedFnHook is at its end ({error}).") from error
-            raise
         return SessionRunArgs(fetches=None, feed_dict=feed)

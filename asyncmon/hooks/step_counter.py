@@ -71,7 +71,6 @@ class StepCounterHook(SessionRunHook):
         graph = current_graph()
         step = None if graph is None else get_global_step(graph)
         self._tag = f"{'global_step' if step is None else step.op.name}/sec"
-        self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         step = global_step_of(self, session)

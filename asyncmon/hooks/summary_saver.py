@@ -85,7 +85,6 @@ class SummarySaverHook(SessionRunHook):
 
     async def begin(self) -> None:
         require_global_step(self)
-        self._output.open()
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Write ``START``; the first run is due."""

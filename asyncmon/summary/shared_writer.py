@@ -153,15 +153,15 @@ class SharedWriter:
         return self._shared
 
     def open(self) -> None:
-        """Take hold of the writer. Nothing is on disk before the first event."""
+        """Take hold of the writer, once. Nothing is on disk before the first event."""
         if self._given is None and self._output_dir is not None and self._shared is None:
             self._shared = FileWriterCache.acquire(self._output_dir)
 
     def start(self, global_step: int | None) -> None:
-        """Say at which step a session was created. Any number of hooks may say it."""
-        writer = self.writer
-        if writer is not None:
-            writer.start(global_step)
+        """Open, and say at which step a session was created. Any number of hooks may say it."""
+        self.open()
+        if self.writer is not None:
+            self.writer.start(global_step)
 
     def add_scalars(self, values: Mapping[str, float], global_step: int | None) -> None:
         """Add numbers by tag, if there is a writer."""
