@@ -35,12 +35,8 @@ _AT_ONCE = 100  # entries encoded between two writes: a write lets other threads
 class EventFile:
     """One event file: opened at the first write, whole records only, repaired after a failed write.
 
-    What could not be written stays here and comes first at the next write.
-
-    Args:
-        directory: where the file goes; made if missing.
-        suffix: the end of its name.
-        calls: the system calls it is written with.
+    What could not be written stays here and comes first at the next write. The directory is made if it
+    is missing.
     """
 
     def __init__(self, directory: str, suffix: str, calls: FileCalls) -> None:
@@ -139,9 +135,7 @@ class EventFile:
             self._calls.make_dirs(Path(self.directory))
         while self._descriptor is None:
             self.path = os.path.join(self.directory, _file_name(now, self._suffix))
-            with contextlib.suppress(
-                FileExistsError
-            ):  # of another host with our name and process number
+            with contextlib.suppress(FileExistsError):  # a host of our name has our process number too
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
                 self._descriptor = self._calls.open(Path(self.path), flags)
                 self._length, self._new = 0, True

@@ -15,21 +15,13 @@ from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from asyncmon.protobuf import (
-    DELIMITED,
-    WireError,
-    fields,
-    float32,
-    read_varint,
-    string,
-    varint,
-)
+from asyncmon.protobuf import DELIMITED, WireError, fields, float32, read_varint, string, varint
 
 Encode = Callable[[Any, Any], bytes | None]
 Entry = tuple[float, int, Hashable | None, Any, Encode]
 
-SUMMARY_FIELD = 5
-"""The number of ``Event.summary``."""
+GRAPH, SUMMARY, SESSION_LOG, RUN_METADATA, META_GRAPH = 4, 5, 7, 8, 9
+"""Field numbers of ``Event``."""
 
 _TIME = struct.Struct("<cd")
 
@@ -65,7 +57,7 @@ def _scalar_prefixes(tag: str) -> tuple[bytes, bytes]:
     # The length of what follows is known, four bytes, so everything before it is fixed by the tag.
     value = string(1, tag) + b"\x15"
     summary = b"\x0a" + varint(len(value) + 4) + value
-    return summary, varint(SUMMARY_FIELD << 3 | 2) + varint(len(summary) + 4) + summary
+    return summary, varint(SUMMARY << 3 | 2) + varint(len(summary) + 4) + summary
 
 
 def summary_tags(summary: bytes) -> tuple[str, ...]:

@@ -128,6 +128,9 @@ class SharedWriter:
     Args:
         output_dir: the directory to write to.
         summary_writer: the writer to use; ``output_dir`` is ignored then.
+
+    Attributes:
+        file_writer: the shared writer of the directory, for what only event files hold.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class SharedWriter:
     ) -> None:
         self._output_dir = output_dir
         self._given = summary_writer
-        self._shared: FileWriter | None = None
+        self.file_writer: FileWriter | None = None
 
     @property
     def writes(self) -> bool:
@@ -145,17 +148,12 @@ class SharedWriter:
     @property
     def writer(self) -> SummaryWriter | None:
         """The writer, or None where there is none or :meth:`open` was not called."""
-        return self._given if self._given is not None else self._shared
-
-    @property
-    def file_writer(self) -> FileWriter | None:
-        """The shared writer of the directory, for what only event files hold."""
-        return self._shared
+        return self._given if self._given is not None else self.file_writer
 
     def open(self) -> None:
         """Take hold of the writer, once. Nothing is on disk before the first event."""
-        if self._given is None and self._output_dir is not None and self._shared is None:
-            self._shared = FileWriterCache.acquire(self._output_dir)
+        if self._given is None and self._output_dir is not None and self.file_writer is None:
+            self.file_writer = FileWriterCache.acquire(self._output_dir)
 
     def start(self, global_step: int | None) -> None:
         """Open, and say at which step a session was created. Any number of hooks may say it."""
@@ -171,7 +169,7 @@ class SharedWriter:
 
     async def close(self) -> None:
         """Flush, and let go. A second call does nothing to a shared writer."""
-        shared, self._shared = self._shared, None
+        shared, self.file_writer = self.file_writer, None
         if shared is not None:
             await FileWriterCache.release(shared)
         elif self._given is not None:

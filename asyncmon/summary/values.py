@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.protobuf import boolean, delimited, double, string
-from asyncmon.summary.event_queue import SUMMARY_FIELD, scalar_summary_bytes
+from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
 from asyncmon.summary.events import (
     Audio,
     Image,
@@ -270,12 +270,6 @@ def frozen_array(values: Any) -> NDArray[Any]:
     return array if base is None or isinstance(base, bytes) else array.copy()
 
 
-GRAPH, META_GRAPH = 4, 9
-"""Field numbers of ``Event``."""
-
-_RUN_METADATA = 8
-
-
 def operations_of(graph: Any) -> list[Any]:
     """Return the operations that a graph has now. TypeError if it is none."""
     if not isinstance(graph, GraphLike):
@@ -287,12 +281,10 @@ def operations_of(graph: Any) -> list[Any]:
 
 
 def graph_field(tags: object, operations: list[Any]) -> bytes:
-    """Encode a graph."""
     return delimited(GRAPH, encode_graph(operations))
 
 
 def meta_graph_field(tags: object, operations: list[Any]) -> bytes:
-    """Encode a graph as a meta graph."""
     return delimited(META_GRAPH, encode_meta_graph(encode_graph(operations)))
 
 
@@ -301,15 +293,14 @@ def run_field(tags: object, run: tuple[str, Any]) -> bytes:
     tag, nodes = run
     data = nodes if isinstance(nodes, bytes) else encode_run_metadata(nodes)
     event = TaggedRunMetadata(tag=tag, run_metadata=data)
-    return delimited(_RUN_METADATA, event.SerializeToString())
+    return delimited(RUN_METADATA, event.SerializeToString())
 
 
 def histogram_field(tag: str, values: Any) -> bytes | None:
-    """Encode a histogram; None where it is left out."""
     summary = histogram_summary(tag, values)
-    return None if summary is None else delimited(SUMMARY_FIELD, summary)
+    return None if summary is None else delimited(SUMMARY, summary)
 
 
 def images_field(tag: str, images: tuple[Any, int]) -> bytes:
     """Encode a batch of images, and how many of them at most."""
-    return delimited(SUMMARY_FIELD, image_summary(tag, *images))
+    return delimited(SUMMARY, image_summary(tag, *images))

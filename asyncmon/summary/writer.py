@@ -12,7 +12,10 @@ from asyncmon.files import FileCalls
 from asyncmon.protobuf import delimited
 from asyncmon.summary.event_file import EventFile
 from asyncmon.summary.event_queue import (
-    SUMMARY_FIELD,
+    GRAPH,
+    META_GRAPH,
+    SESSION_LOG,
+    SUMMARY,
     Backlog,
     Policy,
     as_is,
@@ -22,8 +25,6 @@ from asyncmon.summary.event_queue import (
 from asyncmon.summary.events import Event, SessionLog, Summary
 from asyncmon.summary.histogram import check_numbers
 from asyncmon.summary.values import (
-    GRAPH,
-    META_GRAPH,
     batch_of_images,
     check_images,
     frozen_array,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from asyncmon.summary.values import HParam
 
 
-_SESSION_LOG = 7  # a field number of Event
 _CALLS = FileCalls()
 
 
@@ -188,7 +188,7 @@ class FileWriter:
 
     def add_text(self, tag: str, text: Any, global_step: int | None = None) -> None:
         """Add a string, which TensorBoard renders as Markdown, or nested lists of strings, a table."""
-        self._put(tag, delimited(SUMMARY_FIELD, text_summary(tag, text)), global_step)
+        self._put(tag, delimited(SUMMARY, text_summary(tag, text)), global_step)
 
     def add_hparams(
         self, hparams: Mapping[str, HParam], metrics: Mapping[str, float] | None = None
@@ -204,7 +204,7 @@ class FileWriter:
             TypeError: a value is none of these.
         """
         summary = hparams_summary(hparams, clock.wall())
-        self._put(None, delimited(SUMMARY_FIELD, summary), None)
+        self._put(None, delimited(SUMMARY, summary), None)
         for tag, value in (metrics or {}).items():
             self.add_scalar(tag, value)
 
@@ -218,7 +218,7 @@ class FileWriter:
         data = summary_bytes(summary)
         tags = summary_tags(data)
         if tags:
-            self._put(tags, delimited(SUMMARY_FIELD, data), global_step)
+            self._put(tags, delimited(SUMMARY, data), global_step)
 
     def add_event(self, event: Event) -> None:
         """Add an event as it is, with its own time and step. TF1: same name."""
@@ -232,7 +232,7 @@ class FileWriter:
         """Add the begin or the end of a session, or a checkpoint. TF1: same name."""
         if not isinstance(session_log, SessionLog):
             raise TypeError(f"A SessionLog was expected, not {type(session_log).__name__}.")
-        self._put(None, delimited(_SESSION_LOG, session_log.SerializeToString()), global_step)
+        self._put(None, delimited(SESSION_LOG, session_log.SerializeToString()), global_step)
         self._note(session_log, global_step)
 
     def start(self, global_step: int | None = None) -> None:
@@ -323,7 +323,7 @@ class FileWriter:
             OSError: the disk refused; a note says how many events were lost.
         """
         if self._started and not self.closed:
-            stop = delimited(_SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
+            stop = delimited(SESSION_LOG, SessionLog(status=SessionLog.STOP).SerializeToString())
             self._pump.put((clock.wall(), 0, None, stop, as_is), told=False)
         self._started, self._graph = False, None
         self._run_tags.clear()
