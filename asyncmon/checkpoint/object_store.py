@@ -164,10 +164,7 @@ def _os_errors() -> Iterator[None]:
         yield
     except obstore.exceptions.NotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, str(error).splitlines()[0]) from error
-    except (
-        obstore.exceptions.PermissionDeniedError,
-        obstore.exceptions.UnauthenticatedError,
-    ) as error:
+    except (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, str(error).splitlines()[0]) from error
     except obstore.exceptions.BaseError as error:
         raise OSError(errno.EIO, str(error).splitlines()[0]) from error

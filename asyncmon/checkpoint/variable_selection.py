@@ -53,10 +53,7 @@ class Selection:
     """
 
     def __init__(
-        self,
-        var_list: Iterable[Any] | Mapping[str, Any] | None,
-        defer_build: bool,
-        allow_empty: bool,
+        self, var_list: Iterable[Any] | Mapping[str, Any] | None, defer_build: bool, allow_empty: bool
     ) -> None:
         self.allow_empty = allow_empty
         self._names: dict[str, str] | None = None

@@ -90,9 +90,7 @@ class CopyOnAccess(dict[str, Any]):
         """As that of ``dict``."""
         return dict(self)
 
-    def __iter__(
-        self,
-    ) -> Iterator[str]:  # makes dict(state) and {**state} call __getitem__
+    def __iter__(self) -> Iterator[str]:  # makes dict(state) and {**state} call __getitem__
         return super().__iter__()
 
     def __or__(self, other: Any) -> Any:

@@ -104,11 +104,7 @@ def first_change(now: Tree, before: Tree, path: tuple[str | int, ...] = ()) -> s
 
 
 def adopt(
-    new: Tree,
-    old: Tree,
-    unshared: Arrays,
-    problems: list[str],
-    path: tuple[str | int, ...] = (),
+    new: Tree, old: Tree, unshared: Arrays, problems: list[str], path: tuple[str | int, ...] = ()
 ) -> Tree:
     """Return the copy that a step has changed as the next state, or note why it cannot be.
 
@@ -145,11 +141,7 @@ def adopt(
 
 
 def _adopt_array(
-    new: Any,
-    old: NDArray[Any],
-    unshared: Arrays,
-    problems: list[str],
-    path: tuple[str | int, ...],
+    new: Any, old: NDArray[Any], unshared: Arrays, problems: list[str], path: tuple[str | int, ...]
 ) -> NDArray[Any]:
     try:
         array = np.asarray(new)

@@ -71,9 +71,7 @@ class _Inventory:
     """What exists at one moment: ``(kind, identity) -> description``."""
 
     def __init__(
-        self,
-        directories: Iterable[str | os.PathLike[str]],
-        any_name_in: Path | None = None,
+        self, directories: Iterable[str | os.PathLike[str]], any_name_in: Path | None = None
     ) -> None:
         self.things: dict[tuple[str, object], str] = {}
         for task in asyncio.all_tasks():
