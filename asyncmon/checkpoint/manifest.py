@@ -117,6 +117,7 @@ class Manifest(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the bytes of the manifest file."""
+        metrics = {name: x if math.isfinite(x) else str(x) for name, x in self.metrics.items()}
         members = {
             "format": FORMAT,
             "version": VERSION,
@@ -127,7 +128,7 @@ class Manifest(NamedTuple):
             "tensors": {name: entry._asdict() for name, entry in self.tensors.items()},
             "texts": {name: entry._asdict() for name, entry in self.texts.items()},
             "travellers": dict(self.travellers),
-            "metrics": {name: _encode_float(value) for name, value in self.metrics.items()},
+            "metrics": metrics,
             "replaces": self.replaces,
         }
         body = json.dumps(members, allow_nan=False)[1:].encode() + b"\n"
@@ -172,10 +173,6 @@ class Manifest(NamedTuple):
             metrics={name: float(value) for name, value in members["metrics"].items()},
             replaces=tuple(members["replaces"]),
         )
-
-
-def _encode_float(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
 
 
 def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntry:

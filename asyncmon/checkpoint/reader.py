@@ -128,11 +128,7 @@ class CheckpointReader:
     def _require(self, names: Collection[str]) -> None:
         missing = sorted(name for name in names if name not in self.facts.shapes)
         if missing:
-            listed = ", ".join(map(repr, missing))
-            raise NotFoundError(
-                f"Checkpoint {self.path!r} has no entry {listed}; it has: {self._listing()}."
-            )
-
-    def _listing(self) -> str:
-        names = sorted(self.facts.shapes)
-        return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+            known = sorted(self.facts.shapes)
+            listed = ", ".join(map(repr, known[:20])) + (", ..." if len(known) > 20 else "")
+            absent = ", ".join(map(repr, missing))
+            raise NotFoundError(f"Checkpoint {self.path!r} has no entry {absent}; it has: {listed}.")

@@ -39,7 +39,8 @@ class SaveHandle:
         self.awaited = False
         """Whether the outcome was awaited."""
         self._outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._outcome.add_done_callback(_retrieve)
+        # Retrieved in any case: the saver reports the error, and asyncio logs those that are not.
+        self._outcome.add_done_callback(lambda outcome: outcome.exception())
 
     @property
     def done(self) -> bool:
@@ -81,7 +82,3 @@ class SaveHandle:
         """Complete with the outcome of a later save. For the saver."""
         self.superseded_by = handle
         self._outcome.set_result(None)
-
-
-def _retrieve(outcome: asyncio.Future[str | None]) -> None:
-    outcome.exception()  # the saver reports it; asyncio would log that it was never retrieved

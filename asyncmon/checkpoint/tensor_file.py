@@ -96,7 +96,7 @@ def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:
 def _shards(arrays: Mapping[str, Array], shard_bytes: int) -> list[dict[str, Array]]:
     shards: list[dict[str, Array]] = []
     room = 0
-    for name in sorted(arrays, key=lambda name: -_element_size(arrays[name])):
+    for name in sorted(arrays, key=lambda name: -arrays[name].itemsize):
         nbytes = arrays[name].nbytes
         if not shards or nbytes > room:
             shards.append({})
@@ -122,8 +122,3 @@ def _header(arrays: Mapping[str, Array], basename: str) -> bytes:
     text = json.dumps(members, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
-
-
-def _element_size(array: Array) -> int:
-    element = element_of(array.dtype)
-    return element.size if element is not None else 1

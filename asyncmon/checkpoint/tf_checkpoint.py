@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +173,7 @@ class BundleContents(Contents):
             raise ValueError(f"{entry.size} bytes for the shape {list(entry.shape)} of {element.name}")
         data = piece.data
         if self._bundle.big_endian:
-            data = await in_thread(partial(_swapped, data, element.size, element.name))
+            data = await in_thread(_swapped, data, element.size, element.name)
         return decode(data, element, entry.shape)
 
 
