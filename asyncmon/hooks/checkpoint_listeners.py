@@ -15,7 +15,7 @@ from asyncmon.summary.events import SessionLog
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from asyncmon.checkpoint.save_handle import SaveHandle
+    from asyncmon.checkpoint import SaveHandle
     from asyncmon.runtime import Coordinator, Session, SessionRunHook
     from asyncmon.summary.shared_writer import SharedWriter
 

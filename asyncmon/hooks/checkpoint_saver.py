@@ -19,8 +19,7 @@ from asyncmon.summary.shared_writer import SharedWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from asyncmon.checkpoint.save_handle import SaveHandle
-    from asyncmon.checkpoint.saver import Saver
+    from asyncmon.checkpoint import SaveHandle, Saver
     from asyncmon.graph import Graph
     from asyncmon.runtime import Coordinator, Scaffold, Session, SessionRunContext, SessionRunValues
     from asyncmon.runtime.step_boundary import StepBoundary
@@ -150,7 +149,6 @@ class CheckpointSaverHook(SessionRunHook):
             coord.create_task(self._write_graph, graph, name="CheckpointSaverHook, graph.pbtxt")
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Start a save if it is due."""
         step = step_after(run_values)
         if not self._schedule.is_due(step) or self._boundary.vetoed is not None:
             return
@@ -160,7 +158,6 @@ class CheckpointSaverHook(SessionRunHook):
             await self._saves.wait(self._wait_secs)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Start a save every so many seconds if the step has changed."""
         async for _ in self._schedule.ticks(coord):
             with log_errors(self, "a checkpoint by time"):
                 await self._save_if_changed(session, coord)

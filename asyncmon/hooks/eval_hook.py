@@ -8,8 +8,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.checkpoint import CheckpointReader
-from asyncmon.checkpoint.management import checkpoints_iterator
+from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
 from asyncmon.hooks.hook_support import leave_out, log_errors, whole_number
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
@@ -299,7 +298,7 @@ class InMemoryEvaluatorHook(Evaluations):
     ) -> None:
         super().__init__(name, output_dir, summary_writer)
         self._every_n_iter = whole_number("every_n_iter", every_n_iter, least=1)
-        self._evaluator = Evaluator(program, metrics, batches, steps=steps, weight=weight)
+        self._evaluator = Evaluator(program, metrics, batches=batches, steps=steps, weight=weight)
 
     async def begin(self) -> None:
         await super().begin()
@@ -313,7 +312,6 @@ class InMemoryEvaluatorHook(Evaluations):
         await self._evaluate(session)
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        """Evaluate every so many runs."""
         self._runs += 1
         if self._runs % self._every_n_iter == 0:
             await self._evaluate(run_context.session)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.checkpoint import CheckpointReader
-from asyncmon.checkpoint.management import checkpoints_iterator
+from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.checkpoint.saveable_session import state_spec
 from asyncmon.errors import END_OF_DATA, NotFoundError
 from asyncmon.graph import GraphKeys
@@ -98,24 +97,16 @@ class Evaluator:
 
     Args:
         program: a graph or any other program.
-        metrics: see :func:`evaluate`; likewise ``batches``, ``steps`` and ``weight``.
+        metrics: see :func:`evaluate`.
+        **how: its ``batches``, ``steps`` and ``weight``.
     """
 
-    def __init__(
-        self,
-        program: Any,
-        metrics: Any,
-        batches: Source = None,
-        *,
-        steps: int | None = None,
-        weight: Any = None,
-    ) -> None:
+    def __init__(self, program: Any, metrics: Any, **how: Any) -> None:
+        _check_steps(how.get("steps"))
         self._program = program
         self._prepared = False
         self._metrics = metrics
-        self._batches = batches
-        self._steps = _check_steps(steps)
-        self._weight = weight
+        self._how = how
         self._session: Session | None = None
         self._local_init_op: Any = None
 
@@ -151,9 +142,7 @@ class Evaluator:
                 "It goes by name: build both with the same names."
             )
         await session.load({name: state[name] for name in wanted})
-        return await evaluate(
-            session, self._metrics, self._batches, steps=self._steps, weight=self._weight
-        )
+        return await evaluate(session, self._metrics, **self._how)
 
     async def close(self) -> None:
         """Close the session. A second call does nothing."""
@@ -210,7 +199,7 @@ async def evaluate_checkpoints(
         async for step, result in evaluate_checkpoints("runs/1", graph, {"loss": loss}, lambda: feeds):
             print(step, result["loss"])
     """
-    evaluator = Evaluator(program, metrics, batches, steps=steps, weight=weight)
+    evaluator = Evaluator(program, metrics, batches=batches, steps=steps, weight=weight)
     paths = checkpoints_iterator(checkpoint_dir, min_interval_secs, timeout, timeout_fn)
     try:
         async for path in paths:
@@ -242,8 +231,9 @@ async def _feeds(batches: Source) -> AsyncGenerator[Mapping[Any, Any] | None]:
             await source.aclose()  # made here, and the evaluation may have ended first
 
 
-def _check_steps(steps: int | None) -> int | None:
-    return None if steps is None else whole_number("steps", steps, least=1)
+def _check_steps(steps: int | None) -> None:
+    if steps is not None:
+        whole_number("steps", steps, least=1)
 
 
 def _number(name: str, value: Any) -> float:

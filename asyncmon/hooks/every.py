@@ -35,7 +35,6 @@ class EveryHook(SessionRunHook):
         return await self._fn(*args)
 
     async def begin(self) -> None:
-        """Refuse a program without global step, when called by steps."""
         self._schedule.forget_ticks()
         if self._period is not None:
             require_global_step(self)

@@ -45,7 +45,6 @@ class GlobalStepWaiterHook(SessionRunHook):
         self._passed = self._wait_until_step <= 0
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
-        """Keep the coordinator: its stop ends the wait."""
         global_step_of(self, session)
         self._coord = coord
 

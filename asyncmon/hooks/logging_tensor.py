@@ -94,7 +94,6 @@ class LoggingTensorHook(SessionRunHook):
         self._logged_step: int | None = None  # by seconds
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch the values if this run is to be logged."""
         period = self._every_n_iter
         self._due = period is not None and self._runs % period == 0
         return self._args if self._due or self._fetches_always else None
@@ -107,7 +106,6 @@ class LoggingTensorHook(SessionRunHook):
             self._logged_run = run_values.step, self._runs
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Every so many seconds, log the values of the next run."""
         assert self._every_n_secs is not None, "left out by runs"
         async for values, step in samples_every(coord, self._every_n_secs, self._args.fetches):
             with log_errors(self, "a report"):
@@ -115,7 +113,6 @@ class LoggingTensorHook(SessionRunHook):
             self._logged_step = step
 
     async def end(self, session: Session) -> None:
-        """With ``at_end``, log the last values."""
         step = session.global_step
         logged = self._logged_run == (step, self._runs) or self._logged_step == step is not None
         if not self._at_end or logged:

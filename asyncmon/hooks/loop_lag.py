@@ -119,7 +119,6 @@ class _Watch(threading.Thread):
         self._beaten.set()
 
     def run(self) -> None:
-        """Wait for beats; warn where one is missing."""
         while not self._stopped:
             if self._beaten.wait(self._timeout):
                 self._beaten.clear()

@@ -82,7 +82,6 @@ class ProgressHook(SessionRunHook):
         self._coord: Coordinator
 
     async def begin(self) -> None:
-        """Look up the names in the graph; forget an earlier session."""
         self._fetches = {tag: named_tensor(fetch) for tag, fetch in self._values.items()}
         self._sampled, self._rate = {}, None
 

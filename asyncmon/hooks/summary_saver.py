@@ -97,7 +97,6 @@ class SummarySaverHook(SessionRunHook):
         self._output.start(step)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
-        """Fetch the summary if this run is expected to be due."""
         if not self._fetches:
             return None
         step = self._step_before = global_step_of(self, run_context.session)
@@ -118,7 +117,6 @@ class SummarySaverHook(SessionRunHook):
                 self._write(run_values.results, step)
 
     async def background(self, session: Session, coord: Coordinator) -> None:
-        """Every so many seconds, write the summary of the next run."""
         if not self._fetches:
             return
         secs, apart = self._schedule.every_secs, self.on_error == "log"
