@@ -72,7 +72,7 @@ def check_listeners(listeners: Iterable[Any] | None) -> tuple[CheckpointSaverLis
         raise TypeError(f"listeners must be a list, got {listeners!r}. Write `listeners=[...]`.")
     checked = tuple(listeners or ())
     for one in checked:
-        check_methods(one, "listener", "CheckpointSaverListener", _METHODS)
+        check_methods(one, "listener", CheckpointSaverListener, _METHODS)
     return checked
 
 

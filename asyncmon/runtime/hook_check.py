@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from asyncmon.runtime.hook import hook_name, in_order
+from asyncmon.runtime.hook import SessionRunHook, hook_name, in_order
 
 MOMENTS: dict[str, tuple[str, ...]] = {
     "begin": (),
@@ -40,14 +40,14 @@ def check_hooks(hooks: Iterable[Any] | None) -> tuple[Any, ...]:
 
 def check_hook(hook: Any) -> None:
     """Refuse an object that cannot work as a hook. Raises as :func:`check_hooks`."""
-    check_methods(hook, "hook", "SessionRunHook", MOMENTS, _OPTIONAL)
+    check_methods(hook, "hook", SessionRunHook, MOMENTS, _OPTIONAL)
     _check_attributes(hook_name(hook), hook)
 
 
 def check_methods(
     one: Any,
     kind: str,
-    base: str,
+    base: type,
     methods: Mapping[str, tuple[str, ...]],
     optional: Collection[str] = (),
 ) -> None:
@@ -56,7 +56,7 @@ def check_methods(
     Args:
         one: the object.
         kind: what it should be, for messages.
-        base: the public class that its class should derive from.
+        base: the public class that its class should derive from. What is inherited is right.
         methods: names and arguments.
         optional: the names of those it may lack.
 
@@ -71,10 +71,11 @@ def check_methods(
     if missing:
         raise TypeError(
             f"{one!r} is no {kind}, it has no method {', '.join(map(repr, missing))}. "
-            f"Derive the class from asyncmon.{base}."
+            f"Derive the class from asyncmon.{base.__name__}."
         )
     for name, arguments in methods.items():
-        if (method := getattr(one, name, None)) is not None:
+        method = getattr(one, name, None)
+        if method is not None and getattr(method, "__func__", method) is not getattr(base, name):
             _check_method(hook_name(one), name, arguments, method, kind)
 
 

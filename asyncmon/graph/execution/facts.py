@@ -64,7 +64,7 @@ class Facts(dict["Tensor", Spec]):
             for tensor, spec in zip(op.outputs, found, strict=True):
                 if tensor not in fed and not _is_same(spec, tensor.spec):
                     self[tensor] = spec
-        self.disproved = frozenset(self)
+        self.disproved = frozenset(self) if self else self.disproved
 
     def note_value(self, tensor: Tensor, value: Any) -> None:
         """Note the value of a folded tensor: a rule may look at one that can be a shape."""

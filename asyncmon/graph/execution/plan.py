@@ -56,7 +56,7 @@ class Plan:
     """See the module. Its code computes, then the run commits: ``swaps`` and ``groups``.
 
     Attributes:
-        rules: of its nodes, which refuse shapes.
+        rules: of its nodes, which refuse shapes; None once no shape can be fed that was not.
         template: registers with constants in them.
         constants: these, by register.
         feeds: what is fed, in order, and the registers.
@@ -80,7 +80,7 @@ class Plan:
         cost: of its runs.
     """
 
-    rules: ShapeRules = field(init=False)
+    rules: ShapeRules | None = None
     template: list[Any] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
     feeds: list[tuple[Feed, int]] = field(default_factory=list)
@@ -141,21 +141,30 @@ class Plan:
         return [fetch and fetch.of(registers[fetch.register]) for fetch in self.fetches]
 
     def _specialised(self, key: tuple[Any, ...], fed: Sequence[Any]) -> Program:
-        facts, unknown, asserted = self.rules.run(key)
+        rules = self.rules
+        if rules is None:  # another thread was faster
+            return self._programs[key]
+        facts, unknown, asserted = rules.run(key)
         layout = None if self.memory is None else self.memory.lay_out(facts)
         size = sum([getattr(fed[i], "size", 1) for i in self.open_feeds])
         splits = CORES > 1 and blas_threads.is_controllable and self._flops(facts) >= _HEAVY
-        folded = self.rules.fold(self.code, self.constants, facts)
+        folded = rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
-            code = self._code(tuple(unknown), tuple(asserted), frozenset(folded))
+            code = self._code(rules, tuple(unknown), tuple(asserted), frozenset(folded))
             program = Program(self, code, list(folded.items()), layout, size, splits)
             while len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = program
+            if not self.open_feeds:
+                self.rules = None
         return program
 
     def _code(
-        self, unknown: tuple[Operation, ...], asserted: tuple[Tensor, ...], folded: frozenset[int]
+        self,
+        rules: ShapeRules,
+        unknown: tuple[Operation, ...],
+        asserted: tuple[Tensor, ...],
+        folded: frozenset[int],
     ) -> list[Instruction]:
         """Return the code for the registers that are not folded, with the checks left for the run."""
         key = unknown, asserted, folded
@@ -165,7 +174,7 @@ class Plan:
             if len(self._codes) >= _PROGRAMS:
                 self._codes.clear()
             last = [update.op for group in self.groups for update in group.updates]
-            code = self.rules.with_checks(self.code, unknown, asserted, last)
+            code = rules.with_checks(self.code, unknown, asserted, last)
             self._codes[key] = [x for x in code if not x[4] or folded.isdisjoint(outputs_of(x))]
         return self._codes[key]
 
