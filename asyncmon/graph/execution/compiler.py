@@ -330,8 +330,9 @@ class _Compiler:
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
                 plan.swaps.append(Swap(slot, register, values.give(register), dtype.as_numpy_dtype))
         in_place = {slot for update in self.updates for slot in update.slots}
+        shared = {i for i, slots in values.external.items() if not slots.isdisjoint(in_place)}
         self.updates = [
-            replace(update, copied=tuple(i for i in update.inputs if values.slots_in(i) & in_place))
+            replace(update, copied=tuple(i for i in update.inputs if i in shared))
             for update in self.updates
         ]
         for target in targets:

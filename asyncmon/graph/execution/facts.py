@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -194,9 +195,5 @@ class OuterFacts(NamedTuple):
 def split_inputs(op: Operation, items: Sequence[Any]) -> list[Sequence[Any]]:
     """Split a list that is parallel to an op's inputs: its own ones, then what each branch takes in."""
     counts = [len(branch.captured) for branch in op.attrs["branches"]]
-    at = len(items) - sum(counts)
-    parts = [items[:at]]
-    for count in counts:
-        parts.append(items[at : at + count])
-        at += count
-    return parts
+    ends = list(accumulate(counts, initial=len(items) - sum(counts)))
+    return [items[: ends[0]], *[items[start:end] for start, end in pairwise(ends)]]

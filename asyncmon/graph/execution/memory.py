@@ -42,7 +42,7 @@ _INTO = {
 # --- when values live -------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lifetime:
     """A value that can lie in the arena, from one instruction to another."""
 
@@ -156,7 +156,7 @@ class Flat(NamedTuple):
     members: Sequence[int | None]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(slots=True, eq=False)
 class Layout:
     """Where the values of a program lie, and how much memory that takes."""
 

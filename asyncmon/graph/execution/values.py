@@ -124,10 +124,6 @@ class Values:
         self._given |= arrays
         return alone
 
-    def slots_in(self, register: int) -> frozenset[int]:
-        """Return the variables whose array a register may hold."""
-        return self.external.get(register, frozenset())
-
     def template(self) -> list[Any]:
         """Return the registers as a run finds them."""
         registers: list[Any] = [None] * self.size
