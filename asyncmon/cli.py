@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = asyncio.run(run(parsed.path))
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # whoever reads has seen enough, as `| head` has
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is yet to be flushed
         return 1
     except (OpError, OSError, ValueError) as error:

@@ -63,7 +63,7 @@ def lock(descriptor: int, *, shared: bool = False) -> None:
         shared: several holders may have a shared lock; none beside an exclusive one.
 
     Raises:
-        BlockingIOError: somebody holds a lock that excludes this one.
+        BlockingIOError: another holder has a lock that excludes this one.
         OSError: the system or the file system has no locks.
     """
     if _fcntl is not None:
@@ -93,7 +93,7 @@ def _lock_byte(descriptor: int) -> None:
 def replace(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
     """Rename within a directory, replacing the target, atomically. Blocking.
 
-    Windows refuses while somebody has the target open; readers of small files do not for long.
+    Windows refuses while the target is open; readers of small files do not for long.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:

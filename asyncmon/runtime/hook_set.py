@@ -108,7 +108,7 @@ class HookSet:
         if not overrides(hook, moment):
             return None
         method: Callable[..., Awaitable[Any]] = getattr(hook, moment)
-        secs: float | None = getattr(hook, "deadline", None)
+        secs: float | None = None if moment == "background" else getattr(hook, "deadline", None)
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
         if moment == "end":
@@ -168,14 +168,10 @@ class HookSet:
             await asyncio.sleep(0)  # so that each runs to its first wait before the first run begins
 
     def _start_background(self, hook: Any, session: Session, coord: Coordinator) -> None:
-        if not overrides(hook, "background"):
-            return
-        method = hook.background
-        if _policy(hook) != "raise":
-            method = functools.partial(self._with_policy, hook, "background", method)
-        self._backgrounds[id(hook)] = coord.create_task(
-            method, session, coord, name=f"{hook_name(hook)}.background", cancel_on_stop=True
-        )
+        if (call := self._call(hook, "background")) is not None:
+            self._backgrounds[id(hook)] = coord.create_task(
+                call, session, coord, name=f"{hook_name(hook)}.background", cancel_on_stop=True
+            )
 
     async def end(self, session: Session, errors: list[BaseException]) -> None:
         """Call ``end`` of every hook, in order, and add what they raise to ``errors``.
