@@ -49,6 +49,8 @@ class Closing:
     stops: StopControl
     body: BaseException | None
     caller: asyncio.Task[Any] | None
+    outcome: Outcome | None = field(default=None, init=False)
+    """How the session ended, once it has."""
     _errors: list[BaseException] = field(default_factory=list, init=False)  # that leave the session
 
     async def run(self) -> Outcome:
@@ -65,7 +67,7 @@ class Closing:
         except BaseException as error:  # the hooks still have their cleanup
             logger.exception("The session could not be closed in order.")
             outcome = Outcome(phrase(error), error)
-        outcome = await self._clean_up(outcome)
+        outcome = self.outcome = await self._clean_up(outcome)
         logger.log(
             logging.INFO if outcome.error is None else logging.WARNING,
             "Session ended%s: %s.",

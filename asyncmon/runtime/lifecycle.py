@@ -94,7 +94,6 @@ class Lifecycle:
         """The coordinator of the background tasks; a recovery brings a new one."""
         self.end_reason: str | None = None
         """How the session ended, in one phrase, once it is closed."""
-        self._outcome: Outcome | None = None  # of a closing under way
         self._creator = creator
         self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = handle_signals
@@ -226,32 +225,24 @@ class Lifecycle:
         self.state = SessionState.CLOSING
         if self._forget_signals is not None:
             self._forget_signals()
+        sessions, caller = self.sessions, asyncio.current_task()
+        closing = Closing(lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller)
         try:
             return await shielded(
-                self._close_parts, body, asyncio.current_task(),
-                name="asyncmon closing", cancel_after=max(self.stops.grace, 1.0),
-            )  # fmt: skip
+                closing.run, name="asyncmon closing", cancel_after=max(self.stops.grace, 1.0)
+            )
         except asyncio.CancelledError:
-            error = None if self._outcome is None else self._outcome.error
+            error = None if closing.outcome is None else closing.outcome.error
             if is_exit(error):
                 raise error  # noqa: B904 -- it comes from a hook, not from the cancellation
             raise
         finally:
+            if closing.outcome is not None:
+                self.end_reason = closing.outcome.reason
+            self.lock.holder = sessions.current = None  # the holder's result has the body's error
             self._undo.close()
-            # Its error, which the closing task has too, holds the frames of the body by its traceback.
-            self._outcome = self.lock.holder = None
             self.state = SessionState.CLOSED
             self._closed.set()
-
-    async def _close_parts(
-        self, body: BaseException | None, caller: asyncio.Task[Any] | None
-    ) -> Outcome:
-        sessions = self.sessions
-        closing = Closing(lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller)
-        outcome = self._outcome = await closing.run()
-        self.end_reason = outcome.reason
-        sessions.current = None
-        return outcome
 
     # -- misuse
 
