@@ -4,11 +4,9 @@ Messages are frozen, but for :class:`Summary` and its values, which programs put
 piece. ``Summary`` has its parts as attributes too, ``Summary.Value`` and so on, as ``tf.Summary`` has.
 A graph and run metadata stay the bytes they are.
 """
-# ruff: noqa: RUF009 -- proto() returns a dataclasses.field
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asyncmon.summary.message import Kind, Message, proto
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PluginData(Message):
     """Which TensorBoard plugin shows a value. ``tf.SummaryMetadata.PluginData``."""
 
@@ -25,7 +22,6 @@ class PluginData(Message):
     content: bytes = proto(2, Kind.BYTES)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SummaryMetadata(Message):
     """How a value is shown. ``tf.SummaryMetadata``."""
 
@@ -35,7 +31,6 @@ class SummaryMetadata(Message):
     data_class: int = proto(4, Kind.INT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Image(Message):
     """An encoded image; ``colorspace`` is its number of channels. ``tf.Summary.Image``."""
 
@@ -45,7 +40,6 @@ class Image(Message):
     encoded_image_string: bytes = proto(4, Kind.BYTES)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Audio(Message):
     """Encoded sound. ``tf.Summary.Audio``."""
 
@@ -56,7 +50,6 @@ class Audio(Message):
     content_type: str = proto(5, Kind.TEXT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HistogramProto(Message):
     """A histogram: ``bucket[i]`` values lie below ``bucket_limit[i]``. ``tf.HistogramProto``."""
 
@@ -69,7 +62,6 @@ class HistogramProto(Message):
     bucket: Sequence[float] = proto(7, Kind.DOUBLE, repeated=True)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TensorShapeDim(Message):
     """One dimension. ``tf.TensorShapeProto.Dim``."""
 
@@ -77,7 +69,6 @@ class TensorShapeDim(Message):
     name: str = proto(2, Kind.TEXT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TensorShapeProto(Message):
     """The shape of a tensor. ``tf.TensorShapeProto``."""
 
@@ -85,7 +76,6 @@ class TensorShapeProto(Message):
     unknown_rank: bool = proto(3, Kind.BOOL)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TensorProto(Message):
     """A tensor: raw bytes in ``tensor_content``, or one list of its type. ``tf.TensorProto``."""
 
@@ -101,14 +91,11 @@ class TensorProto(Message):
     bool_val: Sequence[bool] = proto(11, Kind.BOOL, repeated=True)
 
 
-@dataclass(slots=True, repr=False, eq=False)
-class Value(Message):
+class Value(Message, frozen=False):
     """One value of a summary: a tag and one of the kinds. ``tf.Summary.Value``.
 
     ``WhichOneof("value")`` names the kind; a value of no other kind is a scalar, ``simple_value``.
     """
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     tag: str = proto(1, Kind.TEXT)
     simple_value: float = proto(2, Kind.FLOAT, oneof="value", fallback=True)
@@ -137,8 +124,7 @@ class Values(list[Value]):
         return super().__eq__(list(other) if isinstance(other, tuple) else other)
 
 
-@dataclass(slots=True, repr=False, eq=False)
-class Summary(Message):
+class Summary(Message, frozen=False):
     """Values that belong together. ``tf.Summary``.
 
     Example::
@@ -153,14 +139,9 @@ class Summary(Message):
     Audio: ClassVar[type[Audio]] = Audio
 
     value: Values = proto(1, Value, repeated=True)
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    if TYPE_CHECKING:  # any values are taken and become Values
-
-        def __init__(self, value: Iterable[_Value] = ()) -> None: ...
-
-    def __post_init__(self) -> None:
-        self.value = Values(self.value)
+    def __init__(self, value: Iterable[_Value] = ()) -> None:
+        self.value = Values(value)
 
     def ParseFromString(self, serialized: bytes) -> int:
         """Take the values of a serialized summary, such as running a summary op returned.
@@ -175,7 +156,6 @@ class Summary(Message):
         return len(serialized)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LogMessage(Message):
     """A line of a log. ``tf.LogMessage``; read back, not written by asyncmon."""
 
@@ -183,7 +163,6 @@ class LogMessage(Message):
     message: str = proto(2, Kind.TEXT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SessionLog(Message):
     """The begin or the end of a session, or a checkpoint. ``tf.SessionLog``."""
 
@@ -197,7 +176,6 @@ class SessionLog(Message):
     msg: str = proto(3, Kind.TEXT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class TaggedRunMetadata(Message):
     """How long the operations of one step took, under a tag. ``tf.TaggedRunMetadata``."""
 
@@ -205,14 +183,12 @@ class TaggedRunMetadata(Message):
     run_metadata: bytes = proto(2, Kind.BYTES)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SourceMetadata(Message):
     """Which program wrote the file. ``tensorflow.SourceMetadata``."""
 
     writer: str = proto(1, Kind.TEXT)
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Event(Message):
     """One record of an event file. ``tf.Event``.
 

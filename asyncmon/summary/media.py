@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import struct
-import wave
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +68,8 @@ def encode_wav(samples: NDArray[Any], sample_rate: int) -> bytes:
 
     Samples beyond are clipped; NaN is silence.
     """
+    import wave  # for this function only
+
     scaled = np.nan_to_num(samples.astype(np.float32) * np.float32(_FULL), posinf=_FULL, neginf=-_FULL)
     # away from zero, as C rounds
     rounded = np.trunc(scaled + np.copysign(np.float32(0.5), scaled))

@@ -191,3 +191,17 @@ def test_a_summary_is_put_together_piece_by_piece_as_in_tf1() -> None:
     assert summary.value[0] == Summary.Value("loss", 0.5)
     assert not Event().summary.value, "what was added is of this summary only"
     assert not Summary().HasField("value")
+    Summary().value.add(tag="x")
+    assert Summary().value == []
+
+
+@pytest.mark.parametrize(
+    ("args", "values"), [((1, "a", "b", 2), {}), ((1,), {"status": 2}), ((), {"statuss": 1})]
+)
+def test_fields_are_given_once_and_by_their_names(args: Any, values: Any) -> None:
+    with pytest.raises(TypeError, match="SessionLog takes each of status, checkpoint_path, msg once"):
+        SessionLog(*args, **values)
+    with pytest.raises(AttributeError, match="Value has no field 'simple'"):
+        Summary.Value().simple = 1.0
+    with pytest.raises(TypeError, match="unhashable type: 'Summary'"):
+        hash(Summary())

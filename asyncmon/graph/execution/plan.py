@@ -29,7 +29,7 @@ _PROGRAMS = 256  # that a plan remembers
 _HEAVY = 1 << 25  # multiplications of a program: about a millisecond of one core
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Program:
     """A plan for the shapes that are fed: every rule has accepted them, or its node is checked.
 

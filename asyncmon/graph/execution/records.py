@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Read:
     """Load a variable. ``required``: it must be initialised."""
 
@@ -32,7 +32,7 @@ class Read:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Swap:
     """Store a register as the new value of a variable.
 
@@ -55,7 +55,7 @@ class Swap:
         return value.copy()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Update:
     """A write in place, done when the run commits."""
 
@@ -68,7 +68,7 @@ class Update:
     """Those of ``inputs`` that may share memory with a variable that is updated in place."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Fetch:
     """A register that is returned. ``fresh``: as it is, for nothing else refers to the array."""
 
