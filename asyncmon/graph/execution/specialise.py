@@ -102,13 +102,7 @@ class ShapeRules:
     ) -> dict[int, Any]:
         """Return values that do not change while these shapes are fed: sizes, what comes of them.
 
-        Args:
-            code: of the plan.
-            constants: registers with a value that never changes.
-            facts: what :meth:`run` returned.
-
-        Returns:
-            Values by register. They are read-only.
+        They are read-only, by register, as ``constants`` are. ``facts`` are what :meth:`run` returned.
         """
         found: dict[int, Any] = {}
         opened, known = set(self._ops), ChainMap(found, dict(constants))
@@ -130,13 +124,9 @@ class ShapeRules:
         asserted: Sequence[Tensor],
         last: Sequence[Operation] = (),
     ) -> list[Instruction]:
-        """Return code with the checks of some nodes, and of tensors.
+        """Return code that runs the rules of ``unknown`` nodes before them, and checks tensors.
 
-        Args:
-            code: of a plan.
-            unknown: nodes whose rules are to run before them.
-            asserted: tensors that must have the shape that ``set_shape`` says.
-            last: nodes that come after the code.
+        ``asserted`` ones must have the shape that ``set_shape`` says. ``last`` nodes follow the code.
         """
         before = {op: self._before(op) for op in unknown if op in self._inputs}
         after: defaultdict[Operation | None, list[Tensor]] = defaultdict(list)
@@ -153,8 +143,24 @@ class ShapeRules:
         return result + [before[op] for op in last if op in before]
 
     def _before(self, op: Operation) -> Instruction:
-        inputs = self._inputs[op]
-        check = _rule_check(op, inputs, [self._facts[x] for x in op.inputs])
+        """Return what runs a rule for the shapes in registers: of the last inputs of a node."""
+        inputs, specs = self._inputs[op], [self._facts[x] for x in op.inputs]
+        first = len(specs) - len(inputs)
+        accepted: set[tuple[Any, ...]] = set()
+
+        def check(_run: Any, registers: Registers) -> None:
+            shapes = tuple([getattr(registers[i], "shape", ()) for i in inputs])
+            if shapes in accepted:
+                return
+            found = [
+                spec if registers[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
+                for i, spec, shape in zip(inputs, specs[first:], shapes, strict=True)
+            ]
+            infer(op, [*specs[:first], *found])
+            if len(accepted) >= _COMBINATIONS:
+                accepted.clear()
+            accepted.add(shapes)
+
         return int(Kind.GENERAL), check, inputs, None, None, None
 
     def _after(self, tensors: Sequence[Tensor]) -> Instruction:
@@ -203,24 +209,3 @@ def _agreed(tensor: Tensor, shape: Shape) -> Shape:
         found, said = shape_text(shape), shape_text(tensor.spec.shape)
         text = f"{tensor.name} has shape {found}, not {said}, which set_shape() says."
         raise refused(tensor.op, text) from error
-
-
-def _rule_check(op: Operation, inputs: Sequence[int], specs: Sequence[Spec]) -> Any:
-    """Return a function that runs a rule for the shapes in registers: of the last inputs of a node."""
-    accepted: set[tuple[Any, ...]] = set()
-    first = len(specs) - len(inputs)
-
-    def check(_run: Any, registers: Registers) -> None:
-        shapes = tuple([getattr(registers[i], "shape", ()) for i in inputs])
-        if shapes in accepted:
-            return
-        found = [
-            spec if registers[i] is None else Spec(spec.dtype, shape, spec.value, spec.dims)
-            for i, spec, shape in zip(inputs, specs[first:], shapes, strict=True)
-        ]
-        infer(op, [*specs[:first], *found])
-        if len(accepted) >= _COMBINATIONS:
-            accepted.clear()
-        accepted.add(shapes)
-
-    return check
