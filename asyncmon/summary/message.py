@@ -184,7 +184,7 @@ class Message:
         for field in _layout(type(self)).oneofs[oneof_group]:
             if field.fallback:
                 fallback = field.name
-            elif getattr(self, field.name) != field.default:
+            elif (value := getattr(self, field.name)) is not field.default and value != field.default:
                 return field.name
         return fallback
 
