@@ -121,7 +121,8 @@ class Hooked:
                             others.append(asked)
                 hooks.running = None
                 if others:
-                    feeds, options = self._merge(args, others)
+                    feeds = merge_feeds(feeds, [o[1] for o in others if o[1]], self._canonical_feed)
+                    options = merge_options(options, [o[2] for o in others if o[2] is not None])
                 if options is not None and run_metadata is None:
                     run_metadata = RunMetadata()
                 if self.samples.waiting:
@@ -168,14 +169,6 @@ class Hooked:
             sample.complete(result, number)
         return results
 
-    def _merge(self, args: SessionRunArgs, others: list[SessionRunArgs]) -> tuple[Any, Any]:
-        _, feed_dict, options = args
-        if feeds := [other.feed_dict for other in others if other.feed_dict]:
-            feed_dict = merge_feeds(feed_dict, feeds, self._canonical_feed)
-        if more := [other.options for other in others if other.options is not None]:
-            options = merge_options(options, more)
-        return feed_dict, options
-
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
         """Call a step function, plain or async, and return what it returns."""
         hooks, before = self._hooks, self._hooks.stop_requested
@@ -207,12 +200,14 @@ def merge_feeds(
     own: Mapping[Any, Any] | None,
     others: Sequence[Mapping[Any, Any]],
     canonical: Callable[[Any], Hashable],
-) -> dict[Any, Any]:
-    """Return the feeds of the caller and of all hooks, in a new dict.
+) -> Mapping[Any, Any] | None:
+    """Return the feeds of the caller and of all hooks, in a new dict where hooks have some.
 
     ``canonical`` returns the same value for each way of naming the same thing. Something that is fed
     twice is a ``RuntimeError``.
     """
+    if not others:
+        return own
     merged = dict(own or {})
     by_caller = {canonical(key) for key in merged}
     by_hooks: set[Hashable] = set()
@@ -228,11 +223,13 @@ def merge_feeds(
 
 
 def merge_options(own: Any, others: Sequence[Any]) -> Any:
-    """Return the options of the caller with those of the hooks merged in, as a new object.
+    """Return the options of the caller with those of the hooks merged in, if any, as a new object.
 
     Of numbers the maximum is taken, booleans are or-ed, lists appended; other fields of hooks are
     ignored. So a hook can only lengthen a timeout, but its finite one replaces the caller's none.
     """
+    if not others:
+        return own
     merged = copy.deepcopy(own) if own is not None else type(others[0])()
     for other in others:
         for field in fields(merged):

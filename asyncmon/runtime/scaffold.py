@@ -79,10 +79,9 @@ class Scaffold:
         )
         self.summary_op = given(summary_op, "summary_op")
         self.saver = given(saver, "saver")
-        self.program: Program | None = None
+        own = None if program is None else as_program(program)
+        self.program: Program | None = given(own, "program")
         """The program whose pieces these are, once it is known."""
-        if program is not None or other is not None:
-            self.program = given(None if program is None else as_program(program), "program")
         self._user_init_fn = given(init_fn, "_user_init_fn")
         self._filled = False
 
