@@ -98,7 +98,7 @@ async def next_sample(coord: Coordinator, fetches: Any) -> tuple[Any, int | None
     """
     while True:
         try:
-            return await created_session(coord).sample(fetches)
+            return await created_session(coord).samples.request(fetches)
         except Exception as error:
             logger.debug("Sampling the run after one that failed: %r", error)
 

@@ -183,7 +183,7 @@ class Coordinator:
         """
         if self._session is None:
             raise RuntimeError("sample() needs the coordinator of a monitored session: `sess.coord`.")
-        return (await self._session.sample(fetches))[0]
+        return (await self._session.samples.request(fetches))[0]
 
     # -- tasks --------------------------------------------------------------------------------------
 

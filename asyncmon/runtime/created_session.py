@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.error_text import add_note
@@ -14,6 +14,7 @@ from asyncmon.runtime.stop_event import SessionClosedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from asyncmon.runtime.call_scope import CallScopes
     from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.stop_control import StopControl
     from asyncmon.runtime.stop_event import StopEvent
@@ -41,13 +42,15 @@ class Samples:
     """The requests of one session that no run has answered yet.
 
     Args:
+        scopes: of the session.
         check: refuses fetches that are unknown to the session: they would make runs of other callers
             fail.
     """
 
-    __slots__ = ("_check", "_refused", "_stop", "waiting")
+    __slots__ = ("_check", "_refused", "_scopes", "_stop", "waiting")
 
-    def __init__(self, check: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, scopes: CallScopes, check: Callable[[Any], None] | None = None) -> None:
+        self._scopes = scopes
         self._check = check
         self._refused: Collection[asyncio.Task[Any] | None] = ()
         self._stop: StopEvent
@@ -55,10 +58,19 @@ class Samples:
         """Checked in each run."""
 
     async def request(self, fetches: Any) -> tuple[Any, int | None]:
-        """Wait for the next run; return its values of ``fetches``, and the global step after it."""
+        """Wait for the next run; return its values of ``fetches``, and the global step after it.
+
+        Raises:
+            RuntimeError: the session ended before, or this is called from inside of a run.
+        """
+        task = asyncio.current_task()
+        if self._scopes.inside(task, *RUNS):
+            raise RuntimeError(
+                "sample() waits for the next run and was called from inside one. Ask for the fetches "
+                "in before_run, or call it in the hook's background."
+            )
         if self._check is not None:
             self._check(fetches)
-        task = asyncio.current_task()
         if task in self._refused:
             await asyncio.sleep(0)  # a loop of requests can be cancelled
             raise SessionClosedError(_NO_RUN, self._stop)
@@ -112,33 +124,18 @@ class Samples:
         self.waiting = []
 
 
+@dataclass(slots=True, eq=False)
 class CreatedSession:
-    """The parts of a created session that its coordinator and hooks use, as ``coord._session``.
+    """The parts of a created session that its coordinator and hooks use, as ``coord._session``."""
 
-    Args:
-        raw: the raw session.
-        stops: of the whole session, over recoveries.
-        hooks: returns the hooks that the session has now.
-    """
+    raw: Session
+    stops: StopControl
+    """Of the whole session, over recoveries."""
+    hooks: Callable[[], tuple[Any, ...]]
+    """Returns the hooks that the session has now."""
+    samples: Samples = field(init=False)
+    boundary: StepBoundary = field(init=False)
 
-    __slots__ = ("boundary", "hooks", "raw", "samples", "stops")
-
-    def __init__(self, raw: Session, stops: StopControl, hooks: Callable[[], tuple[Any, ...]]) -> None:
-        self.raw = raw
-        self.stops = stops
-        self.hooks = hooks
-        self.samples = Samples(getattr(raw, "check_fetches", None))
-        self.boundary = StepBoundary(raw)
-
-    async def sample(self, fetches: Any) -> tuple[Any, int | None]:
-        """Wait for the next run; return its values of ``fetches``, and the global step after it.
-
-        Raises:
-            RuntimeError: the session ended before, or this is called from inside of a run.
-        """
-        if self.stops.scopes.inside(asyncio.current_task(), *RUNS):
-            raise RuntimeError(
-                "sample() waits for the next run and was called from inside one. Ask for the fetches "
-                "in before_run, or call it in the hook's background."
-            )
-        return await self.samples.request(fetches)
+    def __post_init__(self) -> None:
+        self.samples = Samples(self.stops.scopes, getattr(self.raw, "check_fetches", None))
+        self.boundary = StepBoundary(self.raw)

@@ -73,7 +73,7 @@ class Probe(SessionRunHook):
     async def background(self, session: Any, coord: Any) -> None:
         self.reach("background")
         async for _ in coord.every(0.25):
-            weight, step = await coord._session.sample(self.life.world.weight)
+            weight, step = await coord._session.samples.request(self.life.world.weight)
             assert float(weight) in (step, step - 1), "a torn state"
             self.ticks += 1
             self.reach("background")
