@@ -48,3 +48,12 @@ def test_import_starts_nothing_and_imports_no_extra() -> None:
         "loop": False,
     }
     assert out.stderr == ""
+
+
+def test_import_leaves_slow_modules_that_few_programs_need() -> None:
+    probe = (
+        "import sys, numpy; before = set(sys.modules); import asyncmon;"
+        "print(*sys.modules.keys() - before)"
+    )
+    out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert not {"numpy.random", "_hashlib", "wave"} & set(out.stdout.split())
