@@ -111,7 +111,9 @@ def MonitoredTrainingSession(
             while not sess.should_stop():
                 await sess.run(train_op)
     """
-    _check_directories(checkpoint_dir=checkpoint_dir, summary_dir=summary_dir)
+    for name, path in (("checkpoint_dir", checkpoint_dir), ("summary_dir", summary_dir)):
+        if not isinstance(cast("object", path), str | os.PathLike | None):
+            raise TypeError(f"{name} must be a path or None, got {path!r}.")
     _check_numbers(log_step_count_steps=log_step_count_steps, max_wait_secs=max_wait_secs)
     if not isinstance(cast("object", scaffold), Scaffold | None):
         raise TypeError(f"scaffold must be a Scaffold or None, got {scaffold!r}.")
@@ -185,9 +187,3 @@ def _check_numbers(**values: Any) -> None:
             continue
         if not isinstance(value, Real) or value != value:
             raise TypeError(f"{name} must be a number or None, got {value!r}.")
-
-
-def _check_directories(**paths: Any) -> None:
-    for name, path in paths.items():
-        if path is not None and not isinstance(path, str | os.PathLike):
-            raise TypeError(f"{name} must be a path or None, got {path!r}.")

@@ -146,8 +146,8 @@ class Closing:
 
     async def _clean_up(self, outcome: Outcome) -> Outcome:
         """Call the hooks' ``cleanup``. An error there leaves the session where no other one does."""
-        while (hook := self.hooks.next_to_clean_up()) is not None:
-            self._errors = []
+        while self.hooks.begun:
+            hook, self._errors = self.hooks.begun[-1], []
             work = self.hooks.clean_up(hook, outcome.error)
             error = await self._part(f"{hook_name(hook)}.cleanup", work)
             for one in self._errors if error is None else [error]:

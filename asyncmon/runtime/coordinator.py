@@ -7,9 +7,10 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import current_task
 from asyncmon.errors import OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
-from asyncmon.runtime.error_log import ErrorLog, as_exception, current_task_name, describe
+from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.tasks import EXITS, TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
@@ -140,7 +141,8 @@ class Coordinator:
         try:
             yield
         except Exception as error:
-            self._request_stop(error, None, current_task_name())
+            task = current_task()
+            self._request_stop(error, None, None if task is None else f"task {task.get_name()!r}")
 
     # -- waiting ------------------------------------------------------------------------------------
 

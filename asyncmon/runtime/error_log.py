@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.cancellation import current_task
 from asyncmon.error_text import add_note, phrase, text_of
 
 if TYPE_CHECKING:
@@ -114,9 +113,3 @@ def as_exception(ex: Any) -> BaseException | None:
 def describe(error: BaseException, source: str | None) -> str:
     """Return one phrase about an error."""
     return phrase(error) + (f" in {source}" if source else "")
-
-
-def current_task_name() -> str | None:
-    """Return the running task as a source of errors; None outside of tasks."""
-    task = current_task()
-    return f"task {task.get_name()!r}" if task is not None else None

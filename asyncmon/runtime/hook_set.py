@@ -79,7 +79,8 @@ class HookSet:
         """Whether a hook requested a stop; it stays true over recoveries."""
         self.wake_step: float = -math.inf
         """Runs that end before this global step need not call any hook."""
-        self._begun: list[Any] = []
+        self.begun: list[Any] = []
+        """The hooks whose ``begin`` was called and ``cleanup`` not yet, in this order."""
         self._backgrounds: dict[int, asyncio.Task[Any]] = {}
         self._bind()
 
@@ -136,7 +137,7 @@ class HookSet:
         logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
         if _policy(hook) == "detach":
             self._remove(hook)
-            if any(hook is begun for begun in self._begun):
+            if any(hook is begun for begun in self.begun):
                 await self.clean_up(hook, error)
 
     def has(self, hook: Any) -> bool:
@@ -151,7 +152,7 @@ class HookSet:
             await self._begin(hook)
 
     async def _begin(self, hook: Any) -> None:
-        self._begun.append(hook)
+        self.begun.append(hook)
         if (call := self._call(hook, "begin")) is not None:
             await call()
 
@@ -206,13 +207,9 @@ class HookSet:
         finally:
             notice.cancel()
 
-    def next_to_clean_up(self) -> Any:
-        """Return the hook whose ``cleanup`` is next, or None."""
-        return self._begun[-1] if self._begun else None
-
     async def clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
         """Call ``cleanup`` of a hook that began, once. Return its error, which is logged."""
-        self._begun = [begun for begun in self._begun if begun is not hook]
+        self.begun = [begun for begun in self.begun if begun is not hook]
         if not overrides(hook, "cleanup"):
             return None
         secs = getattr(hook, "deadline", None) or CLEANUP_SECS

@@ -242,14 +242,10 @@ def where_it_waits(task: Task) -> str:
     if not frames:
         return "it has no Python frame"
     last = frames[-1]
-    users = [frame for frame in frames if _package(frame) not in _LIBRARIES]
+    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
+    users = [f for f, package in zip(frames, packages, strict=True) if package not in _LIBRARIES]
     called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
     return f"it waits in {_place(last)}{called_from}"
-
-
-def _package(frame: FrameType) -> str:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0]
 
 
 def _place(frame: FrameType) -> str:
