@@ -6,6 +6,7 @@ as they are on Windows.
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401 - from Python 3.12 on it asks for fork hooks where there is fork
 import os
 import sys
 
@@ -14,3 +15,4 @@ for _name in (
     "sched_getaffinity", "O_DIRECTORY", "preadv", "register_at_fork", "geteuid", "statvfs", "ST_RDONLY"
 ):  # fmt: skip
     delattr(os, _name)
+os.process_cpu_count = os.cpu_count  # type: ignore[attr-defined]  # of 3.13, as it is without affinity
