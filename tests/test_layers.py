@@ -18,7 +18,9 @@ PACKAGE = ROOT / "asyncmon"
 
 LAYER = {
     **dict.fromkeys(["errors", "error_text", "clock", "loop_budget", "cancellation", "snapshot"], 0),
-    **dict.fromkeys(["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options"], 0),
+    **dict.fromkeys(
+        ["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options", "daemon_executor"], 0
+    ),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),

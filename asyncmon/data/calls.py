@@ -8,8 +8,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.daemon_executor import DaemonExecutor, no_stop_iteration
 from asyncmon.data.stage import CHUNK
-from asyncmon.data.threads import DaemonExecutor, no_stop_iteration
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, It
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from asyncmon.daemon_executor import DaemonExecutor
 from asyncmon.data.stage import CLOSE_SECONDS, Node, Stage, Waiter, end_tasks, logger, too_short
-from asyncmon.data.threads import DaemonExecutor
 from asyncmon.errors import OutOfRangeError
 from asyncmon.loop_budget import LoopBudget
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
 
+from asyncmon.daemon_executor import DaemonExecutor
 from asyncmon.data import from_iterable
-from asyncmon.data.threads import DaemonExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,3 +71,69 @@ def test_a_cancelled_job_that_has_not_begun_is_left_out() -> None:
     third.result(10)
     executor.shutdown()
     assert ran == [2]
+
+
+@pytest.mark.asyncio
+async def test_one_worker_does_jobs_in_order() -> None:
+    executor, done = DaemonExecutor("a worker"), list[tuple[int, str]]()
+    jobs = [
+        executor.call(lambda i=i: done.append((i, threading.current_thread().name))) for i in range(20)
+    ]
+    await asyncio.gather(*jobs)
+    assert done == [(i, "a worker") for i in range(20)]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("how", ["shutdown", "forgotten"])
+async def test_the_thread_ends_with_the_executor(how: str) -> None:
+    executor = DaemonExecutor("one that goes")
+    thread = await executor.call(threading.current_thread)
+    if how == "shutdown":
+        executor.shutdown()
+        executor.shutdown()
+    del executor
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.asyncio
+async def test_an_error_keeps_nothing_alive() -> None:
+    class Large:
+        """What a job holds."""
+
+    def fail(large: Large) -> None:
+        raise ValueError(type(large).__name__)
+
+    executor, large = DaemonExecutor("one"), Large()
+    kept = weakref.ref(large)
+    gc.disable()
+    try:
+        with pytest.raises(ValueError, match="Large"):
+            await executor.call(fail, large)
+        del large
+        await executor.call(int)  # the thread has let go of the job before
+        assert kept() is None
+    finally:
+        gc.enable()
+        executor.shutdown()
+
+
+@pytest.mark.asyncio
+async def test_a_loop_that_is_closed_meanwhile_harms_no_thread() -> None:
+    executor, inside, go_on = DaemonExecutor("one"), threading.Event(), threading.Event()
+
+    def work() -> None:
+        inside.set()
+        assert go_on.wait(10)
+
+    async def begin() -> None:
+        asyncio.get_running_loop().run_in_executor(executor, work)
+
+    def other() -> None:
+        asyncio.run(begin())
+        assert inside.wait(10)
+        go_on.set()
+
+    await asyncio.to_thread(other)
+    assert await executor.call(int) == 0
+    executor.shutdown()

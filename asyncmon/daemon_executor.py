@@ -1,0 +1,87 @@
+"""Worker threads that never hold up the end of the program.
+
+The pools of asyncio and anyio are joined when the program ends, so one call that hangs, in a read or in
+a step, would hang the exit too. These threads are daemons: a job that is stuck is left behind, by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from concurrent.futures import Executor, Future
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Jobs = SimpleQueue["tuple[Future[Any], partial[Any]] | None"]
+
+
+class DaemonExecutor(Executor):
+    """A pool of daemon threads, each started when first needed. They end with this object, too.
+
+    Args:
+        name: what the threads are called.
+        workers: how many jobs may run at once. One worker does them in order.
+    """
+
+    def __init__(self, name: str, workers: int = 1) -> None:
+        self._name = name
+        self._limit = workers
+        self._jobs: Jobs = SimpleQueue()
+        self._started = 0
+        self._end = weakref.finalize(self, _end, self._jobs, workers)
+        self._end.atexit = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``fn(*args, **kwargs)`` in a thread."""
+        future: Future[T] = Future()
+        self._jobs.put((future, partial(fn, *args, **kwargs)))
+        if self._started < self._limit:
+            self._started += 1
+            threading.Thread(target=_serve, args=(self._jobs,), name=self._name, daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let the threads end when the jobs given so far are done. Never waits."""
+        self._end()
+
+    async def call(self, fn: Callable[..., T], *args: Any) -> T:
+        """Run ``fn(*args)`` in a thread and return its result. Cancelled, it leaves the job behind."""
+        return await asyncio.get_running_loop().run_in_executor(self, fn, *args)
+
+
+def _serve(jobs: Jobs) -> None:
+    while (job := jobs.get()) is not None:
+        _run(*job)
+        del job  # an idle thread keeps nothing of the last job alive
+
+
+def _run(future: Future[Any], call: partial[Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(call())
+    except StopIteration as error:  # a future cannot carry it: whoever waits would hang
+        future.set_exception(no_stop_iteration(call.func, error))
+    except BaseException as error:
+        future.set_exception(error)
+    finally:
+        del future, call  # an error refers to this frame, which must not refer to the error
+
+
+def _end(jobs: Jobs, workers: int) -> None:
+    for _ in range(workers):
+        jobs.put(None)
+
+
+def no_stop_iteration(fn: Callable[..., Any], error: StopIteration) -> RuntimeError:
+    """Return the error to raise where a function let a StopIteration out."""
+    stopped = RuntimeError(f"{fn!r} raised StopIteration; to end the data, raise OutOfRangeError.")
+    stopped.__cause__ = error
+    return stopped
