@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.construction.build import (
+    control_dependencies,
+    convert_to_tensor,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     replayed_gradients,
@@ -13,12 +19,6 @@ from asyncmon.graph.control.subgraph import (
     unwrapped,
 )
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.build import (
-    control_dependencies,
-    convert_to_tensor,
-    get_default_graph,
-    name_scope,
-)
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, common
 from asyncmon.graph.core.spec import Spec

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core import nest
-from asyncmon.graph.core.build import (
+from asyncmon.graph.construction.build import (
     control_dependencies,
     convert_to_tensor,
     create_ops,
     get_default_graph,
 )
-from asyncmon.graph.core.context import BuildContext, building, entered
-from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.gradients import gradients
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core import nest
 from asyncmon.graph.core.node import Operation
 from asyncmon.graph.core.op import ControlOpDef
 from asyncmon.graph.execution.analysis import needed_ops

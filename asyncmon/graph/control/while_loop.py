@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_ops,
+    get_default_graph,
+    name_scope,
+)
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     check_repeatable,
@@ -18,13 +25,6 @@ from asyncmon.graph.control.subgraph import (
     unwrapped,
 )
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.build import (
-    control_dependencies,
-    convert_to_tensor,
-    create_ops,
-    get_default_graph,
-    name_scope,
-)
 from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
 from asyncmon.graph.core.spec import Shape, Spec

@@ -1,1 +1,1 @@
-"""What a graph is made of: dtypes, shapes, records of ops, nodes, building them, gradients."""
+"""What a graph is made of: dtypes, shapes, what is known of tensors, records of ops, nodes."""

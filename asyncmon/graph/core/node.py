@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class NodeGraph(Protocol):
-    """What is used of a node's graph, which is a :class:`~asyncmon.graph.core.graph.Graph`."""
+    """What is used of a node's graph, which is a :class:`~asyncmon.graph.construction.graph.Graph`."""
 
     asserted: set[Tensor]
 

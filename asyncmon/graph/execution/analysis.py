@@ -11,8 +11,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from asyncmon.graph.construction.walk import ancestors, predecessors
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
-from asyncmon.graph.core.walk import ancestors, predecessors
 from asyncmon.graph.execution.program import Kind, inputs_of
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.cancellation import outlast
+from asyncmon.graph.construction.walk import ancestors, descendants, predecessors
 from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
-from asyncmon.graph.core.walk import ancestors, descendants, predecessors
 from asyncmon.graph.execution.cost import CostModel
 
 if TYPE_CHECKING:

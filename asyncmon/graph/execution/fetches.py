@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.indexed_slices import IndexedSlices, IndexedSlicesValue
+from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.node import Operation, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.construction.graph import Graph
 
 _LEAVES = frozenset({Tensor, Operation, str})
 

@@ -22,8 +22,8 @@ from asyncmon.graph.core.shape import TensorShape
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.graph import Graph
 
 T = TypeVar("T")
 Slots = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,12 @@ Array: TypeAlias = Any
 def as_out(value: Array) -> Array:
     """Return the new result of a ufunc as the ``out=`` of the next one; None for a numpy scalar."""
     return value if isinstance(value, np.ndarray) else None
+
+
+@lru_cache(maxsize=64)
+def ones(count: int, dtype: np.dtype[Any]) -> Array:
+    """Return a vector of ones: its product with a matrix sums rows faster than numpy's sum."""
+    return np.ones(count, dtype)
 
 
 def in_single(kernel: Callable[..., Array]) -> Callable[..., Array]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.construction.build import add_to_collection, convert_to_tensor, create_op
+from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op
-from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.layers.layers import ZEROS, Maker, make_variable

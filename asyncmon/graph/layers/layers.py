@@ -16,9 +16,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.construction.build import (
+    add_to_collection,
+    convert_to_tensor,
+    create_op,
+    name_scope,
+)
+from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import add_to_collection, convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.convert import is_tensor_like
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.conv import conv2d as _convolve

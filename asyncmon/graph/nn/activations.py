@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.construction.convert import renamed_argument, static_int
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.convert import renamed_argument, static_int
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, REALS
 from asyncmon.graph.core.spec import Spec

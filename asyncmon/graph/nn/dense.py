@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_pair, convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import ones
 from asyncmon.graph.nn.activations import relu
 from asyncmon.graph.ops.linalg import matmul
 from asyncmon.graph.ops.shape_ops import broadcast_like
@@ -18,12 +18,6 @@ from asyncmon.graph.ops.shape_ops import broadcast_like
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.kernels.arrays import Array
-
-
-@lru_cache(maxsize=64)
-def ones(count: int, dtype: np.dtype[Any]) -> Array:
-    """Return a vector of ones: its product with a matrix sums rows faster than numpy's sum."""
-    return np.ones(count, dtype)
 
 
 def _bias_add(value: Array, bias: Array, out: Array | None = None, *, second: bool = False) -> Any:

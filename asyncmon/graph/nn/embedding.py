@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.nn.clip import clip_by_norm

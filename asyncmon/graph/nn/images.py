@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.build import create_op
+from asyncmon.graph.construction.build import create_op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

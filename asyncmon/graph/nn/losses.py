@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.kernels.arrays import ones
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
-from asyncmon.graph.nn.dense import ones
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.construction.convert import is_tensor_like, renamed_argument, static_axes
+from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops, name_scope
-from asyncmon.graph.core.convert import is_tensor_like, renamed_argument, static_axes
 from asyncmon.graph.core.dtypes import float32
-from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.kernels.arrays import as_out
-from asyncmon.graph.nn.dense import ones
+from asyncmon.graph.kernels.arrays import as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.compare import equal

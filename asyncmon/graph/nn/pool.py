@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import pool as kernels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_operation
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_operation
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, unary
 from asyncmon.graph.core.spec import Spec

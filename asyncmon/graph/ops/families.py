@@ -23,10 +23,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.construction.convert import renamed_argument, static_axes
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.core.convert import renamed_argument, static_axes
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.shape_ops import unbroadcast

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import create_op
+from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
 from asyncmon.graph.kernels import special
 from asyncmon.graph.kernels.arrays import Array, as_out

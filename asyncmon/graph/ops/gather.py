@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.construction.convert import static_int
+from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import convert_to_tensor, create_op, create_ops
-from asyncmon.graph.core.convert import static_int
-from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put

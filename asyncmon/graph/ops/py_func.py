@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.graph.construction.build import convert_to_tensor, create_operation
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.build import convert_to_tensor, create_operation
 from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.construction.build import create_op
+from asyncmon.graph.construction.convert import renamed_argument, static_int
+from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.build import create_op
-from asyncmon.graph.core.convert import renamed_argument, static_int
-from asyncmon.graph.core.gradients import gradients
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.create import one_hot

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.construction.build import create_op, graph_of
+from asyncmon.graph.construction.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.build import create_op, graph_of
-from asyncmon.graph.core.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core.op import SAME, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import TensorShape, is_compatible, like_first
 from asyncmon.graph.core.spec import Spec

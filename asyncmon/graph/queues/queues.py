@@ -20,18 +20,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.build import (
+from asyncmon.graph.construction.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
     create_operation,
 )
-from asyncmon.graph.core.context import building
+from asyncmon.graph.construction.context import building
+from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.dtypes import as_dtype, int64
 from asyncmon.graph.core.op import RandomOpDef
 from asyncmon.graph.core.shape import TensorShape, as_shape
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.queues.ops import QueueSpec
 from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled

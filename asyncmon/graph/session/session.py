@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
-from asyncmon.graph.core.build import get_default_graph
-from asyncmon.graph.core.graph import Graph
+from asyncmon.graph.construction.build import get_default_graph
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values

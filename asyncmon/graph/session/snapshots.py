@@ -16,7 +16,7 @@ from asyncmon.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.execution.state import Pin, StateStore
 
 

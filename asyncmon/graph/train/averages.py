@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import control_dependencies, convert_to_tensor, create_op, name_scope
+from asyncmon.graph.construction.build import (
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    name_scope,
+)
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.ops.arithmetic import minimum

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.core.build import (
+from asyncmon.graph.construction.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.construction.convert import is_tensor_like
+from asyncmon.graph.construction.gradients import gradients
+from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core.dtypes import float32
-from asyncmon.graph.core.gradients import gradients
-from asyncmon.graph.core.indexed_slices import IndexedSlices
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape, is_known
 from asyncmon.graph.ops.basic import constant, group

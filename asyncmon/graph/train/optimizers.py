@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import control_dependencies, create_op
+from asyncmon.graph.construction.build import control_dependencies, create_op
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.basic import group

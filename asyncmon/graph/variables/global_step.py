@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.build import get_default_graph
+from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
@@ -13,7 +13,7 @@ from asyncmon.graph.ops.basic import constant
 from asyncmon.graph.variables.variable import Variable
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.graph import Graph
+    from asyncmon.graph.construction.graph import Graph
 
 _log = logging.getLogger("asyncmon.graph")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.core.build import convert_to_tensor, create_op
+from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints

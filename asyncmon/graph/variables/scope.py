@@ -12,9 +12,9 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncmon.graph.core.build import get_default_graph, name_scope
-from asyncmon.graph.core.context import BuildContext, building, entered
-from asyncmon.graph.core.convert import is_tensor_like
+from asyncmon.graph.construction.build import get_default_graph, name_scope
+from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import TensorShape, as_shape

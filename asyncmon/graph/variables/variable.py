@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.build import (
+from asyncmon.graph.construction.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
@@ -16,18 +16,18 @@ from asyncmon.graph.core.build import (
     get_default_graph,
     name_scope,
 )
-from asyncmon.graph.core.context import BuildContext, building, entered
+from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
-from asyncmon.graph.core.walk import ancestors
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.graph import Graph
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.shape import TensorShape
 

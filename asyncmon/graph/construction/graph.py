@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.context import BuildContext, building, entered
-from asyncmon.graph.core.convert import to_operand, to_pair, to_ref
+from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.convert import to_operand, to_pair, to_ref
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, table
 from asyncmon.graph.core.shape import text as shape_text

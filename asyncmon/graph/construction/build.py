@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.core.context import BuildContext, building
-from asyncmon.graph.core.convert import is_tensor_like, tensors_in, to_pair, to_tensor
+from asyncmon.graph.construction.context import BuildContext, building
+from asyncmon.graph.construction.convert import is_tensor_like, tensors_in, to_pair, to_tensor
+from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.dtypes import as_dtype
-from asyncmon.graph.core.graph import Graph
 from asyncmon.graph.core.node import Tensor
 
 if TYPE_CHECKING:

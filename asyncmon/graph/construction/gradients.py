@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.core.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.core.indexed_slices import IndexedSlices, to_dense
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
+from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, SAME, ZERO
 from asyncmon.graph.core.shape import is_known
-from asyncmon.graph.core.walk import ancestors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
