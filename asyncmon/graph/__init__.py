@@ -13,27 +13,28 @@
 
 Ops are entries of a table (:mod:`asyncmon.graph.core.op` shows how to write one). A session compiles
 what is asked of it into a plan once and runs each step as a transaction
-(:mod:`asyncmon.graph.session.session`).
+(:mod:`asyncmon.graph.session.session`). The folders, from the ground up: kernels, core, construction,
+execution, ops and queues, nn, control and variables, train and session, layers.
 """
 
 # fmt: off
 # isort: off
 from asyncmon.graph import layers, nn, train
-from asyncmon.graph.control.cond import cond
-from asyncmon.graph.control.while_loop import while_loop
 from asyncmon.graph.construction.build import (
     add_to_collection, add_to_collections, control_dependencies, convert_to_tensor, create_op,
     create_operation, create_ops, device, get_collection, get_collection_ref, get_default_graph,
     name_scope, reset_default_graph, set_random_seed,
 )
 from asyncmon.graph.construction.convert import is_tensor_like, is_tensor_like as is_tensor
+from asyncmon.graph.construction.gradients import gradients, hessians
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
+from asyncmon.graph.control.cond import cond
+from asyncmon.graph.control.while_loop import while_loop
 from asyncmon.graph.core.dtypes import (
     DType, as_dtype, bool, complex64, complex128, double, float16, float32, float64, half, int8,
     int16, int32, int64, string, uint8, uint16, uint32, uint64,
 )
-from asyncmon.graph.construction.gradients import gradients, hessians
-from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpDef, register

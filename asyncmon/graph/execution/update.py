@@ -252,12 +252,6 @@ class GroupWrite:
     inputs: list[Any]
     copies: Sequence[Copy] = ()
 
-    @property
-    def size(self) -> int:
-        """How many elements each array has."""
-        size: int = self.arrays[0].size
-        return size
-
     def __call__(self) -> None:
         """Write."""
         for array, old in self.copies:
@@ -266,7 +260,7 @@ class GroupWrite:
 
     def blocks(self) -> Sequence[GroupWrite]:
         """Return a call for each block. Inputs of the arrays' shape are cut like these."""
-        size, shape = self.size, self.arrays[0].shape
+        size, shape = self.arrays[0].size, self.arrays[0].shape
         if size <= _BLOCK // 2 or not self.updates[0].blockwise:
             return (self,)
         count = -(-size // _BLOCK)
@@ -304,5 +298,5 @@ def write(writes: Sequence[GroupWrite], run: Run | None) -> None:
             call()
         return
     blocks = [block for call in writes for block in call.blocks()]
-    blocks.sort(key=lambda block: block.size, reverse=True)
+    blocks.sort(key=lambda block: block.arrays[0].size, reverse=True)
     parallel_for(blocks)
