@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.proto.summary_pb2 import HistogramProto
 
 from asyncmon import protobuf as wire
 
@@ -39,11 +38,6 @@ def test_a_negative_number_comes_back_signed(number: int) -> None:
 def test_a_number_of_more_than_64_bits_is_refused(number: int) -> None:
     with pytest.raises(ValueError, match="does not fit into 64 bits"):
         wire.varint(number)
-
-
-@given(st.lists(st.floats(allow_nan=False)))
-def test_packed_doubles_are_protobufs(numbers: list[float]) -> None:
-    assert list(HistogramProto.FromString(wire.packed_doubles(6, numbers)).bucket_limit) == numbers
 
 
 @pytest.mark.parametrize(
