@@ -169,6 +169,9 @@ PREEMPTION: tuple[type[Exception], ...] = (AbortedError, UnavailableError)
 END_OF_DATA: tuple[type[Exception], ...] = (OutOfRangeError, StopAsyncIteration, StopIteration)
 """Exceptions that end the body of a monitored session cleanly."""
 
+EXITS = (KeyboardInterrupt, SystemExit)
+"""Exceptions that end the program; asyncio raises them out of the loop itself."""
+
 _BY_CODE: dict[int, type[OpError]] = {cls.error_code: cls for cls in OpError.__subclasses__()}
 
 

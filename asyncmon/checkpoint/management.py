@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon import clock
 from asyncmon.checkpoint import locations
@@ -14,6 +14,7 @@ from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
+from asyncmon.checkpoint.state_file import get_checkpoint_state
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
@@ -232,3 +233,39 @@ async def _inspect(path: str) -> Inspected:
     except (NotFoundError, DataLossError, OSError) as error:
         return Inspected(path, facts, str(error))
     return Inspected(path, facts, None)
+
+
+async def restore_newest(saver: Any, sess: Any, directory: str) -> str | None:
+    """Restore the newest whole checkpoint, go on with the directory's list, and return its prefix.
+
+    For any saver with ``restore(sess, path)``. None: the directory has no checkpoint.
+
+    Raises:
+        ValueError: there are checkpoints, and none of them can be restored.
+    """
+    restore_latest = getattr(saver, "restore_latest", None)
+    if restore_latest is not None:
+        path: str | None = await restore_latest(sess, directory)
+    else:
+        path = await latest_checkpoint(directory)
+        if path is not None:
+            await saver.restore(sess, path)
+    try:
+        state = await get_checkpoint_state(directory)
+    except ValueError:  # it names no checkpoint: the restore has said so
+        state = None
+    if path is None:
+        newest = None if state is None else state.model_checkpoint_path
+        if newest is None and restore_latest is not None:  # it restores without a state file too
+            newest = next((one.path for one in await verify(directory)), None)
+        if newest is not None:
+            raise ValueError(
+                f"The passed save_path is not a valid checkpoint: {newest}; "
+                f"nor is any older one in {directory!r}. Training does not silently begin anew: "
+                "repair or empty the directory, or use another."
+            )
+    elif state is not None and hasattr(saver, "continue_from"):
+        await saver.continue_from(directory)
+    elif state is not None:
+        await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
+    return path

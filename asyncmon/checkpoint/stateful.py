@@ -167,3 +167,37 @@ class StatefulRegistry:
                 obj.load_state_dict(states[name])
             else:
                 logger.info("The checkpoint has no state for %r: it starts anew.", name)
+
+
+class StatefulObjects:
+    """What a saver saves along until the end of a session; nothing where it cannot.
+
+    Attributes:
+        names: the objects by their names in checkpoints.
+    """
+
+    def __init__(self, saver: Any) -> None:
+        self._saver = saver if hasattr(saver, "add_stateful") else None
+        self.names: dict[str, Any] = {}
+
+    def saves(self, obj: Any) -> bool:
+        """Return whether an object has a state that can be saved."""
+        return self._saver is not None and callable(getattr(obj, "state_dict", None))
+
+    def add(self, obj: Any, default: str, name: str | None = None) -> None:
+        """Register an object under a name, or else the first of ``default``, ``default_1``... free."""
+        number, free = 0, name or default
+        while name is None and free in self.names:
+            number += 1
+            free = f"{default}_{number}"
+        assert self._saver is not None, "see saves()"
+        self._saver.add_stateful(free, obj)
+        self.names[free] = obj
+
+    def remove(self, obj: Any = None) -> None:
+        """Remove one object, or all."""
+        for name, known in list(self.names.items()):
+            if obj is None or known is obj:
+                del self.names[name]
+                if self._saver is not None:
+                    self._saver.remove_stateful(name)

@@ -8,11 +8,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import current_task
-from asyncmon.errors import OutOfRangeError
+from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.stop_event import StopEvent
-from asyncmon.runtime.tasks import EXITS, TaskSet, check_function
+from asyncmon.runtime.tasks import TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
 
 if TYPE_CHECKING:

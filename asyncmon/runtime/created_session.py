@@ -25,17 +25,12 @@ _NO_RUN = "The session ends: no run comes any more."
 
 @dataclass(slots=True, eq=False)
 class Sample:
-    """One request: its fetches, and the future that gets their values."""
+    """One request: its fetches, and the future that gets their values and the global step after."""
 
     fetches: Any
     result: asyncio.Future[tuple[Any, int | None]]
     task: asyncio.Task[Any] | None
     failures: int = 0
-
-    def complete(self, values: Any, step: int | None) -> None:
-        """Give the values, with the global step after the run."""
-        if not self.result.done():
-            self.result.set_result((values, step))
 
 
 class Samples:

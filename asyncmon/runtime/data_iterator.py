@@ -7,13 +7,13 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from asyncmon.runtime.call_scope import CallScope
-from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.outcome import is_end_of_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
+    from asyncmon.checkpoint.stateful import StatefulObjects
     from asyncmon.runtime.stop_control import StopControl
 
 T = TypeVar("T")
@@ -151,53 +151,19 @@ class ResumableSource:
         self.source.load_state_dict(state["position"])
 
 
-class StatefulObjects:
-    """The hooks and sources of a session whose states its saver saves along, until the session ends.
+def resumable_source(
+    stateful: StatefulObjects, source: Any, name: str | None, steps: Callable[[], int | None]
+) -> ResumableSource | None:
+    """Have the position of a source saved along, and return it; None where it has no state to save.
 
-    With a saver that has no ``add_stateful`` no states are saved.
+    Its name in checkpoints is by default ``data``, ``data_1`` and so on; ``steps`` returns how many are
+    completed. Raises ``ValueError`` where another source has the name.
     """
-
-    def __init__(self, saver: Any) -> None:
-        self._saver: Any = saver if hasattr(saver, "add_stateful") else None
-        self._names: dict[str, Any] = {}
-
-    def add_hooks(self, hooks: Iterable[Any]) -> None:
-        """Add the hooks that have a state, as ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
-        for hook in hooks:
-            if self._saver is not None and callable(getattr(hook, "state_dict", None)):
-                self._add(self._free(f"hooks/{hook_name(hook)}"), hook)
-
-    def add_source(
-        self, source: Any, name: str | None, steps: Callable[[], int | None]
-    ) -> ResumableSource | None:
-        """Add a source of data, unless it is there. Return None where it has no state to save.
-
-        Its name in checkpoints is by default ``data``, ``data_1`` and so on; ``steps`` returns the
-        number of completed steps. Raises ``ValueError`` where another source has the name.
-        """
-        if self._saver is None or not callable(getattr(source, "state_dict", None)):
-            return None
-        for known in self._names.values():
-            if isinstance(known, ResumableSource) and known.source is source:
-                return known
-        resumable = ResumableSource(source, steps)
-        self._add(name or self._free("data"), resumable)
-        return resumable
-
-    def remove(self, hook: Any = None) -> None:
-        """Remove one hook, or all objects."""
-        for name, known in list(self._names.items()):
-            if hook is None or known is hook:
-                del self._names[name]
-                self._saver.remove_stateful(name)
-
-    def _add(self, name: str, stateful: Any) -> None:
-        self._saver.add_stateful(name, stateful)
-        self._names[name] = stateful
-
-    def _free(self, name: str) -> str:
-        number, free = 0, name
-        while free in self._names:
-            number += 1
-            free = f"{name}_{number}"
-        return free
+    if not stateful.saves(source):
+        return None
+    for known in stateful.names.values():
+        if isinstance(known, ResumableSource) and known.source is source:
+            return known
+    resumable = ResumableSource(source, steps)
+    stateful.add(resumable, "data", name)
+    return resumable

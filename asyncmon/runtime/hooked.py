@@ -166,7 +166,8 @@ class Hooked:
             raise
         number = self.raw.global_step if self._counts_steps else None
         for sample, result in zip(samples, results[len(wanted) :], strict=True):
-            sample.complete(result, number)
+            if not sample.result.done():
+                sample.result.set_result((result, number))
         return results
 
     async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:

@@ -10,6 +10,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import shielded
+from asyncmon.checkpoint.stateful import StatefulObjects
+from asyncmon.error_text import where_it_waits
 from asyncmon.errors import PREEMPTION
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.runtime.call_scope import CallScope
@@ -17,7 +19,6 @@ from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
-from asyncmon.runtime.data_iterator import StatefulObjects
 from asyncmon.runtime.hook import SessionRunContext, hook_name
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.outcome import is_clean, is_exit
@@ -27,10 +28,9 @@ from asyncmon.runtime.run_lock import RunLock
 from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.runtime.stop_control import StopControl
-from asyncmon.runtime.tasks import where_it_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.outcome import Outcome
@@ -136,8 +136,14 @@ class Lifecycle:
         if prepare is not None:
             self.stateful = StatefulObjects(prepare().saver)
             self._undo.callback(self.stateful.remove)
-            self.stateful.add_hooks(self.hooks.hooks)
+            self.save_states_of(self.hooks.hooks)
         await self.sessions.open()
+
+    def save_states_of(self, hooks: Iterable[Any]) -> None:
+        """Have the states of hooks saved along, as ``hooks/<name>``, ``hooks/<name>_1`` and so on."""
+        for hook in hooks:
+            if self.stateful.saves(hook):
+                self.stateful.add(hook, f"hooks/{hook_name(hook)}")
 
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""

@@ -7,7 +7,7 @@ from numbers import Real
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast, final
 
-from asyncmon.runtime.data_iterator import DataIterator
+from asyncmon.runtime.data_iterator import DataIterator, resumable_source
 from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
@@ -214,7 +214,7 @@ class _MonitoredSession:
                 await sess.run(train_op, {x: batch})
         """
         life = self._life
-        resumable = life.stateful.add_source(source, name, lambda: step_of(life.raw))
+        resumable = resumable_source(life.stateful, source, name, lambda: step_of(life.raw))
         return DataIterator(source, life.should_stop, life.stops, resumable)
 
     # -- stopping
@@ -264,7 +264,7 @@ class _MonitoredSession:
             check_hook(hook)
             with program_scope(program_of(session.raw)):
                 await session.call("run", Hooked.attach, hook)
-            life.stateful.add_hooks([hook])
+            life.save_states_of([hook])
         return AttachedHook(hook, self._detach)
 
     async def _detach(self, hook: Any) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from asyncmon.error_text import add_note, phrase
-from asyncmon.errors import END_OF_DATA
+from asyncmon.errors import END_OF_DATA, EXITS
 from asyncmon.runtime.error_log import is_pep_479
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def is_clean(error: BaseException | None) -> bool:
 
 def is_exit(error: BaseException | None) -> TypeGuard[KeyboardInterrupt | SystemExit]:
     """Return whether an exception is to end the program."""
-    return isinstance(error, KeyboardInterrupt | SystemExit)
+    return isinstance(error, EXITS)
 
 
 def decide_outcome(

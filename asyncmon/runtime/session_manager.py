@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncmon import clock
 from asyncmon.cancellation import shielded
-from asyncmon.checkpoint import get_checkpoint_state, latest_checkpoint, verify
+from asyncmon.checkpoint.management import restore_newest
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import close_raw
@@ -227,42 +227,12 @@ class SessionManager:
         await _drain_saves(saver)
         for pause in self._pauses(max_wait_secs if wait else 0):
             await asyncio.sleep(pause)
-            restored = await self._restore_newest(session, saver, directory)
+            restored = await restore_newest(saver, session, directory)
             if restored is not None:
                 return restored
             if wait:
                 logger.info("Waiting for checkpoint to be available.")
         return None
-
-    async def _restore_newest(self, session: Session, saver: Any, directory: str) -> str | None:
-        restore_latest = getattr(saver, "restore_latest", None)
-        if restore_latest is not None:
-            path = await restore_latest(session, directory)
-        else:
-            path = await latest_checkpoint(directory)
-            if path is not None:
-                await saver.restore(session, path)
-        try:
-            state = await get_checkpoint_state(directory)
-        except ValueError:  # it names no checkpoint: the restore has said so
-            state = None
-        if path is None:
-            newest = None if state is None else state.model_checkpoint_path
-            if newest is None and restore_latest is not None:  # it restores without a state file too
-                newest = next((one.path for one in await verify(directory)), None)
-            if newest is not None:
-                raise ValueError(
-                    f"The passed save_path is not a valid checkpoint: {newest}; "
-                    f"nor is any older one in {directory!r}. Training does not silently begin anew: "
-                    "repair or empty the directory, or use another."
-                )
-            return None
-        if state is not None and hasattr(saver, "continue_from"):
-            await saver.continue_from(directory)
-        elif state is not None:
-            await saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
-        restored: str = path
-        return restored
 
     async def _try_local_init(self, session: Session) -> str | None:
         """Run ``local_init_op`` if the session is ready for it. Return why it is not."""

@@ -8,13 +8,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import CANCEL_ROUNDS, is_unrequested
-from asyncmon.error_text import add_note, phrase
-from asyncmon.errors import CancelledError, OutOfRangeError
+from asyncmon.error_text import add_note, phrase, where_it_waits
+from asyncmon.errors import EXITS, CancelledError, OutOfRangeError
 from asyncmon.runtime.stop_event import SessionClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import FrameType
 
     from asyncmon.runtime.stop_event import StopEvent
 
@@ -22,17 +21,12 @@ logger = logging.getLogger(__name__)
 
 Task = asyncio.Task[Any]
 
-EXITS = (KeyboardInterrupt, SystemExit)
-"""What asyncio raises out of ``run_forever`` itself, to the caller that runs the loop."""
-
 NOTICE_SECS = 1.0
 """After this time the log says which tasks are being waited for."""
 
 FIRST_PAUSE_SECS = 0.05
 LONGEST_PAUSE_SECS = 5.0
 """Between a failure and the restart; each pause is twice the one before."""
-
-_LIBRARIES = ("asyncmon", "asyncio", "anyio")
 
 
 class TaskSet:
@@ -75,7 +69,7 @@ class TaskSet:
             raise
         except BaseException as error:
             self._report(error, name)
-            if isinstance(error, EXITS):
+            if isinstance(error, EXITS):  # asyncio raises it out of run_forever itself
                 raise
 
     def register(self, task: Task) -> None:
@@ -228,25 +222,3 @@ async def _wait_for(running: Callable[[], set[Task]], secs: float) -> None:
 
 def _names(tasks: set[Task]) -> list[str]:
     return sorted(task.get_name() for task in tasks)
-
-
-def where_it_waits(task: Task) -> str:
-    """Return the innermost line at which a task is suspended, and the user's line that led there."""
-    frames = task.get_stack()[-1:]
-    inner: Any = task.get_coro()
-    while inner is not None:  # the last one awaited is a future, which has no frame
-        frame = getattr(inner, "cr_frame", None)
-        if frame is not None:
-            frames.append(frame)
-        inner = getattr(inner, "cr_await", None)
-    if not frames:
-        return "it has no Python frame"
-    last = frames[-1]
-    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame in frames]
-    users = [f for f, package in zip(frames, packages, strict=True) if package not in _LIBRARIES]
-    called_from = f", called from {_place(users[-1])}" if users and users[-1] is not last else ""
-    return f"it waits in {_place(last)}{called_from}"
-
-
-def _place(frame: FrameType) -> str:
-    return f"{frame.f_code.co_qualname} ({frame.f_code.co_filename}:{frame.f_lineno})"

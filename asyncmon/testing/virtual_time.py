@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 import anyio
 
-from asyncmon.runtime.tasks import where_it_waits
+from asyncmon.error_text import where_it_waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
