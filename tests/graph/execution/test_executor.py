@@ -283,6 +283,7 @@ async def test_a_session_serves_one_running_event_loop() -> None:
     await sess.run(v.initializer)
     uses = {
         "run": lambda: sess.run(step),
+        "traced": lambda: sess.run(step, options=tf.RunOptions(trace_level=3)),
         "wait": lambda: sess.run(queue.dequeue()),
         "peek": lambda: sess.peek(v),
         "load": lambda: sess.load({"v": 7.0}),
