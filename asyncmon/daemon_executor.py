@@ -39,12 +39,23 @@ class DaemonExecutor(Executor):
         self._end.atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run ``fn(*args, **kwargs)`` in a thread."""
+        """Run ``fn(*args, **kwargs)`` in a thread.
+
+        Raises:
+            RuntimeError: it was shut down, or the system has no thread for it.
+        """
+        if not self._end.alive:
+            raise RuntimeError(f"The threads {self._name!r} were shut down and take no more jobs.")
+        if self._started < self._limit:
+            thread = threading.Thread(target=_serve, args=(self._jobs,), name=self._name, daemon=True)
+            try:
+                thread.start()
+                self._started += 1
+            except RuntimeError:  # no more threads: those that run do this job, too
+                if not self._started:
+                    raise
         future: Future[T] = Future()
         self._jobs.put((future, partial(fn, *args, **kwargs)))
-        if self._started < self._limit:
-            self._started += 1
-            threading.Thread(target=_serve, args=(self._jobs,), name=self._name, daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

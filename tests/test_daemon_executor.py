@@ -137,3 +137,30 @@ async def test_a_loop_that_is_closed_meanwhile_harms_no_thread() -> None:
     await asyncio.to_thread(other)
     assert await executor.call(int) == 0
     executor.shutdown()
+
+
+def test_no_job_is_taken_that_nobody_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = DaemonExecutor("one")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            executor.submit(int)
+    assert executor.submit(int).result(10) == 0  # the next call gets its thread
+    executor.shutdown()
+    with pytest.raises(RuntimeError, match="'one' were shut down"):
+        executor.submit(int)
+
+
+def test_threads_that_run_do_the_jobs_of_those_that_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    executor = DaemonExecutor("two", workers=2)
+    assert executor.submit(int).result(10) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", _no_thread)
+        assert executor.submit(int).result(10) == 0
+    executor.shutdown()
+
+
+def _no_thread(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
