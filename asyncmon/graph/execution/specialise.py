@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.program import Instruction, Registers
 
 _COMBINATIONS = 64  # of shapes that a check remembers
-_LARGEST = 1 << 12  # elements: a larger value that does not change for some shapes is not kept for each
+_LARGEST = 1 << 10  # elements: a larger value is not kept for each of the shapes that are fed
 
 
 class ShapeRules:
@@ -98,14 +98,14 @@ class ShapeRules:
         return facts, unknown, asserted
 
     def fold(
-        self, code: Iterable[Instruction], constants: Mapping[int, Any], facts: Facts
+        self, code: Iterable[Instruction], constants: dict[int, Any], facts: Facts
     ) -> dict[int, Any]:
         """Return values that do not change while these shapes are fed: sizes, what comes of them.
 
         They are read-only, by register, as ``constants`` are. ``facts`` are what :meth:`run` returned.
         """
         found: dict[int, Any] = {}
-        opened, known = set(self._ops), ChainMap(found, dict(constants))
+        opened, known = set(self._ops), ChainMap(found, constants)
         for instruction in code if opened else ():
             inputs, op = inputs_of(instruction), instruction[5]
             if op is None or not (op in opened or any(i in found for i in inputs)):
