@@ -30,7 +30,7 @@ class Caller(ABC):
     async def call(self, elements: list[Any]) -> tuple[list[Any], Exception | None]:
         """Return results of the first elements, at least one, or the error in place of the next."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:  # noqa: B027 - most have nothing to end
         """Let threads end. What is under way is left behind."""
 
 

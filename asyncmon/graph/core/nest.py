@@ -29,7 +29,7 @@ def pack_like(structure: Any, leaves: Iterable[Any]) -> Any:
     leaves = iter(leaves)
     if isinstance(structure, Mapping):
         found = {key: pack_like(structure[key], leaves) for key in sorted(structure)}
-        return type(structure)({key: found[key] for key in structure})  # type: ignore[call-arg]
+        return type(structure)({key: found[key] for key in structure})  # type: ignore[call-arg]  # as dict
     if isinstance(structure, list | tuple):
         items = [pack_like(item, leaves) for item in structure]
         return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)

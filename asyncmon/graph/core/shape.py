@@ -52,7 +52,7 @@ def is_known(shape: Shape) -> bool:
 
 def num_elements(shape: Shape) -> int | None:
     """Return the number of elements, or None where a dimension is not known."""
-    return None if shape is None or None in shape else prod(shape)  # type: ignore[arg-type]
+    return None if shape is None or None in shape else prod(shape)  # type: ignore[arg-type]  # no None left
 
 
 def is_compatible(x: Shape, y: Shape) -> bool:

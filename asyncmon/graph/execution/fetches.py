@@ -47,7 +47,7 @@ def fetch_key(fetches: Any) -> Hashable:
         raise _invalid(
             fetches, f"Can not convert a {kind.__name__} into a Tensor or Operation."
         ) from None
-    return fetches  # type: ignore[no-any-return]
+    return fetches  # type: ignore[no-any-return]  # hashed above
 
 
 class FetchMap:
