@@ -21,11 +21,12 @@ LAYER = {
     **dict.fromkeys(
         ["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options", "daemon_executor"], 0
     ),
+    "missing_names": 0,
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
     "training": 4,
-    **dict.fromkeys(["monitor", "testing"], 5),
+    **dict.fromkeys(["tf1", "monitor", "testing"], 5),
     **dict.fromkeys(["cli", "__main__"], 6),
     "__init__": 7,
 }

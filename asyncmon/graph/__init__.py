@@ -19,7 +19,7 @@ execution, ops and queues, nn, control and variables, train and session, layers.
 
 # fmt: off
 # isort: off
-from asyncmon.graph import layers, nn, train
+from asyncmon.graph import layers as layers, nn as nn, train as train
 from asyncmon.graph.construction.build import (
     add_to_collection, add_to_collections, control_dependencies, convert_to_tensor, create_op,
     create_operation, create_ops, device, get_collection, get_collection_ref, get_default_graph,
@@ -131,10 +131,10 @@ __all__ = [
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
     "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like", "is_variable_initialized",
-    "layers", "less", "less_equal", "linspace", "local_variables", "local_variables_initializer",
+    "less", "less_equal", "linspace", "local_variables", "local_variables_initializer",
     "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
     "minimum", "mod", "model_variables", "moving_average_variables", "multinomial", "multiply",
-    "name_scope", "negative", "newaxis", "nn", "no_op", "not_equal", "one_hot", "ones",
+    "name_scope", "negative", "newaxis", "no_op", "not_equal", "one_hot", "ones",
     "ones_initializer", "ones_like", "orthogonal_initializer", "pad", "placeholder",
     "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
     "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "realdiv",
@@ -144,7 +144,7 @@ __all__ = [
     "scatter_nd", "scatter_sub", "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid",
     "sign", "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference",
     "squeeze", "stack", "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh",
-    "tensordot", "tile", "top_k", "train", "trainable_variables", "transpose", "truediv",
+    "tensordot", "tile", "top_k", "trainable_variables", "transpose", "truediv",
     "truncated_normal", "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32",
     "uint64", "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
     "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",

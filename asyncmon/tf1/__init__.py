@@ -1,0 +1,33 @@
+"""TF1's own layout of names, for programs that are ported: ``import asyncmon.tf1 as tf``.
+
+::
+
+    import asyncmon.tf1 as tf
+
+    async def main(argv):
+        loss = tf.losses.mean_squared_error(labels, tf.layers.dense(inputs, 1))
+        train_op = tf.train.AdamOptimizer().minimize(loss, tf.train.get_or_create_global_step())
+        async with tf.train.MonitoredTrainingSession(checkpoint_dir="runs/1") as sess:
+            while not sess.should_stop():
+                await sess.run(train_op)
+
+    if __name__ == "__main__":
+        tf.app.run(main)
+
+What is here and nowhere else is what only ports need, made of the public names below. What TF1 has and
+this has not says on access what to use instead.
+"""
+
+from typing import Any
+
+from asyncmon import errors as errors
+from asyncmon import summary as summary
+from asyncmon.graph import *
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1 import layers as layers
+from asyncmon.tf1 import nn as nn
+from asyncmon.tf1 import train as train
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "", globals())

@@ -1,0 +1,71 @@
+"""TF1: ``tf.train``: what lies in the top level of asyncmon, and the optimizers of its graph."""
+
+from typing import Any
+
+from asyncmon.checkpoint import Saver as Saver
+from asyncmon.checkpoint import checkpoint_exists as checkpoint_exists
+from asyncmon.checkpoint import checkpoints_iterator as checkpoints_iterator
+from asyncmon.checkpoint import get_checkpoint_mtimes as get_checkpoint_mtimes
+from asyncmon.checkpoint import get_checkpoint_state as get_checkpoint_state
+from asyncmon.checkpoint import init_from_checkpoint as init_from_checkpoint
+from asyncmon.checkpoint import latest_checkpoint as latest_checkpoint
+from asyncmon.checkpoint import list_variables as list_variables
+from asyncmon.checkpoint import load_checkpoint as load_checkpoint
+from asyncmon.checkpoint import load_variable as load_variable
+from asyncmon.checkpoint import remove_checkpoint as remove_checkpoint
+from asyncmon.checkpoint import update_checkpoint_state as update_checkpoint_state
+from asyncmon.checkpoint import wait_for_new_checkpoint as wait_for_new_checkpoint
+from asyncmon.graph.train import *
+from asyncmon.hooks import CheckpointSaverHook as CheckpointSaverHook
+from asyncmon.hooks import CheckpointSaverListener as CheckpointSaverListener
+from asyncmon.hooks import EarlyStoppingHook as EarlyStoppingHook
+from asyncmon.hooks import EvalHook as EvalHook
+from asyncmon.hooks import FeedFnHook as FeedFnHook
+from asyncmon.hooks import FinalOpsHook as FinalOpsHook
+from asyncmon.hooks import GlobalStepWaiterHook as GlobalStepWaiterHook
+from asyncmon.hooks import InMemoryEvaluatorHook as InMemoryEvaluatorHook
+from asyncmon.hooks import JsonlWriter as JsonlWriter
+from asyncmon.hooks import LoggingTensorHook as LoggingTensorHook
+from asyncmon.hooks import LoopLagHook as LoopLagHook
+from asyncmon.hooks import NanLossDuringTrainingError as NanLossDuringTrainingError
+from asyncmon.hooks import NanTensorHook as NanTensorHook
+from asyncmon.hooks import ProfilerHook as ProfilerHook
+from asyncmon.hooks import ProgressHook as ProgressHook
+from asyncmon.hooks import StepCounterHook as StepCounterHook
+from asyncmon.hooks import StopAtStepHook as StopAtStepHook
+from asyncmon.hooks import SummarySaverHook as SummarySaverHook
+from asyncmon.hooks import evaluate as evaluate
+from asyncmon.hooks import evaluate_checkpoints as evaluate_checkpoints
+from asyncmon.hooks import every as every
+from asyncmon.hooks import stop_if_higher as stop_if_higher
+from asyncmon.hooks import stop_if_lower as stop_if_lower
+from asyncmon.hooks import stop_if_no_decrease as stop_if_no_decrease
+from asyncmon.hooks import stop_if_no_increase as stop_if_no_increase
+from asyncmon.missing_names import missing_name
+from asyncmon.runtime import Channel as Channel
+from asyncmon.runtime import ChiefSessionCreator as ChiefSessionCreator
+from asyncmon.runtime import Coordinator as Coordinator
+from asyncmon.runtime import LooperTask as LooperTask
+from asyncmon.runtime import MonitoredSession as MonitoredSession
+from asyncmon.runtime import QueueRunner as QueueRunner
+from asyncmon.runtime import Recovery as Recovery
+from asyncmon.runtime import Scaffold as Scaffold
+from asyncmon.runtime import SecondOrStepTimer as SecondOrStepTimer
+from asyncmon.runtime import SessionCreator as SessionCreator
+from asyncmon.runtime import SessionManager as SessionManager
+from asyncmon.runtime import SessionRunArgs as SessionRunArgs
+from asyncmon.runtime import SessionRunContext as SessionRunContext
+from asyncmon.runtime import SessionRunHook as SessionRunHook
+from asyncmon.runtime import SessionRunValues as SessionRunValues
+from asyncmon.runtime import SingularMonitoredSession as SingularMonitoredSession
+from asyncmon.runtime import StepContext as StepContext
+from asyncmon.runtime import Supervisor as Supervisor
+from asyncmon.runtime import WorkerSessionCreator as WorkerSessionCreator
+from asyncmon.runtime import add_queue_runner as add_queue_runner
+from asyncmon.runtime import basic_train_loop as basic_train_loop
+from asyncmon.runtime import start_queue_runners as start_queue_runners
+from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "train.", globals())
