@@ -25,6 +25,7 @@ from asyncmon import summary as summary
 from asyncmon.graph import *
 from asyncmon.missing_names import missing_name
 from asyncmon.tf1 import layers as layers
+from asyncmon.tf1 import losses as losses
 from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import train as train
 

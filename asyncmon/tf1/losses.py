@@ -1,0 +1,397 @@
+"""TF1: ``tf.losses``: losses that are weighted, reduced to one number and collected.
+
+::
+
+    tf.losses.softmax_cross_entropy(onehot_labels, logits)
+    train_op = optimizer.minimize(tf.losses.get_total_loss())
+
+The losses have these arguments in common:
+
+* ``weights``: a scalar, or of the rank of the losses with each size that of theirs or 1. ValueError
+  where shapes do not fit; InvalidArgumentError in the run, where they are not known before.
+* ``scope``: the scope of the ops.
+* ``loss_collection``: the collection, or collections, that the loss joins; None for none.
+* ``reduction``: one of :class:`Reduction`.
+
+Labels and predictions have one shape and are computed in float32. None for one is a ValueError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncmon import graph as tf
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_without_last
+
+_LOSSES = tf.GraphKeys.LOSSES
+_REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES
+
+
+class Reduction:
+    """How weighted losses become the loss. TF1: ``tf.losses.Reduction``.
+
+    Attributes:
+        NONE: not at all: the loss has a shape.
+        SUM: their sum.
+        MEAN: the sum by the sum of the weights.
+        SUM_OVER_BATCH_SIZE: the sum by the number of losses.
+        SUM_BY_NONZERO_WEIGHTS: the sum by the number of losses with a weight that is not 0.
+        SUM_OVER_NONZERO_WEIGHTS: an old name of that.
+    """
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    MEAN = "weighted_mean"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """Return all reductions. TF1: same name."""
+        by_weights = (cls.SUM_OVER_NONZERO_WEIGHTS, cls.SUM_BY_NONZERO_WEIGHTS)
+        return (cls.NONE, cls.SUM, cls.MEAN, cls.SUM_OVER_BATCH_SIZE, *by_weights)
+
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """Raise a ValueError for what is no reduction. TF1: same name."""
+        if key not in cls.all():
+            raise ValueError(f"Invalid Reduction Key: Expected one of {cls.all()}, got {key!r}.")
+
+
+_BY_WEIGHTS = Reduction.SUM_BY_NONZERO_WEIGHTS
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return losses weighted and reduced, in their dtype, computed in float32. TF1: same name."""
+    Reduction.validate(reduction)
+    with tf.name_scope(scope, "weighted_loss", (losses, weights)):
+        values = tf.convert_to_tensor(losses)
+        weight = tf.cast(checked_weights(weights, values), tf.float32)
+        x = tf.cast(values, tf.float32)
+        if reduction == Reduction.NONE:
+            loss = tf.multiply(x, weight)
+        else:
+            plain = isinstance(weights, float | int) and weights == 1
+            loss = tf.reduce_sum(x if plain else tf.multiply(x, weight))
+            if reduction == Reduction.MEAN:
+                loss = _mean(loss, tf.reduce_sum(tf.ones_like(x) * weight))
+            elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
+                loss = _mean(loss, _count(x))
+            elif reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
+                loss = _mean(loss, _present(x, weights))
+        loss = tf.cast(loss, values.dtype)
+        add_loss(loss, loss_collection)
+        return loss
+
+
+def _mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    return tf.div_no_nan(total, count, name="value")
+
+
+def _count(losses: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.size(losses, name="num_elements"), losses.dtype)
+
+
+def _present(losses: tf.Tensor, weights: Any, per_row: bool = False) -> tf.Tensor:
+    """Return the number of losses whose weight is not 0, in all or for each row."""
+    if isinstance(weights, float) and weights != 0 and not per_row:
+        return _count(losses)
+    with tf.name_scope("num_present"):
+        present = tf.cast(tf.not_equal(tf.cast(weights, tf.float32), 0.0), tf.float32)
+        present = broadcast_weights(present, losses)
+        return tf.reduce_sum(present, _after_first(present) if per_row else None, keepdims=per_row)
+
+
+def _after_first(x: tf.Tensor) -> list[int]:
+    if x.shape.ndims is None:
+        raise ValueError(f"mean_pairwise_squared_error needs labels of a known rank, got {x!r}.")
+    return list(range(1, x.shape.ndims))
+
+
+def _pair(labels: Any, predictions: Any, *names: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the two in float32, of compatible shapes."""
+    _need(labels, predictions, *names)
+    y, x = tf.cast(labels, tf.float32), tf.cast(predictions, tf.float32)
+    x.shape.assert_is_compatible_with(y.shape)
+    return y, x
+
+
+def _need(labels: Any, predictions: Any, *names: str) -> None:
+    for value, name in zip((labels, predictions), names or ("labels", "predictions"), strict=True):
+        if value is None:
+            raise ValueError(f"Argument `{name}` must not be None.")
+
+
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the loss ``|predictions - labels|``. TF1: same name."""
+    with tf.name_scope(scope, "absolute_difference") as scope:
+        y, x = _pair(labels, predictions)
+        losses = tf.abs(tf.subtract(x, y))
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+    dim: int | None = None,
+) -> tf.Tensor:
+    """Return the loss ``1 - labels . predictions`` of unit vectors along an axis. TF1: same name.
+
+    ``dim`` is an old name of ``axis``. The losses have a size of 1 along it.
+
+    Raises:
+        ValueError: no axis; see the module for the other arguments.
+    """
+    if dim is not None and axis is not None:
+        raise ValueError("Cannot specify both 'axis' and 'dim'")
+    axis = dim if axis is None else axis
+    if axis is None:
+        raise ValueError("You must specify argument `axis`.")
+    with tf.name_scope(scope, "cosine_distance_loss") as scope:
+        y, x = _pair(labels, predictions)
+        losses = 1 - tf.reduce_sum(tf.multiply(x, y), axis=(axis,), keepdims=True)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the loss ``max(0, 1 - y * logits)``, where labels of 0 and 1 give y of -1 and 1.
+
+    TF1: same name.
+    """
+    with tf.name_scope(scope, "hinge_loss") as scope:
+        y, x = _pair(labels, logits, "labels", "logits")
+        losses = tf.nn.relu(1 - (2 * y - 1) * x)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return a loss that is quadratic for errors up to ``delta``, linear beyond. TF1: same name."""
+    with tf.name_scope(scope, "huber_loss") as scope:
+        y, x = _pair(labels, predictions)
+        error = tf.abs(tf.subtract(x, y))
+        quadratic = tf.minimum(error, delta)
+        linear = tf.subtract(error, quadratic)
+        losses = 0.5 * (quadratic * quadratic) + delta * linear
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the cross entropy of labels and predicted probabilities. TF1: same name.
+
+    ``epsilon`` is added to both probabilities, to keep the logarithm finite.
+    """
+    with tf.name_scope(scope, "log_loss") as scope:
+        y, x = _pair(labels, predictions)
+        losses = -(y * tf.log(x + epsilon)) - (1 - y) * tf.log(1 - x + epsilon)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+) -> tf.Tensor:
+    """Return the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over the pairs in each row, summed.
+
+    TF1: same name.
+
+    Args:
+        labels: one row for each example, of a known rank.
+        predictions: of the shape of ``labels``.
+        weights: a scalar, or one for each example, ``[batch]`` followed by ones.
+    """
+    with tf.name_scope(scope, "mean_pairwise_squared_error") as scope:
+        y, x = _pair(labels, predictions)
+        weight = tf.cast(checked_weights(weights, y), tf.float32)
+        diffs = tf.subtract(x, y)
+        axis, count = _after_first(diffs), _present(diffs, weight, per_row=True)
+        squares = tf.reduce_sum(tf.square(diffs), axis, keepdims=True)
+        others = tf.maximum(count - 1, 0)
+        total = tf.square(tf.reduce_sum(diffs, axis, keepdims=True))
+        pairs = _mean(squares, others) - _mean(total, tf.maximum(count * others, 0))
+        loss = tf.reduce_sum(tf.multiply(2.0 * pairs, weight))
+        some = tf.reduce_sum(count) > 0
+        loss = tf.where(some, loss, tf.zeros_like(loss), name="value")
+        add_loss(loss, loss_collection)
+        return loss
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the loss ``(predictions - labels) ** 2``. TF1: same name."""
+    with tf.name_scope(scope, "mean_squared_error") as scope:
+        y, x = _pair(labels, predictions)
+        losses = tf.squared_difference(x, y)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the cross entropy of independent probabilities and logits. TF1: same name.
+
+    A ``label_smoothing`` above 0 moves the labels towards 1/2: ``y * (1 - s) + s / 2``.
+    """
+    with tf.name_scope(scope, "sigmoid_cross_entropy_loss") as scope:
+        y, x = _labels_of(multi_class_labels, logits, "multi_class_labels")
+        if label_smoothing > 0:
+            y = y * (1 - label_smoothing) + 0.5 * label_smoothing
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def _labels_of(labels: Any, logits: Any, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return labels in the dtype of the logits, of a compatible shape, and the logits."""
+    _need(labels, logits, name, "logits")
+    x = tf.convert_to_tensor(logits)
+    y = tf.cast(labels, x.dtype)
+    x.shape.assert_is_compatible_with(y.shape)
+    return y, x
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the cross entropy of rows of probabilities and logits. TF1: same name.
+
+    No gradient flows into the labels. A ``label_smoothing`` above 0 moves them towards 1 / classes:
+    ``y * (1 - s) + s / classes``. The losses, and so the weights, have the shape ``[batch]``.
+    """
+    with tf.name_scope(scope, "softmax_cross_entropy_loss") as scope:
+        y, x = _labels_of(onehot_labels, logits, "onehot_labels")
+        if label_smoothing > 0:
+            classes = tf.cast(tf.shape(y)[-1], x.dtype)
+            y = y * (1.0 - label_smoothing) + label_smoothing / classes
+        y = tf.stop_gradient(y, name="labels_stop_gradient")
+        losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, name="xentropy")
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: Any = _LOSSES,
+    reduction: str = _BY_WEIGHTS,
+) -> tf.Tensor:
+    """Return the cross entropy of classes and rows of logits. TF1: same name.
+
+    Args:
+        labels: classes, int32 or int64, of the shape of ``logits`` less its last dimension, or with
+            a last dimension of 1 in its place.
+        logits: one number for each class along the last dimension.
+        weights: of the shape of ``labels``, in the same way, or a scalar.
+    """
+    _need(labels, logits, "labels", "logits")
+    with tf.name_scope(scope, "sparse_softmax_cross_entropy_loss") as scope:
+        y, x = squeezed(labels, logits, 1)
+        weight = weights if isinstance(weights, float | int) else weights_without_last(weights, y)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
+        return compute_weighted_loss(losses, weight, scope, loss_collection, reduction)
+
+
+# --- the collections ------------------------------------------------------------------------------
+def add_loss(loss: tf.Tensor, loss_collection: Any = _LOSSES) -> None:
+    """Add a loss to a collection, or to several; None is none. TF1: same name."""
+    if loss_collection:
+        tf.add_to_collections(loss_collection, loss)
+
+
+def get_losses(scope: str | None = None, loss_collection: Any = _LOSSES) -> list[Any]:
+    """Return the losses of a collection whose names begin with ``scope``. TF1: same name."""
+    return tf.get_collection(loss_collection, scope)
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    """Return the losses of regularizers. TF1: same name."""
+    return tf.get_collection(_REGULARIZATION, scope)
+
+
+def get_regularization_loss(
+    scope: str | None = None, name: str = "total_regularization_loss"
+) -> tf.Tensor:
+    """Return the sum of the losses of regularizers, 0 without any. TF1: same name."""
+    losses = get_regularization_losses(scope)
+    return tf.add_n(losses, name=name) if losses else tf.constant(0.0)
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True, name: str = "total_loss", scope: str | None = None
+) -> tf.Tensor:
+    """Return the sum of all losses, and of those of regularizers. TF1: same name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    losses = get_losses(scope=scope)
+    if add_regularization_losses:
+        losses += get_regularization_losses(scope=scope)
+    return tf.add_n(losses, name=name)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "losses.", globals())

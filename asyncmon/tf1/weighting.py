@@ -1,0 +1,105 @@
+"""How ``tf.losses`` and ``tf.metrics`` fit labels, predictions and weights to each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asyncmon import graph as tf
+
+_PREFIX = "weights can not be broadcast to values."
+
+
+def checked_weights(weights: Any, values: Any) -> tf.Tensor:
+    """Return weights that are a scalar, or have the rank of values and for each size that or 1.
+
+    Where shapes are not known, the check is part of the run.
+
+    Raises:
+        ValueError: the shapes do not fit.
+
+    Errors at run time: InvalidArgumentError, likewise.
+    """
+    w, x = tf.convert_to_tensor(weights), tf.convert_to_tensor(values)
+    if w.shape.ndims == 0:
+        return w
+    found = f"values.shape={x.shape}. weights.shape={w.shape}."
+    if w.shape.ndims is None or x.shape.ndims is None:
+        valid = tf.cond(
+            tf.equal(tf.rank(w), tf.rank(x)), lambda: _dims_fit(w, x), lambda: tf.equal(tf.rank(w), 0)
+        )
+    elif w.shape.ndims != x.shape.ndims:
+        ranks = f"values.rank={x.shape.ndims}. weights.rank={w.shape.ndims}."
+        raise ValueError(f"{_PREFIX} {ranks} {found} Received weights={w}, values={x}")
+    elif not (w.shape.is_fully_defined() and x.shape.is_fully_defined()):
+        valid = _dims_fit(w, x)
+    else:
+        for i, (size, wanted) in enumerate(zip(w.shape.as_list(), x.shape.as_list(), strict=True)):
+            if size not in (1, wanted):
+                raise ValueError(f"{_PREFIX} Mismatch at dim {i}. {found}")
+        return w
+    data = [_PREFIX, "weights.shape=", tf.shape(w), "values.shape=", tf.shape(x)]
+    with tf.control_dependencies([tf.Assert(valid, data, name="assert_broadcastable")]):
+        return tf.identity(w)
+
+
+def _dims_fit(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    sizes = tf.shape(weights)
+    return tf.reduce_all(tf.logical_or(tf.equal(sizes, 1), tf.equal(sizes, tf.shape(values))))
+
+
+def broadcast_weights(weights: Any, values: Any) -> tf.Tensor:
+    """Return weights in the shape of values. Errors as :func:`checked_weights`."""
+    w, x = checked_weights(weights, values), tf.convert_to_tensor(values)
+    if w.shape.is_fully_defined() and x.shape.is_fully_defined() and w.shape == x.shape:
+        return w
+    return tf.multiply(w, tf.ones_like(x, dtype=w.dtype), name="broadcast_weights")
+
+
+def squeezed(labels: Any, predictions: Any, rank_difference: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+    """Drop a last dimension of 1 where one of two has a dimension too many.
+
+    Args:
+        labels: any values.
+        predictions: likewise, of ``rank_difference`` dimensions more.
+        rank_difference: see above.
+    """
+    y, x = tf.convert_to_tensor(labels), tf.convert_to_tensor(predictions)
+    return (
+        _without_last(y, x, 1 - rank_difference),
+        _without_last(x, y, rank_difference + 1),
+    )
+
+
+def _without_last(x: tf.Tensor, other: tf.Tensor, more: int) -> tf.Tensor:
+    """Return ``x`` without its last dimension, of 1, if it has ``more`` dimensions than the other."""
+    rank, than = x.shape.ndims, other.shape.ndims
+    if rank is not None and (rank == 0 or x.shape[-1] not in (None, 1)):
+        return x
+    if rank is not None and than is not None:
+        return tf.squeeze(x, [-1]) if rank - than == more else x
+    squeezed_x = tf.equal(tf.rank(x) - tf.rank(other), more)
+    result: tf.Tensor = tf.cond(squeezed_x, lambda: tf.squeeze(x, [-1]), lambda: x)
+    return result
+
+
+def weights_without_last(weights: Any, labels: tf.Tensor) -> Any:
+    """Return weights without their last dimension where they have one more than labels."""
+    return _without_last(tf.convert_to_tensor(weights), labels, 1)
+
+
+def weights_of_rank(weights: Any, values: tf.Tensor) -> tf.Tensor:
+    """Return weights with a last dimension of 1 dropped, or added, to have the rank of values."""
+    w = tf.convert_to_tensor(weights)
+    rank, wanted = w.shape.ndims, values.shape.ndims
+    if rank == 0:
+        return w
+    if rank is not None and wanted is not None:
+        if rank - wanted == 1:
+            return tf.squeeze(w, [-1])
+        return tf.expand_dims(w, -1) if wanted - rank == 1 else w
+    found = _without_last(w, values, 1)
+    short = tf.logical_and(
+        tf.equal(tf.rank(found) - tf.rank(values), -1), tf.greater(tf.rank(found), 0)
+    )
+    result: tf.Tensor = tf.cond(short, lambda: tf.expand_dims(found, -1), lambda: found)
+    return result
