@@ -31,6 +31,7 @@ from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSlicesValue
 from asyncmon.graph.control.cond import cond
 from asyncmon.graph.control.while_loop import while_loop
+from asyncmon.graph.core.default_session import get_default_session
 from asyncmon.graph.core.dtypes import (
     DType, as_dtype, bool, complex64, complex128, double, float16, float32, float64, half, int8,
     int16, int32, int64, string, uint8, uint16, uint32, uint64,
@@ -88,6 +89,7 @@ from asyncmon.graph.ops.variable_ops import (
 from asyncmon.graph.queues.queues import (
     FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
+from asyncmon.graph.session.interactive import InteractiveSession
 from asyncmon.graph.session.session import Session
 from asyncmon.graph.variables import initializers
 from asyncmon.graph.variables.global_step import (
@@ -112,8 +114,9 @@ from asyncmon.run_options import NodeStats, RunMetadata, RunOptions, SessionConf
 
 __all__ = [
     "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
-    "IndexedSlices", "IndexedSlicesValue", "NodeStats", "OpDef", "Operation", "PaddingFIFOQueue",
-    "Print", "PriorityQueue", "QueueBase", "RandomOpDef", "RandomShuffleQueue", "RunMetadata",
+    "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef", "Operation",
+    "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef", "RandomShuffleQueue",
+    "RunMetadata",
     "RunOptions", "Session", "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
     "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
     "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
@@ -125,8 +128,9 @@ __all__ = [
     "device", "dimension_value", "div", "div_no_nan", "divide", "double", "einsum", "equal", "erf",
     "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "float16", "float32", "float64", "floor",
     "floordiv", "floormod", "gather", "gather_nd", "get_collection", "get_collection_ref",
-    "get_default_graph", "get_global_step", "get_local_variable", "get_or_create_global_step",
-    "get_variable", "get_variable_scope", "global_norm", "global_step", "global_variables",
+    "get_default_graph", "get_default_session", "get_global_step", "get_local_variable",
+    "get_or_create_global_step", "get_variable", "get_variable_scope", "global_norm", "global_step",
+    "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",

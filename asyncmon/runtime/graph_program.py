@@ -10,6 +10,7 @@ from asyncmon.graph.construction.build import add_to_collection as add_to_collec
 from asyncmon.graph.construction.build import get_collection as get_collection
 from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.default_session import get_default_session as get_default_session
 from asyncmon.graph.core.keys import GraphKeys as GraphKeys
 from asyncmon.graph.execution.feeds import feed_tensor
 from asyncmon.graph.ops.basic import group

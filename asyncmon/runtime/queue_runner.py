@@ -15,6 +15,7 @@ from asyncmon.runtime.graph_program import (
     add_to_collection,
     closing_error,
     get_collection,
+    get_default_session,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class QueueRunner:
         cancel_op: run when the coordinator stops. Default: one that also cancels pending enqueues.
         queue_closed_exception_types: errors that mean the end of the data. Default:
             ``(OutOfRangeError,)``.
+        queue_runner_def, import_scope: must be None: there are no protocol buffers to make one from.
 
     Raises:
         ValueError: no queue or no operations.
@@ -85,7 +87,13 @@ class QueueRunner:
         close_op: Any = None,
         cancel_op: Any = None,
         queue_closed_exception_types: tuple[type[Exception], ...] | None = None,
+        queue_runner_def: Any = None,
+        import_scope: Any = None,
     ) -> None:
+        if queue_runner_def is not None or import_scope is not None:
+            raise ValueError(
+                "queue_runner_def and import_scope must be None: give queue and enqueue_ops."
+            )
         if queue is None or not enqueue_ops:
             raise ValueError("Must provide queue and enqueue_ops.")
         self.queue_closed_exception_types = _checked_types(queue_closed_exception_types)
@@ -140,6 +148,12 @@ class QueueRunner:
             for task in tasks:
                 task.start()
         return tasks
+
+    def create_threads(
+        self, sess: Any, coord: Coordinator | None = None, daemon: bool = False, start: bool = False
+    ) -> list[ProducerTask]:
+        """Do :meth:`create_tasks`, by TF1's name; ``daemon`` is without effect."""
+        return self.create_tasks(sess, coord, start)
 
     def _forget(self, key: int, producer: ProducerTask) -> None:
         self._producers[key].discard(producer)
@@ -202,6 +216,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 def start_queue_runners(
     sess: Any = None,
     coord: Coordinator | None = None,
+    daemon: bool = True,
     start: bool = True,
     collection: str = GraphKeys.QUEUE_RUNNERS,
 ) -> list[ProducerTask]:
@@ -210,19 +225,22 @@ def start_queue_runners(
     A monitored session and a supervisor do this themselves.
 
     Args:
-        sess: a raw session, whose graph has the collection. A monitored one has started them already.
+        sess: a raw session, whose graph has the collection; the default session by default. A monitored
+            one has started them already.
         coord: owns the tasks.
+        daemon: without effect: no task outlives its loop.
         start: see :meth:`QueueRunner.create_tasks`.
         collection: the key.
 
     Raises:
-        ValueError: no session.
+        ValueError: no session is given, and there is no default one.
         TypeError: something that is not a session.
     """
+    sess = get_default_session() if sess is None else sess
     if sess is None:
         raise ValueError(
-            "Cannot start queue runners: No default session is registered. Pass an explicit session: "
-            "start_queue_runners(sess, coord)."
+            "Cannot start queue runners: No default session is registered. Use "
+            "`with sess.as_default()` or pass an explicit session: start_queue_runners(sess, coord)."
         )
     if hasattr(sess, "raw_session"):
         return []

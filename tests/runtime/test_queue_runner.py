@@ -13,6 +13,7 @@ import pytest_asyncio
 from asyncmon.errors import AbortedError, CancelledError, OutOfRangeError
 from asyncmon.graph.construction.build import get_collection
 from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.default_session import default_session
 from asyncmon.graph.core.dtypes import int32
 from asyncmon.graph.ops.py_func import py_func
 from asyncmon.graph.ops.variable_ops import assign_add
@@ -79,7 +80,7 @@ async def test_qr_1_the_arguments_are_checked(sess: Session) -> None:
         QueueRunner()
     for wrong in ((), [OutOfRangeError], (ValueError,), OutOfRangeError):
         with pytest.raises(TypeError, match="queue_closed_exception_types, when provided"):
-            QueueRunner(queue, [queue.enqueue(1)], queue_closed_exception_types=wrong)  # type: ignore[arg-type]
+            QueueRunner(queue, [queue.enqueue(1)], queue_closed_exception_types=wrong)
     enqueue = queue.enqueue(1)
     runner = QueueRunner(queue, [enqueue])
     assert (runner.queue, runner.enqueue_ops, runner.name) == (queue, [enqueue], "q")
@@ -183,7 +184,7 @@ async def test_qr_6_the_runners_of_the_graph_are_started(
 ) -> None:
     assert start_queue_runners(sess) == []
     assert "was called when no queue runners were defined" in caplog.text
-    with pytest.raises(ValueError, match="No default session is registered"):
+    with default_session(None), pytest.raises(ValueError, match="No default session is registered"):
         start_queue_runners()
     with pytest.raises(TypeError, match="sess must be a `Session` object"):
         start_queue_runners(object())
@@ -192,8 +193,20 @@ async def test_qr_6_the_runners_of_the_graph_are_started(
     add_queue_runner(runner)
     add_queue_runner(QueueRunner(scalars(1), [scalars(1).enqueue(1)]), "others")
     assert get_collection("queue_runners") == [runner]
-    assert len(start_queue_runners(sess, coord)) == 2
+    with sess.as_default():
+        assert len(start_queue_runners(coord=coord, daemon=True)) == 2
     assert await drain(sess, queue) == [1, 2, 3]
+
+
+async def test_qr_6_create_threads_is_tf1s_name_of_create_tasks(sess: Session) -> None:
+    queue, coord = scalars(), Coordinator()
+    tasks = QueueRunner(queue, [Source(2).op(queue)]).create_threads(
+        sess, coord, daemon=True, start=True
+    )
+    assert len(tasks) == 2
+    assert await drain(sess, queue) == [1, 2]
+    with pytest.raises(ValueError, match="queue_runner_def and import_scope must be None"):
+        QueueRunner(queue_runner_def=b"", import_scope="x")
 
 
 async def test_qr_7_tasks_wait_for_their_start(sess: Session) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.construction.context import BuildContext, building
 from asyncmon.graph.construction.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.default_session import interactive
 from asyncmon.graph.core.dtypes import as_dtype
 from asyncmon.graph.core.node import Tensor
 
@@ -25,11 +26,11 @@ def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
 
     It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks
-    started inside. Where none was set, one is made.
+    started inside. Where none was set, it is that of an open ``InteractiveSession``, or one is made.
     """
     context = building.get()
     if context is None:
-        context = BuildContext(Graph())
+        context = BuildContext(interactive[-1].graph if interactive else Graph())
         building.set(context)
     assert isinstance(context.graph, Graph)
     return context.graph

@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.indexing import encode_index, is_mask
 from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
@@ -120,6 +121,16 @@ class Operation:
     def values(self) -> tuple[Tensor, ...]:
         """Return the outputs. TF1: same name."""
         return self.outputs
+
+    def run(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Awaitable[None]:
+        """Run it: ``await op.run()`` is ``await session.run(op, feed_dict)``. TF1: same name.
+
+        ``session`` is by default that of :func:`~asyncmon.graph.get_default_session`; ValueError where
+        there is none, or it runs another graph.
+        """
+        chosen = session_for(self.graph, session, "execute operation", "run")
+        run: Awaitable[None] = chosen.run(self, feed_dict)
+        return run
 
     def __repr__(self) -> str:
         return f"<Operation {self.name!r} type={self.type}>"
@@ -240,6 +251,16 @@ class Tensor(Operators):
         if merged != known:
             self.graph.asserted.add(self)
             self.spec = replace(self.spec, shape=merged)
+
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Awaitable[Any]:
+        """Compute it: ``await t.eval()`` is ``await session.run(t, feed_dict)``. TF1: same name.
+
+        ``session`` is by default that of :func:`~asyncmon.graph.get_default_session`; ValueError where
+        there is none, or it runs another graph.
+        """
+        chosen = session_for(self.graph, session, "evaluate tensor", "eval")
+        value: Awaitable[Any] = chosen.run(self, feed_dict)
+        return value
 
     def consumers(self) -> list[Operation]:
         """Return the operations that have it for an input, as they were built. TF1: same name."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.core.default_session import default_session, set_default_session
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
@@ -26,7 +27,7 @@ from asyncmon.graph.variables.variable import Variable
 from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Hashable
+    from collections.abc import Awaitable, Callable, Hashable, Sequence
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.core.spec import Spec
@@ -56,9 +57,9 @@ class _Call:
 class Session:
     """Runs a graph and holds the values of its variables. TF1: ``tf.Session``.
 
-    Inside ``async with`` its graph is the default one; leaving it closes the session. ``await close()``
-    does the same by hand. A run that is cancelled leaves the state as it was before or after it. It
-    serves one running event loop at a time.
+    Inside ``async with`` it is the default session, and its graph the default graph; leaving it closes
+    the session. ``await close()`` does the same by hand. A run that is cancelled leaves the state as it
+    was before or after it. It serves one running event loop at a time.
 
     Args:
         target: "" for this process.
@@ -93,6 +94,7 @@ class Session:
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Plan] = {}
         self._default: AbstractContextManager[Graph] | None = None
+        self._default_before: Any = None
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
 
     @property
@@ -151,6 +153,42 @@ class Session:
         if results is None:
             results = await self._executor.run(call.plan, fed, options, run_metadata)
         return call.rebuild(results)
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Awaitable[Any]]:
+        """Return a function that runs these fetches; its arguments are fed. TF1: same name.
+
+        Args:
+            fetches: as for :meth:`run`, to which the errors belong too.
+            feed_list: what the function's arguments are fed to, in order.
+            accept_options: without effect: the function always takes ``options`` and ``run_metadata``.
+
+        Example::
+
+            step = sess.make_callable([train_op, loss], [x])
+            _, value = await step(batch)
+        """
+        feeds = list(feed_list or ())
+        self._prepare(fetches, dict.fromkeys(feeds))
+
+        def run(
+            *values: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None
+        ) -> Awaitable[Any]:
+            if len(values) != len(feeds):
+                raise TypeError(
+                    f"The callable takes {len(feeds)} values, for {feeds!r}; got {len(values)}."
+                )
+            return self.run(fetches, dict(zip(feeds, values, strict=True)), options, run_metadata)
+
+        return run
+
+    def as_default(self) -> AbstractContextManager[Self]:
+        """Make it the default session inside ``with``, for this task only. TF1: same name.
+
+        As in TF1 the default graph stays, and the end of the block does not close the session.
+        """
+        return default_session(self)
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
@@ -231,10 +269,12 @@ class Session:
     async def __aenter__(self) -> Self:
         self._default = self._graph.as_default()
         self._default.__enter__()
+        self._default_before = set_default_session(self)
         return self
 
     async def __aexit__(self, *exc_info: Any) -> None:
         if self._default is not None:
+            set_default_session(self._default_before)
             self._default.__exit__(*exc_info)
         await self.close()
 

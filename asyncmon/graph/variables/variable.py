@@ -18,13 +18,14 @@ from asyncmon.graph.construction.build import (
 )
 from asyncmon.graph.construction.context import BuildContext, building, entered
 from asyncmon.graph.construction.walk import ancestors
+from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
@@ -163,6 +164,26 @@ class Variable(Operators):
     def initialized_value(self) -> Tensor:
         """Return its value, or its initial value where it has none yet. TF1: same name."""
         return create_op("InitializedValue", (self, self.initial_value))
+
+    def eval(self, session: Any = None) -> Awaitable[Any]:
+        """Return its value in a session, by default the default one. TF1: same name.
+
+        Raises:
+            ValueError: there is no session, or it runs another graph.
+        """
+        return self._ref.eval(session=session)
+
+    def load(self, value: Any, session: Any = None) -> Awaitable[None]:
+        """Set it in a session, by default the default one, initialised or not. TF1: same name.
+
+        Adds no operation to the graph: the initializer is run with the value fed.
+
+        Raises:
+            ValueError: there is no session, or it runs another graph; or the shape is another one.
+        """
+        chosen = session_for(self.graph, session, "load a variable", "load")
+        done: Awaitable[None] = chosen.run(self.initializer, {self.initializer.inputs[1]: value})
+        return done
 
     def _as_tensor(self) -> Tensor:
         return self.value()
