@@ -24,10 +24,16 @@ from asyncmon import errors as errors
 from asyncmon import summary as summary
 from asyncmon.graph import *
 from asyncmon.missing_names import missing_name
+from asyncmon.tf1 import app as app
+from asyncmon.tf1 import compat as compat
+from asyncmon.tf1 import flags as flags
+from asyncmon.tf1 import gfile as gfile
 from asyncmon.tf1 import layers as layers
+from asyncmon.tf1 import logging as logging
 from asyncmon.tf1 import losses as losses
 from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import train as train
+from asyncmon.tf1.logging import get_logger as get_logger
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,94 @@
+"""TF1: ``tf.app``: parse the flags and run ``main``, which may be async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1 import flags as flags
+from asyncmon.tf1.logging import get_logger, leave_out
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
+    """Parse the flags, run ``main(argv)`` and end the program. TF1: ``tf.app.run``.
+
+    An ``async def main`` runs in an event loop of its own (``asyncio.run``), so SIGINT and SIGTERM stop
+    monitored sessions inside, and Ctrl-C elsewhere is a KeyboardInterrupt. absl parses the flags that
+    were defined with :mod:`asyncmon.tf1.flags`, ``--help`` included; without absl there are none, and
+    main has all arguments. Lines of level INFO are shown from here on, unless
+    ``tf.logging.set_verbosity`` was called.
+
+    Args:
+        main: takes the arguments that are no flags, with the program's name first. Default: ``main`` of
+            the program.
+        argv: the command line with the program's name. Default: ``sys.argv``.
+
+    Raises:
+        SystemExit: always, with what main returned (None is success), or 1 where the flags are wrong.
+        RuntimeError: main is async, and an event loop is running already.
+    """
+    given = list(sys.argv if argv is None else argv)
+    chosen = main or sys.modules["__main__"].main
+    if inspect.iscoroutinefunction(chosen) and _is_inside_a_loop():
+        raise RuntimeError("An event loop is running already: await main(argv) in it.")
+    try:
+        from absl import app
+        from absl import logging as absl_logging
+    except ImportError:
+        _show(logging.INFO)
+        sys.exit(_result(chosen, given))
+    root = logging.getLogger()
+    before = root.level
+
+    def call(arguments: list[str]) -> Any:
+        leave_out(absl_logging.get_absl_handler())  # which absl has given to the root logger
+        _show(root.level if root.level != before else logging.INFO)  # by --verbosity
+        return _result(chosen, arguments)
+
+    app.run(call, given, flags_parser=_parse)
+
+
+def _parse(argv: list[str]) -> Any:
+    """Parse the flags that are defined; the others stay in main's arguments, as in TF1."""
+    from absl import flags as absl_flags
+
+    try:
+        return absl_flags.FLAGS(argv, known_only=True)
+    except absl_flags.Error as error:
+        sys.exit(
+            f"FATAL Flags parsing error: {error}\nPass --helpshort or --helpfull to see help on flags."
+        )
+
+
+def _result(main: Callable[[list[str]], Any], argv: list[str]) -> Any:
+    result = main(argv)
+    return asyncio.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+def _is_inside_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _show(level: int) -> None:
+    logger = get_logger()
+    if logger.level == logging.NOTSET:
+        logger.setLevel(level)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "app.", globals())

@@ -1,0 +1,62 @@
+"""TF1: ``tf.compat``: text to bytes and back."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import Any
+
+import numpy as np
+
+from asyncmon.graph import dimension_value as dimension_value
+from asyncmon.missing_names import missing_name
+
+bytes_or_text_types = (bytes, str)
+integral_types = (numbers.Integral, np.integer)
+real_types = (numbers.Real, np.integer, np.floating)
+complex_types = (numbers.Complex, np.number)
+
+
+def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+    """Return bytes: text is encoded.
+
+    Raises:
+        TypeError: it is neither text nor bytes.
+    """
+    if isinstance(bytes_or_text, bytes | bytearray):
+        return bytes(bytes_or_text)
+    return _checked(bytes_or_text).encode(encoding)
+
+
+def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+    """Return text: bytes are decoded.
+
+    Raises:
+        TypeError: it is neither text nor bytes.
+    """
+    if isinstance(bytes_or_text, bytes):
+        return bytes_or_text.decode(encoding)
+    return _checked(bytes_or_text)
+
+
+as_str = as_text
+
+
+def as_str_any(value: Any, encoding: str = "utf-8") -> str:
+    """Return text: bytes are decoded, anything else is converted by ``str``."""
+    return value.decode(encoding) if isinstance(value, bytes) else str(value)
+
+
+def path_to_str(path: Any) -> Any:
+    """Return the text of a path object; anything else as it is."""
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
+
+
+def _checked(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"Expected binary or unicode string, got {value!r}")
+    return value
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "compat.", globals())

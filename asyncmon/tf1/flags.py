@@ -1,0 +1,101 @@
+"""TF1: ``tf.flags``: flags of the command line, which absl parses.
+
+Everything in ``absl.flags`` is here, imported when it is first used: ``DEFINE_string``,
+``DEFINE_integer``, ``DEFINE_float``, ``DEFINE_boolean``, ``DEFINE_bool``, ``DEFINE_enum``,
+``DEFINE_list``, ..., ``mark_flag_as_required``, ``FLAGS``. Without ``pip install 'asyncmon[tf1]'`` the
+first use raises ImportError.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.missing_names import missing_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
+"""What the first releases of TF1 called the arguments of ``DEFINE_...``."""
+
+
+class _Flags:
+    """``tf.flags.FLAGS``: the values of all flags, by name.
+
+    The first value that is read parses ``sys.argv``, unless ``tf.app.run`` has parsed it before.
+
+    Raises:
+        absl.flags.Error: while it is parsed, for flags that are not defined or have wrong values.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.__dict__["_values"] = values
+
+    def _parse_flags(self) -> None:
+        """Parse ``sys.argv``, as programs of TF1 before 1.5 do."""
+        self._values(sys.argv)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._values and not self._values.is_parsed():
+            self._parse_flags()
+        return getattr(self._values, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._values, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._values, name)
+
+    def __call__(self, argv: Any, known_only: bool = False) -> Any:
+        return self._values(argv, known_only)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __setitem__(self, name: str, flag: Any) -> None:
+        self._values[name] = flag
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._values)
+
+    def __str__(self) -> str:
+        return str(self._values)
+
+
+def _with_old_names(define: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(define)
+    def defined(*args: Any, **kwargs: Any) -> Any:
+        return define(*args, **{_RENAMED.get(name, name): value for name, value in kwargs.items()})
+
+    return defined
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    try:
+        absl = importlib.import_module("absl.flags")
+    except ImportError as error:
+        raise ImportError(f"tf.flags.{name} needs absl: pip install 'asyncmon[tf1]'") from error
+    if not hasattr(absl, name):
+        raise missing_name(__name__, name, "flags.", dir(absl))
+    value = getattr(absl, name)
+    if name == "FLAGS":
+        value = _Flags(value)
+    elif name.startswith("DEFINE_"):
+        absl.disclaim_key_flags()  # the flags belong to the module that defines them, not to this one
+        value = _with_old_names(value)
+    globals()[name] = value
+    return value

@@ -1,0 +1,296 @@
+"""TF1: ``tf.gfile``: files and directories of this machine.
+
+These are plain calls, as in TF1, and they block: use them before the event loop runs, or in a thread
+(``await asyncio.to_thread(tf.gfile.Glob, pattern)``). Errors are those of ``tf.errors``.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import stat
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
+
+from asyncmon.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpError,
+    PermissionDeniedError,
+    UnimplementedError,
+    UnknownError,
+)
+from asyncmon.missing_names import missing_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Path = str | bytes | os.PathLike[str]
+
+_MODES = ("r", "w", "a", "r+", "w+", "a+")
+_ERRORS: list[tuple[type[OSError], type[OpError]]] = [
+    (FileNotFoundError, NotFoundError),
+    (FileExistsError, AlreadyExistsError),
+    (PermissionError, PermissionDeniedError),
+    (IsADirectoryError, FailedPreconditionError),
+    (NotADirectoryError, FailedPreconditionError),
+]
+
+
+class FileStatistics(NamedTuple):
+    """What :func:`Stat` returns: bytes, nanoseconds since 1970, and whether it is a directory."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+class GFile:
+    """A file, which is opened at its first read or write. TF1: ``tf.gfile.GFile``, ``Open``.
+
+    Text is UTF-8 and line ends stay as they are; positions and the ``n`` of :meth:`read` count bytes.
+
+    Args:
+        name: its path.
+        mode: "r", "w", "a", "r+", "w+" or "a+"; with a "b", reads return bytes.
+
+    Raises:
+        OpError: by the methods: there is no such file, or it is not open for this.
+    """
+
+    def __init__(self, name: Path, mode: str = "r") -> None:
+        if mode.replace("b", "") not in _MODES:
+            raise InvalidArgumentError(
+                f"mode must be one of {_MODES}, with or without 'b', got {mode!r}."
+            )
+        self._path, self._mode = _local(name), mode
+        self._file: IO[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self._path
+
+    @property
+    def mode(self) -> str:
+        """As it was given."""
+        return self._mode
+
+    def read(self, n: int = -1) -> Any:
+        """Return the next ``n`` bytes, or the rest, as text unless the mode has a "b"."""
+        return self._decoded(self._open(reads=True).read(n))
+
+    def readline(self) -> Any:
+        """Return the next line with its end; nothing at the end of the file."""
+        return self._decoded(self._open(reads=True).readline())
+
+    def readlines(self) -> list[Any]:
+        """Return the lines that are left."""
+        return list(self)
+
+    def write(self, file_content: str | bytes) -> None:
+        """Write text or bytes."""
+        data = file_content.encode() if isinstance(file_content, str) else file_content
+        self._open(writes=True).write(data)
+
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Move to a byte; ``position`` is the old name of ``offset``."""
+        where = position if offset is None else offset
+        if where is None:
+            raise TypeError("seek(): offset argument required")
+        self._open().seek(where, whence)
+
+    def tell(self) -> int:
+        """Return the position in bytes."""
+        return self._open().tell()
+
+    def size(self) -> int:
+        """Return the size of the file in bytes."""
+        self.flush()
+        return Stat(self._path).length
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def flush(self) -> None:
+        """Give what was written to the system."""
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; the next read or write opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def next(self) -> Any:
+        """Return the next line, or raise StopIteration."""
+        return self.__next__()
+
+    def __next__(self) -> Any:
+        if not (line := self.readline()):
+            raise StopIteration
+        return line
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+    def _open(self, *, reads: bool = False, writes: bool = False) -> IO[bytes]:
+        kind = self._mode.replace("b", "")
+        if reads and kind in ("w", "a"):
+            raise PermissionDeniedError(
+                f"{self._path!r} is open with mode {self._mode!r}, not for reading."
+            )
+        if writes and kind == "r":
+            raise PermissionDeniedError(
+                f"{self._path!r} is open with mode {self._mode!r}, not for writing."
+            )
+        if self._file is None:
+            with _op_errors(self._path):
+                self._file = open(self._path, kind + "b")  # noqa: SIM115 - close() does
+        return self._file
+
+    def _decoded(self, data: bytes) -> Any:
+        return data if "b" in self._mode else data.decode()
+
+
+Open = FastGFile = GFile
+
+
+def Exists(filename: Path) -> bool:
+    """Return whether there is a file or directory of this name."""
+    return os.path.exists(_local(filename))
+
+
+def IsDirectory(dirname: Path) -> bool:
+    """Return whether it is a directory."""
+    return os.path.isdir(_local(dirname))
+
+
+def ListDirectory(dirname: Path) -> list[str]:
+    """Return the names in a directory, in no order."""
+    path = _local(dirname)
+    if not os.path.isdir(path):
+        raise NotFoundError(f"Could not find directory {path}")
+    return os.listdir(path)
+
+
+def Glob(filename: Path | Iterable[Path]) -> list[str]:
+    """Return the paths that match a pattern, or any of several. A "*" matches hidden files, too."""
+    patterns = [filename] if isinstance(filename, str | bytes | os.PathLike) else filename
+    return [path for one in patterns for path in glob.glob(_local(one), include_hidden=True)]
+
+
+def MkDir(dirname: Path) -> None:
+    """Create a directory in one that is there; nothing is done where it is there itself."""
+    path = _local(dirname)
+    if not os.path.isdir(path):
+        with _op_errors(path):
+            os.mkdir(path)
+
+
+def MakeDirs(dirname: Path) -> None:
+    """Create a directory and its parents where they are missing."""
+    path = _local(dirname)
+    with _op_errors(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def Remove(filename: Path) -> None:
+    """Delete a file."""
+    path = _local(filename)
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise FailedPreconditionError(f"{path}; Is a directory")
+    with _op_errors(path):
+        os.remove(path)
+
+
+def DeleteRecursively(dirname: Path) -> None:
+    """Delete a directory with everything in it, or a file."""
+    path = _local(dirname)
+    with _op_errors(path):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.remove(path)
+
+
+def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
+    """Copy a file.
+
+    Raises:
+        AlreadyExistsError: the target is there, and ``overwrite`` is false.
+    """
+    source, target = _local(oldpath), _target(newpath, overwrite=overwrite)
+    if os.path.isdir(source):
+        raise InvalidArgumentError(f"{source} is a directory; Copy copies files.")
+    with _op_errors(source):
+        shutil.copyfile(source, target)
+
+
+def Rename(oldname: Path, newname: Path, overwrite: bool = False) -> None:
+    """Rename a file or directory.
+
+    Raises:
+        AlreadyExistsError: the target is there, and ``overwrite`` is false.
+    """
+    source, target = _local(oldname), _target(newname, overwrite=overwrite)
+    with _op_errors(source):
+        os.replace(source, target)
+
+
+def Stat(filename: Path) -> FileStatistics:
+    """Return size, time of the last change and kind of a file or directory."""
+    path = _local(filename)
+    with _op_errors(path):
+        found = os.stat(path)
+    return FileStatistics(found.st_size, found.st_mtime_ns, stat.S_ISDIR(found.st_mode))
+
+
+def Walk(top: Path, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield (directory, directories in it, files in it), a directory before or after those in it."""
+    return os.walk(_local(top), topdown=in_order)
+
+
+def _local(path: Path) -> str:
+    text = os.fsdecode(path)
+    if "://" in text:
+        raise UnimplementedError(
+            f"tf.gfile has the files of this machine only, got {text!r}. Savers and sessions take URLs"
+            " with asyncmon[cloud]; for other objects use obstore or fsspec."
+        )
+    return text
+
+
+def _target(path: Path, *, overwrite: bool) -> str:
+    target = _local(path)
+    if not overwrite and os.path.exists(target):
+        raise AlreadyExistsError(f"{target}: file already exists; overwrite=True replaces it.")
+    return target
+
+
+@contextmanager
+def _op_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        cls = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), UnknownError)
+        raise cls(f"{error.filename or path}; {error.strerror or error}") from error
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "gfile.", globals())

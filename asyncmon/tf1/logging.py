@@ -1,0 +1,156 @@
+"""TF1: ``tf.logging``: the logger "asyncmon", and lines on the terminal as TF1 prints them.
+
+::
+
+    tf.logging.set_verbosity(tf.logging.INFO)
+    tf.logging.info("%d examples", 3)      # INFO:tensorflow:3 examples
+
+The first use of a function here adds a handler that prints what is logged below "asyncmon", hooks and
+savers included, to stderr (in an interactive interpreter to stdout, from INFO on). It prints nothing
+while the root logger has handlers: then those print it, as ``logging.basicConfig`` has it.
+"""
+
+from __future__ import annotations
+
+import logging as _logging
+import sys
+from typing import Any
+
+from asyncmon.missing_names import missing_name
+
+DEBUG = _logging.DEBUG
+INFO = _logging.INFO
+WARN = _logging.WARNING
+ERROR = _logging.ERROR
+FATAL = _logging.CRITICAL
+
+_counts: dict[tuple[str, int], int] = {}
+"""How often ``log_every_n`` and ``log_first_n`` were called, by the place of the call."""
+
+
+class _Terminal(_logging.Handler):
+    """Prints records in TF1's form."""
+
+    def emit(self, record: _logging.LogRecord) -> None:
+        if any(_is_foreign not in handler.filters for handler in _logging.getLogger().handlers):
+            return
+        try:
+            print(self.format(record), file=self._stream(), flush=True)
+        except Exception:
+            self.handleError(record)
+
+    def flush(self) -> None:
+        self._stream().flush()
+
+    def _stream(self) -> Any:
+        return sys.stdout if _is_interactive() else sys.stderr
+
+
+def _is_foreign(record: _logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] != "asyncmon"
+
+
+def leave_out(handler: _logging.Handler) -> None:
+    """Have a handler of the root logger leave to this module what is logged below "asyncmon"."""
+    handler.addFilter(_is_foreign)
+
+
+def _is_interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def get_logger() -> _logging.Logger:
+    """Return the logger "asyncmon", with the handler of this module. TF1: ``tf.get_logger``."""
+    logger = _logging.getLogger("asyncmon")
+    if not logger.handlers:
+        terminal = _Terminal()
+        terminal.setFormatter(_logging.Formatter("%(levelname)s:tensorflow:%(message)s"))
+        logger.addHandler(terminal)
+        if _is_interactive() and logger.level == _logging.NOTSET:
+            logger.setLevel(INFO)
+    return logger
+
+
+def set_verbosity(v: int) -> None:
+    """Show messages from a level on, those of sessions, hooks and savers included."""
+    get_logger().setLevel(v)
+
+
+def get_verbosity() -> int:
+    """Return the level from which on messages are shown."""
+    return get_logger().getEffectiveLevel()
+
+
+def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log ``msg % args`` at a level."""
+    get_logger().log(level, msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+vlog = log
+
+
+def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at DEBUG."""
+    get_logger().debug(msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+def info(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at INFO."""
+    get_logger().info(msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at WARNING."""
+    get_logger().warning(msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+warn = warning
+
+
+def error(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at ERROR."""
+    get_logger().error(msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+TaskLevelStatusMessage = error
+
+
+def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
+    """Log at CRITICAL. The program goes on."""
+    get_logger().critical(msg, *args, **{"stacklevel": 2, **kwargs})
+
+
+def log_if(level: int, msg: Any, condition: object, *args: Any) -> None:
+    """Log ``msg % args`` if the condition is true."""
+    if condition:
+        log(level, msg, *args, stacklevel=3)
+
+
+def log_every_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Log the first of every ``n`` calls that are made at the same place."""
+    if not _calls_before() % n:
+        log(level, msg, *args, stacklevel=3)
+
+
+def log_first_n(level: int, msg: Any, n: int, *args: Any) -> None:
+    """Log the first ``n`` calls that are made at the same place."""
+    if _calls_before() < n:
+        log(level, msg, *args, stacklevel=3)
+
+
+def _calls_before() -> int:
+    """Return how often the caller of the caller was at this line before."""
+    frame = sys._getframe(2)
+    place = (frame.f_code.co_filename, frame.f_lineno)
+    _counts[place] = _counts.get(place, -1) + 1
+    return _counts[place]
+
+
+def flush() -> None:
+    """Flush the handlers."""
+    for handler in get_logger().handlers:
+        handler.flush()
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "logging.", globals())

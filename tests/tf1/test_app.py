@@ -1,0 +1,183 @@
+"""``tf.app.run`` and ``tf.flags``, in processes of their own: they end the program."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import asyncmon.tf1 as tf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLAGS = """
+import asyncmon.tf1 as tf
+tf.app.flags.DEFINE_string("name", "world", "who is greeted")
+tf.flags.DEFINE_integer("count", default_value=2, docstring="how often")
+tf.flags.DEFINE_float("rate", 0.5, "a rate")
+tf.flags.DEFINE_bool("loud", False, "in capitals")
+tf.flags.DEFINE_enum("kind", "a", ["a", "b"], "a kind")
+tf.flags.DEFINE_list("layers", "1,2", "sizes")
+FLAGS = tf.flags.FLAGS
+"""
+NO_ABSL = "import sys\nsys.modules['absl'] = None\n"
+
+
+def program(code: str, *arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", before + textwrap.dedent(code), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+ASYNC = f"""{FLAGS}
+async def main(argv):
+    print(
+        sorted(argv[1:]), FLAGS.name, FLAGS.count, FLAGS.rate, FLAGS.loud, FLAGS.kind, FLAGS.layers
+    )
+    return FLAGS.count
+
+tf.app.run()
+"""
+
+
+def test_an_async_main_gets_what_is_no_flag_and_its_result_is_the_status() -> None:
+    done = program(ASYNC, "--name=you", "--count", "3", "--loud", "rest", "--unknown=1")
+    assert done.stdout == "['--unknown=1', 'rest'] you 3 0.5 True a ['1', '2']\n", done.stderr
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def test_a_plain_main_is_run_too_and_arguments_may_be_given() -> None:
+    code = FLAGS + "tf.app.run(lambda argv: print(argv, FLAGS.name), ['x', '--name=me', 'y'])"
+    done = program(code)
+    assert (done.returncode, done.stdout) == (0, "['x', 'y'] me\n"), done.stderr
+
+
+@pytest.mark.parametrize("bad", [["--count=x"], ["--kind=c"], ["--name"]])
+def test_wrong_flags_are_an_error_without_a_traceback(bad: list[str]) -> None:
+    done = program(ASYNC, *bad)
+    assert done.returncode == 1
+    assert done.stderr.startswith("FATAL Flags parsing error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_help_lists_the_flags_of_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "greet.py"
+    path.write_text(textwrap.dedent(ASYNC))
+    done = subprocess.run(
+        [sys.executable, str(path), "--help"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1  # as absl has it
+    assert "--name: who is greeted\n    (default: 'world')" in done.stdout
+
+
+def test_an_error_of_main_leaves_with_its_traceback() -> None:
+    code = "import asyncmon.tf1 as tf\nasync def main(_):\n    raise ValueError('no')\ntf.app.run(main)"
+    done = program(code)
+    assert done.returncode == 1
+    assert done.stderr.endswith("ValueError: no\n")
+
+
+def test_values_that_are_read_before_run_parse_the_command_line() -> None:
+    code = f"""{FLAGS}
+print(FLAGS.is_parsed(), FLAGS.name, FLAGS.is_parsed())
+FLAGS.name = "set"
+print(FLAGS.name, "name" in FLAGS, "nothing" in FLAGS, FLAGS["count"].value)
+FLAGS._parse_flags()
+print(FLAGS.name, sorted(FLAGS)[-1], len(FLAGS) >= 6, FLAGS.__flags["rate"].value)
+"""
+    done = program(code, "--name=you")
+    assert done.stdout == "False you True\nset True False 2\nyou rate True 0.5\n", done.stderr
+
+
+def test_a_flag_that_is_not_defined_is_named() -> None:
+    done = program(FLAGS + "print(FLAGS.naem)")
+    assert "AttributeError: naem" in done.stderr
+    done = program(FLAGS + "tf.flags.DEFINE_strnig('x', '', '')")
+    assert "did you mean 'DEFINE_string'" in done.stderr
+
+
+def test_without_absl_flags_say_what_to_install_and_main_has_all_arguments() -> None:
+    done = program(FLAGS, before=NO_ABSL)
+    assert "ImportError: tf.flags.DEFINE_string needs absl: pip install 'asyncmon[tf1]'" in done.stderr
+    code = (
+        "import asyncmon.tf1 as tf\nasync def main(argv):\n    print(argv)\n    return 4\ntf.app.run()"
+    )
+    done = program(code, "--x=1", "y", before=NO_ABSL)
+    assert (done.returncode, done.stdout, done.stderr) == (4, "['-c', '--x=1', 'y']\n", "")
+
+
+TRAINING = """
+    import asyncmon.tf1 as tf
+
+    async def main(_):
+        step = tf.train.get_or_create_global_step()
+        train_op = tf.assign_add(step, 1)
+        async with tf.train.MonitoredTrainingSession(checkpoint_dir="run") as sess:
+            while not sess.should_stop():
+                if await sess.run(train_op) == 5:
+                    print("ready", flush=True)
+        print(sess.stop_reason)
+
+    tf.app.run()
+"""
+
+
+@pytest.mark.parametrize("before", ["", NO_ABSL])
+def test_a_signal_stops_training_in_order(tmp_path: Path, before: str) -> None:
+    code = before + textwrap.dedent(TRAINING)
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate()
+    assert (process.returncode, out) == (0, "signal SIGTERM\n"), err
+    assert "INFO:tensorflow:Saving checkpoints for 0 into run/model.ckpt-0." in err
+    assert err.count("Received SIGTERM") == 1
+
+
+@pytest.mark.asyncio
+async def test_inside_of_an_event_loop_it_says_to_await_main() -> None:
+    async def main(_argv: list[str]) -> None:
+        raise AssertionError("not run")
+
+    with pytest.raises(RuntimeError, match=r"running already: await main\(argv\)"):
+        tf.app.run(main, ["program"])
+
+
+def test_messages_below_info_are_shown_where_the_program_says_so() -> None:
+    code = """
+        import asyncmon.tf1 as tf
+
+        def main(_):
+            tf.logging.debug("debug")
+            tf.logging.info("info")
+            print(tf.logging.get_verbosity())
+        tf.logging.set_verbosity({})
+        tf.app.run()
+    """
+    assert program(code.format("tf.logging.ERROR")).stderr == ""
+    done = program(code.format("tf.logging.DEBUG"))
+    assert (done.stdout, done.stderr) == ("10\n", "DEBUG:tensorflow:debug\nINFO:tensorflow:info\n")
+
+
+def test_absl_keeps_its_own_lines() -> None:
+    code = """
+        import asyncmon.tf1 as tf
+        from absl import logging
+
+        def main(_):
+            logging.warning("absl's")
+            tf.logging.warning("ours")
+        tf.app.run()
+    """
+    first, second = program(code).stderr.splitlines()
+    assert first.startswith("W")
+    assert first.endswith("] absl's")
+    assert second == "WARNING:tensorflow:ours"
