@@ -3,7 +3,7 @@
 ::
 
     Exception
-    └── OpError                     .message, .error_code
+    └── OpError                     .message, .error_code, .op, .node_def
         ├── CancelledError          1   an operation (not a task) was cancelled
         ├── UnknownError            2
         ├── InvalidArgumentError    3   a feed, a shape, a dtype or a value
@@ -27,7 +27,7 @@ has nothing to do with ``asyncio.CancelledError``, which asyncmon never catches 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any
 
 # The codes by name, to compare ``error.error_code`` with.
 OK = 0
@@ -50,16 +50,65 @@ UNAUTHENTICATED = 16
 
 
 class OpError(Exception):
-    """An operation failed. TF1: ``tf.errors.OpError``, here with the message as its only argument.
+    """An operation failed. TF1: ``tf.errors.OpError``.
 
-    Pickles, so that it can cross a process boundary.
+    Takes the message alone, or TF1's arguments. Pickles, without the operation, so that it can cross a
+    process boundary.
+
+    Args:
+        *args: ``message``, or ``node_def, op, message``, in ``OpError`` itself followed by
+            ``error_code``. Each may be given by name.
+        node_def: a description of the operation that failed.
+        op: that operation. In errors of a run it is known where a node of the graph failed.
+        message: what went wrong, as a full sentence.
+        error_code: of an ``OpError`` that is of no other class.
+
+    Raises:
+        TypeError: two arguments without a name, or more than four.
+
+    Example::
+
+        raise OutOfRangeError("No more lines.")
+        raise OutOfRangeError(None, None, "No more lines.")
     """
 
-    error_code: ClassVar[int] = 2
+    error_code: int = 2
     """The gRPC status code of this class of error."""
+    op: Any = None
+    """The operation that failed, or None where it is not known."""
+    _node_def: Any = None
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(
+        self,
+        *args: Any,
+        node_def: Any = None,
+        op: Any = None,
+        message: str = "",
+        error_code: int | None = None,
+    ) -> None:
+        if len(args) == 1:
+            message = args[0]
+        elif 3 <= len(args) <= 4:
+            node_def, op, message = args[:3]
+            error_code = args[3] if len(args) == 4 else error_code
+        elif args:
+            raise TypeError(f"Expected (message) or (node_def, op, message), got {args!r}.")
         super().__init__(message)
+        if op is not None:
+            self.op = op
+        if node_def is not None:
+            self._node_def = node_def
+        if error_code is not None:
+            self.error_code = error_code
+
+    def __reduce__(self) -> Any:
+        state = {key: value for key, value in vars(self).items() if key not in ("op", "_node_def")}
+        return type(self), self.args, state
+
+    @property
+    def node_def(self) -> Any:
+        """The ``NodeDef`` of the operation that failed, or None where it is not known. TF1."""
+        return self._node_def or getattr(self.op, "node_def", None)
 
     @property
     def message(self) -> str:

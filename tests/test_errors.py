@@ -8,6 +8,7 @@ import re
 import pytest
 
 from asyncmon import errors
+from asyncmon import graph as tf
 
 CODES = {
     "CancelledError": 1, "UnknownError": 2, "InvalidArgumentError": 3, "DeadlineExceededError": 4,
@@ -55,3 +56,43 @@ def test_er_2_errors_pickle_and_say_their_message(name: str) -> None:
     assert type(again) is type(error)
     assert again.message == error.message == str(again) == "the disk is full"
     assert errors.OpError().message == ""
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_er_1_errors_take_the_arguments_of_the_original(name: str) -> None:
+    cls, op = getattr(errors, name), object()
+    for error in (
+        cls("def", op, "the disk is full"),
+        cls(node_def="def", op=op, message="the disk is full"),
+    ):
+        assert (error.message, error.op, error.node_def) == ("the disk is full", op, "def")
+        assert str(error) == "the disk is full"
+        assert error.error_code == cls.error_code
+        again = pickle.loads(pickle.dumps(error))
+        assert (again.message, again.op, again.node_def) == ("the disk is full", None, None)
+    assert cls(None, None, "m").op is None
+
+
+def test_er_1_an_error_of_no_other_class_takes_a_code() -> None:
+    error = errors.OpError(None, None, "no", errors.ABORTED)
+    assert error.error_code == pickle.loads(pickle.dumps(error)).error_code == errors.ABORTED
+    assert errors.OpError.error_code == errors.UNKNOWN
+
+
+def test_er_1_two_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Expected \(message\) or \(node_def, op, message\), got"):
+        errors.AbortedError(None, "no")
+
+
+@pytest.mark.asyncio
+async def test_er_1_the_error_of_a_run_has_the_operation_that_failed() -> None:
+    with tf.Graph().as_default():
+        x = tf.placeholder(tf.float32, [None], name="x")
+        check = tf.check_numerics(x, "not finite", name="check")
+        async with tf.Session() as sess:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                await sess.run(check, {x: [float("nan")]})
+            assert caught.value.op is check.op
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                await sess.run(check)
+            assert caught.value.op is x.op

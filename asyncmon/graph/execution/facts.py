@@ -96,7 +96,7 @@ def infer(op: Operation, inputs: Sequence[Spec]) -> Sequence[Spec]:
 
 def refused(op: Operation, text: str) -> InvalidArgumentError:
     """Return the error for shapes that a node does not take."""
-    error = InvalidArgumentError(f"{text} [at node {op.name!r} ({op.type})]")
+    error = InvalidArgumentError(f"{text} [at node {op.name!r} ({op.type})]", op=op)
     error.__dict__["_asyncmon_located"] = True
     return error
 

@@ -133,5 +133,6 @@ def missing_feed(tensor: Tensor) -> InvalidArgumentError:
     """Return the error for a placeholder that a run needs and nobody feeds."""
     return InvalidArgumentError(
         f"You must feed a value for placeholder tensor {tensor.op.name!r} "
-        f"with dtype {tensor.dtype.name} and shape {tensor.shape}."
+        f"with dtype {tensor.dtype.name} and shape {tensor.shape}.",
+        op=tensor.op,
     )

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from asyncmon.error_text import add_note, text_of
-from asyncmon.errors import InvalidArgumentError
+from asyncmon.errors import InvalidArgumentError, OpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,5 +116,7 @@ def located(error: Exception, op: Operation | None) -> Exception:
         error = InvalidArgumentError(f"{text_of(error)} [{where}]")
     else:
         add_note(error, f"asyncmon: {where}")
+    if isinstance(error, OpError) and error.op is None:
+        error.op = op
     error.__dict__["_asyncmon_located"] = True  # nested programs say it once
     return error
