@@ -31,8 +31,10 @@ from asyncmon.tf1 import gfile as gfile
 from asyncmon.tf1 import layers as layers
 from asyncmon.tf1 import logging as logging
 from asyncmon.tf1 import losses as losses
+from asyncmon.tf1 import metrics as metrics
 from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import train as train
+from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.logging import get_logger as get_logger
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,9 @@ import asyncmon.tf1 as tf
 from asyncmon.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+
+    Evaluate = Callable[..., Any]
 
 RNG = np.random.default_rng(17)
 LABELS = (RNG.random((4, 3)) > 0.5).astype("f")
@@ -20,21 +21,7 @@ VALUES = RNG.random((4, 3)).astype("f")
 COLUMN = np.array([[1.0], [0.0], [2.0], [0.5]], "f")
 CLASSES = np.array([0, 2, 1, 1])
 Reduction = tf.losses.Reduction
-
-
-@pytest.fixture(autouse=True)
-def _graph() -> Iterator[None]:
-    with tf.Graph().as_default():
-        yield
-
-
-def evaluate(fetches: Any, feeds: Any = None) -> Any:
-    async def run() -> Any:
-        async with tf.Session() as sess:
-            await sess.run(tf.global_variables_initializer())
-            return await sess.run(fetches, feeds)
-
-    return asyncio.run(run())
+pytestmark = pytest.mark.usefixtures("graph")
 
 
 def _huber(y: Any, x: Any) -> Any:
@@ -61,7 +48,7 @@ LOSSES: dict[str, tuple[dict[str, Any], Any]] = {
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("weights", [1.0, 2, 0.0, COLUMN], ids=["1", "2", "0", "column"])
-def test_a_loss_is_weighted_and_reduced(name: str, weights: Any) -> None:
+def test_a_loss_is_weighted_and_reduced(evaluate: Evaluate, name: str, weights: Any) -> None:
     arguments, reference = LOSSES[name]
     function = getattr(tf.losses, name)
     losses = reference(LABELS.astype("d"), VALUES.astype("d"))
@@ -82,7 +69,7 @@ def test_a_loss_is_weighted_and_reduced(name: str, weights: Any) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_weights_that_are_known_in_the_run_are_checked_there(name: str) -> None:
+def test_weights_that_are_known_in_the_run_are_checked_there(evaluate: Evaluate, name: str) -> None:
     arguments, reference = LOSSES[name]
     function = getattr(tf.losses, name)
     for shape, column in [([None, 3], [None, 1]), (None, None)]:
@@ -92,11 +79,13 @@ def test_weights_that_are_known_in_the_run_are_checked_there(name: str) -> None:
         losses = reference(LABELS, VALUES)
         present = np.count_nonzero(np.broadcast_to(COLUMN, losses.shape))
         feeds = {y: LABELS, x: VALUES, w: COLUMN}
-        np.testing.assert_allclose(evaluate(loss, feeds), (losses * COLUMN).sum() / present, 1e-5)
+        np.testing.assert_allclose(
+            evaluate(loss, feeds=[feeds]), (losses * COLUMN).sum() / present, 1e-5
+        )
         with pytest.raises(InvalidArgumentError, match=r"can not be broadcast|must be equal"):
-            evaluate(loss, {**feeds, w: COLUMN[:2]})
+            evaluate(loss, feeds=[{**feeds, w: COLUMN[:2]}])
     with pytest.raises(InvalidArgumentError, match=r"assertion failed: .*weights can not be broadcast"):
-        evaluate(loss, {**feeds, w: np.ones(losses.shape[1], "f")})
+        evaluate(loss, feeds=[{**feeds, w: np.ones(losses.shape[1], "f")}])
 
 
 def test_weights_that_do_not_fit_are_refused() -> None:
@@ -125,7 +114,7 @@ def _log_softmax(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("smoothing", [0, 0.2])
-def test_softmax_cross_entropy(smoothing: float) -> None:
+def test_softmax_cross_entropy(evaluate: Evaluate, smoothing: float) -> None:
     onehot = np.eye(3, dtype="f")[CLASSES]
     logits = tf.constant(4 * VALUES)
     loss = tf.losses.softmax_cross_entropy(onehot, logits, COLUMN[:, 0], label_smoothing=smoothing)
@@ -136,17 +125,17 @@ def test_softmax_cross_entropy(smoothing: float) -> None:
     np.testing.assert_allclose(grad, by_logits * COLUMN / 3, 1e-4, 1e-6)
 
 
-def test_sparse_labels_may_have_a_last_dimension_of_one() -> None:
+def test_sparse_labels_may_have_a_last_dimension_of_one(evaluate: Evaluate) -> None:
     wanted = (-_log_softmax(VALUES)[range(4), CLASSES] * COLUMN[:, 0]).sum() / 3
     for labels, weights in [(CLASSES, COLUMN[:, 0]), (CLASSES[:, None], COLUMN)]:
         loss = tf.losses.sparse_softmax_cross_entropy(labels, VALUES, weights)
         assert evaluate(loss) == pytest.approx(wanted, rel=1e-5)
         y, w = tf.placeholder(tf.int32), tf.placeholder(tf.float32)
         later = tf.losses.sparse_softmax_cross_entropy(y, VALUES, w)
-        assert evaluate(later, {y: labels, w: weights}) == pytest.approx(wanted, rel=1e-5)
+        assert evaluate(later, feeds=[{y: labels, w: weights}]) == pytest.approx(wanted, rel=1e-5)
 
 
-def test_mean_pairwise_squared_error() -> None:
+def test_mean_pairwise_squared_error(evaluate: Evaluate) -> None:
     diffs = VALUES - LABELS
     pairs = [(row[:, None] - row) ** 2 for row in diffs]
     wanted = sum(w * p.sum() / (3 * 2) for w, p in zip(COLUMN[:, 0], pairs, strict=True))
@@ -157,13 +146,13 @@ def test_mean_pairwise_squared_error() -> None:
         tf.losses.mean_pairwise_squared_error(tf.placeholder(tf.float32), VALUES)
 
 
-def test_a_loss_keeps_the_dtype_of_the_losses() -> None:
+def test_a_loss_keeps_the_dtype_of_the_losses(evaluate: Evaluate) -> None:
     assert tf.losses.softmax_cross_entropy(np.eye(3), np.eye(3)).dtype is tf.float64
     assert tf.losses.mean_squared_error([1, 2], [3, 4]).dtype is tf.float32
     assert evaluate(tf.losses.compute_weighted_loss(np.array([1, 2, 3]), 2.0)) == 4
 
 
-def test_no_losses_are_no_loss() -> None:
+def test_no_losses_are_no_loss(evaluate: Evaluate) -> None:
     for reduction in Reduction.all()[1:]:
         assert evaluate(tf.losses.compute_weighted_loss(np.zeros((0, 2)), reduction=reduction)) == 0
 
@@ -183,7 +172,7 @@ def test_losses_are_collected_and_named() -> None:
     assert tf.losses.get_losses("mine") == []
 
 
-def test_the_total_loss_has_the_losses_of_regularizers() -> None:
+def test_the_total_loss_has_the_losses_of_regularizers(evaluate: Evaluate) -> None:
     assert evaluate(tf.losses.get_regularization_loss()) == 0
     with pytest.raises(ValueError, match="at least one"):
         tf.losses.get_total_loss()
