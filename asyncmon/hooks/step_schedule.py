@@ -100,7 +100,6 @@ class StepSchedule:
             leave_out(hook, owner, *others)
         self._hook = hook
         self._at_once = at_once
-        self._seen_step = 0
         self._ticks: Ticks | None = None
 
     @property
@@ -111,18 +110,17 @@ class StepSchedule:
     def start(self, step: int) -> None:
         """Begin anew, at the step of a session or of an earlier state that was loaded."""
         self._timer.reset()
-        self._seen_step = step
         if not self._at_once:
             self._timer.update_last_triggered_step(step)
         self._idle()
 
     def restarts(self, step: int) -> bool:
-        """Begin anew if an earlier state was loaded since the last call. Return whether."""
-        if step < self._seen_step:
-            self.start(step)
-            return True
-        self._seen_step = step
-        return False
+        """Begin anew if a state from before the last due step was loaded. Return whether."""
+        last = self.last_step
+        if last is None or step >= last:
+            return False
+        self.start(step)
+        return True
 
     def is_due(self, step: int) -> bool:
         """Return whether a step is due. An earlier one than the last due step is."""
@@ -130,7 +128,6 @@ class StepSchedule:
 
     def done(self, step: int) -> tuple[float, int] | tuple[None, None]:
         """Note that a step was due. Return the seconds and steps since the last time, or None."""
-        self._seen_step = step
         elapsed = self._timer.update_last_triggered_step(step)
         self._idle()
         return elapsed

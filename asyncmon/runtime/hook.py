@@ -127,8 +127,8 @@ class SessionRunHook:
     idle_until_step: float | None = None
     """A global step before which runs need not call this hook; None for a hook that every run calls.
 
-    Where all hooks have a number when they are added, a run that does not reach the lowest one calls
-    none of them, unless a sample joins it. A hook sets its next step in ``after_create_session``,
+    Of the hooks that have a number when they are added, a run that does not reach the lowest one calls
+    none, unless a sample joins it. A hook sets its next step in ``after_create_session``,
     ``before_run`` or ``after_run``, with ``math.inf`` for none, and does nothing in a call that comes
     early. A run is expected to advance the step by one. Where it advances further, hooks with
     ``before_run`` are called in the next run, the others at once. After a run that does not advance the

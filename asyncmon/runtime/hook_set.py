@@ -78,7 +78,7 @@ class HookSet:
         self.stop_requested = False
         """Whether a hook requested a stop; it stays true over recoveries."""
         self.wake_step: float = -math.inf
-        """Runs that end before this global step need not call any hook."""
+        """Runs that end before this global step need not call the hooks that idle."""
         self.begun: list[Any] = []
         """The hooks whose ``begin`` was called and ``cleanup`` not yet, in this order."""
         self._backgrounds: dict[int, asyncio.Task[Any]] = {}
@@ -90,19 +90,19 @@ class HookSet:
             for hook in self.hooks
             if overrides(hook, "before_run") or overrides(hook, "after_run")
         )
-        self.all_idle = all(
-            getattr(calls.hook, "idle_until_step", None) is not None for calls in self.steps
+        self._idling = tuple(
+            calls for calls in self.steps if getattr(calls.hook, "idle_until_step", None) is not None
         )
-        """Whether there may be runs that call no hook."""
+        self.always = self.steps
+        """Those of ``steps`` that every run calls."""
+        if self._idling:
+            self.always = tuple(calls for calls in self.steps if calls not in self._idling)
         self.find_wake_step()
 
     def find_wake_step(self) -> None:
         """Find the first step that a hook waits for. Called where hooks may have changed theirs."""
-        if self.all_idle:
-            steps = [calls.hook.idle_until_step for calls in self.steps]
-            self.wake_step = min((-math.inf if step is None else step for step in steps), default=0)
-        else:
-            self.wake_step = -math.inf
+        steps = [calls.hook.idle_until_step for calls in self._idling]
+        self.wake_step = min((-math.inf if step is None else step for step in steps), default=-math.inf)
 
     def _call(self, hook: Any, moment: str) -> Callable[..., Awaitable[Any]] | None:
         """Return a method of a hook, with its deadline and its policy for errors around it."""

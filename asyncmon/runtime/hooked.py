@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.created_session import CreatedSession
-    from asyncmon.runtime.hook_set import HookSet
+    from asyncmon.runtime.hook_set import HookSet, RunCalls
     from asyncmon.runtime.protocols import Run
 
 _make = tuple.__new__  # half as long as a call of a named tuple, and there is one for each hook
@@ -59,49 +59,50 @@ class Hooked:
 
     def run(self, run: Run) -> Awaitable[Any]:
         """Run once. Where no hook is called around it, this is the raw run."""
-        hooks = self._hooks
-        if not self.samples.waiting:
-            if not hooks.steps:
-                return self.raw.run(*run)
-            if hooks.all_idle and self._counts_steps:
-                step = self.raw.global_step
-                if step is not None and self._last_step <= step < hooks.wake_step - 1:
-                    return self._run_idle(run, step)
-        return self._run_with_hooks(run)
+        hooks, alone, step = self._hooks, not self.samples.waiting, None
+        if alone and not hooks.steps:
+            return self.raw.run(*run)
+        if hooks.always is not hooks.steps and self._counts_steps:
+            step = self.raw.global_step
+            if alone and step is not None and self._last_step <= step < hooks.wake_step - 1:
+                if hooks.always:
+                    return self._run_with_hooks(run, hooks.always, step)
+                return self._run_idle(run, step)
+        return self._run_with_hooks(run, hooks.steps, step)
 
     async def _run_idle(self, run: Run, before: int) -> Any:
-        """Run without hooks, then call ``after_run`` of those that only have that, if one is due."""
+        """Run without hooks, and call afterwards those that this very run wakes."""
         result = await self.raw.run(*run)
         step = self._step = self.raw.global_step
         if step is not None and before <= step < self._hooks.wake_step:
             self._last_step = step if step > before else math.inf
             return result
-        return await self._run_with_hooks(run, before, (result,))
+        return await self._run_with_hooks(run, (), before, (result,))
 
     async def _run_with_hooks(
-        self, run: Run, before: int | None = None, results: tuple[Any, ...] | None = None
+        self,
+        run: Run,
+        steps: tuple[RunCalls, ...],
+        before: int | None = None,
+        results: tuple[Any, ...] | None = None,
     ) -> Any:
-        """Run with all hooks.
+        """Run from the step ``before`` on with some hooks, or tell them of the ``results`` of a run.
 
-        Where the run is over, with ``results`` from the step ``before`` on, hooks with a ``before_run``
-        are left to the next one.
+        Where the others idle and the run wakes them, it tells those that asked for nothing before it;
+        hooks with a ``before_run`` are left to the next one.
         """
         fetches, feeds, options, run_metadata = run
         hooks, scopes, raw, boundary = self._hooks, self._scopes, self.raw, self._boundary
+        all_steps = hooks.steps
         args = _make(SessionRunArgs, (fetches, feeds, options))
         context = SessionRunContext(args, raw, self._request_stop)
         token, outer = inside_run.set(context), scopes.run
         scopes.run = context
-        if results is None and hooks.all_idle and self._counts_steps:
-            before = raw.global_step
         boundary.running = True
         boundary.began_at = self._step if before is None else before
         try:
-            steps = hooks.steps
             places = [0] * len(steps)  # of each hook's fetches; 0 where it has none
-            if results is not None:
-                steps = tuple(step for step in steps if step.before is None)
-            else:
+            if results is None:
                 wanted, others = [fetches], []
                 for i, step in enumerate(steps):
                     if step.before is not None:
@@ -132,8 +133,13 @@ class Hooked:
                 else:
                     results = await raw.run(tuple(wanted), feeds, options, run_metadata)
             number = self._step = raw.global_step if self._counts_steps else None
-            if number is not None and before is not None:
-                self._last_step = number if number > before else math.inf
+            if before is not None:
+                self._last_step = number if number is not None and number > before else math.inf
+                wakes = number is None or not before <= number < hooks.wake_step
+                if wakes and steps is not all_steps:
+                    place = {id(step): place for step, place in zip(steps, places, strict=True)}
+                    steps = tuple(s for s in all_steps if s.before is None or id(s) in place)
+                    places = [place.get(id(step), 0) for step in steps]
             if options is None:
                 options = self._no_options
             if run_metadata is None:
@@ -141,7 +147,7 @@ class Hooked:
             for i, step in enumerate(steps):
                 if step.after is None:
                     continue
-                if hooks.steps is not steps and not hooks.has(step.hook):
+                if hooks.steps is not all_steps and not hooks.has(step.hook):
                     continue  # detached in this very run
                 hooks.running = step.hook
                 result = results[places[i]] if places[i] else None
@@ -152,7 +158,7 @@ class Hooked:
             hooks.running = None
             scopes.run = outer
             inside_run.reset(token)
-            if hooks.all_idle:
+            if steps is not hooks.always:
                 hooks.find_wake_step()
             boundary.run_ends()
 

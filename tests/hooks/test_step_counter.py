@@ -198,7 +198,7 @@ async def test_a_step_that_goes_back_begins_anew(
 async def test_a_step_that_goes_back_behind_the_last_report_begins_anew(
     train: Train, lasting: Lasting, tmp_path: Path
 ) -> None:
-    outcomes = [None, {"global_step": 9}, {"global_step": 5}, *[None] * 10]
+    outcomes = [None, {"global_step": 12}, {"global_step": 5}, *[None] * 10]
     hooks = StepCounterHook(10, output_dir=tmp_path), RecordingHook()
     await train(*hooks, runs=13, session=ScriptedSession(lasting(1, outcomes)))
-    assert await rates(tmp_path) == [(15, 1.0)]
+    assert await rates(tmp_path) == [(12, 11.0), (15, 1.0)]

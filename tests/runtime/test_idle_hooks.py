@@ -1,4 +1,4 @@
-"""Where all hooks idle, runs call none of them until the first step that one waits for."""
+"""Runs call none of the hooks that idle until the first step that one of them waits for."""
 
 from __future__ import annotations
 
@@ -75,14 +75,36 @@ async def test_hooks_that_idle_are_called_in_the_runs_that_reach_the_first_of_th
     assert session.runs == ["y", "y", *[("y", "x")] * 2, "y", ("y", "x"), "y", *[("y", "x")] * 2]
 
 
-async def test_beside_a_hook_that_every_run_calls_none_idles() -> None:
-    class Always(SessionRunHook):
-        async def before_run(self, run_context: SessionRunContext) -> None:
-            """Be called."""
+class Always(SessionRunHook):
+    """Fetches another value in every run."""
 
-    both, after = Both(2), AfterOnly(100)
-    await run_all(ScriptedSession(values={"x": 1}), both, Always(), after, runs=4)
-    assert both.steps == after.steps == [1, 2, 3, 4]
+    def __init__(self) -> None:
+        self.told: list[tuple[int | None, Any]] = []
+
+    async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs("y")
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        self.told.append((run_values.step, run_values.results))
+
+
+async def test_the_others_idle_beside_a_hook_that_every_run_calls() -> None:
+    always, both, after = Always(), Both(2), AfterOnly(3)
+    session = ScriptedSession(values={"x": 1, "y": 2})
+    await run_all(session, both, always, after, runs=7)
+    assert always.told == [(step, 2) for step in range(1, 8)]
+    assert both.told == [(2, 1), (3, 1), (4, 1), (6, 1)]
+    assert after.steps == [2, 3, 4, 6]
+    assert session.runs[0] == ("y", "y")
+    assert session.runs[1] == ("y", "x", "y")
+
+
+async def test_a_run_that_wakes_hooks_beside_others_tells_all_of_them_in_their_order() -> None:
+    always, both, after = Always(), Both(10), AfterOnly(10)
+    await run_all(reaching(7, 14, 21, 22, 28, 35), after, always, both, runs=6)
+    assert after.told == [(14, None), (21, None), (35, None)]
+    assert [step for step, _ in always.told] == [7, 14, 21, 22, 28, 35]
+    assert both.told == [(21, 1)]
 
 
 async def test_a_run_that_advances_further_than_by_one_delays_only_hooks_with_a_before_run() -> None:
@@ -200,8 +222,9 @@ def due(steps: Iterable[int], period: int) -> list[int]:
     return called
 
 
-@given(st.lists(st.integers(0, 60), max_size=30), st.integers(1, 20))
-async def test_any_course_of_steps(steps: list[int], period: int) -> None:
-    after = AfterOnly(period)
-    await run_all(reaching(*steps), after, runs=len(steps))
+@given(st.lists(st.integers(0, 60), max_size=30), st.integers(1, 20), st.booleans())
+async def test_any_course_of_steps(steps: list[int], period: int, beside: bool) -> None:
+    after, always = AfterOnly(period), Always()
+    await run_all(reaching(*steps), after, *[always] * beside, runs=len(steps))
     assert after.steps == due(steps, period)
+    assert [step for step, _ in always.told] == steps * beside
