@@ -140,8 +140,63 @@ async def test_reads_see_the_state_before_the_runs_writes() -> None:
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         for n in range(3):
-            got = await sess.run([late_sum, add.op, scalar, inc, v.value()[0], scalar * 2])
+            got = await sess.run([late_sum, add.op, tf.identity(scalar), inc, v.value()[0], scalar * 2])
             assert got == [1000 * n, None, n, n + 1, n, 2 * n]
+
+
+@pytest.mark.parametrize("size", [(), (3,), (1000,)])
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_a_fetched_variable_is_read_after_the_runs_writes(
+    inline_ms: float, size: tuple[int, ...]
+) -> None:
+    v = tf.Variable(np.zeros(size), name="v")
+    once = tf.group(v.assign_add(tf.ones(size, tf.float64)))
+    before = [tf.identity(v), v.read_value()]
+    after = [v, "v:0", v.value(), tf.get_default_graph().get_tensor_by_name("v:0")]
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        results = await sess.run([v.initializer, v])
+        assert np.sum(results[1]) == 0
+        for n in range(3):
+            for fetches in ([*after, once, *before], [v, once]):
+                await sess.run(v.assign(np.full(size, n)))
+                results = await sess.run(fetches)
+                assert [np.shape(x) for x in results if x is not None] == [size] * (len(fetches) - 1)
+                expected = [n + (fetch not in before) for fetch in fetches if fetch is not once]
+                assert [np.max(x) for x in results if x is not None] == expected
+        kept = await sess.run([once, v])
+        await sess.run(once)
+        assert np.max(kept[1]) == 4  # the caller's own
+        assert type(kept[1]) is (np.ndarray if size else np.float64)
+
+
+async def test_a_fetched_variable_that_a_run_initialises_need_not_have_a_value_before() -> None:
+    v, w = tf.Variable(np.zeros(1000)), tf.Variable(1.0)
+    async with tf.Session() as sess:
+        _, first, second = await sess.run([tf.global_variables_initializer(), v, w])
+        assert (first[0], second) == (0, 1)
+        with pytest.raises(errors.FailedPreconditionError):
+            await sess.run([tf.Variable(2.0, name="new"), w])
+
+
+async def test_a_fetched_variable_that_is_fed_is_what_is_fed() -> None:
+    v = tf.Variable(1.0)
+    add = v.assign_add(1.0)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([add.op, v], {v: 5.0}) == [None, 5]
+        assert await sess.run(v) == 2
+
+
+async def test_updates_that_use_a_fetched_variable_use_what_it_was_before() -> None:
+    v, w = tf.Variable(np.zeros(1000)), tf.Variable(np.zeros(1000))
+    both = tf.group(v.assign_add(np.ones(1000)), w.assign_add(v + 10))
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        _, x, y = await sess.run([both, v, w])
+        assert (x[0], y[0]) == (1, 10)
+        with tf.control_dependencies([v.assign_add(np.ones(1000))]):
+            third = tf.group(v.assign_add(np.ones(1000)))
+        assert (await sess.run([third, v]))[1][0] == 3
 
 
 async def test_reads_after_a_control_dependency_see_the_write() -> None:
@@ -154,8 +209,8 @@ async def test_reads_after_a_control_dependency_see_the_write() -> None:
             later = v.read_value()
     async with tf.Session() as sess:
         await sess.run(v.initializer)
-        before, total, twice, last = await sess.run([v, after, doubled, later])
-        assert (before[0], total, twice[0], last[0]) == (0, 1000, 2, 2)
+        before, end, total, twice, last = await sess.run([tf.identity(v), v, after, doubled, later])
+        assert (before[0], end[0], total, twice[0], last[0]) == (0, 2, 1000, 2, 2)
         assert (await sess.run(v))[0] == 2
 
 

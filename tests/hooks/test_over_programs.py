@@ -261,7 +261,7 @@ async def test_hk_log_9_names_are_those_of_tensors(lines: Callable[[str], list[s
     hook = h.LoggingTensorHook(["loss", model.loss, "w:0"], every_n_iter=1)
     async with MonitoredSession(ChiefSessionCreator(program=model.program), [hook]) as sess:
         await sess.run(model.train)
-    assert lines("logging_tensor") == ["loss = 64.0, loss:0 = 64.0, w:0 = 8.0"]
+    assert lines("logging_tensor") == ["loss = 64.0, loss:0 = 64.0, w:0 = 4.0"]
 
 
 async def test_names_are_looked_up_anew_in_the_graph_of_each_session(

@@ -1,7 +1,8 @@
 """What the nodes of a plan need: which are in it, which version of a variable each reads, what is dead.
 
 A read sees the state before the run's writes, unless a data or control dependency orders it after a
-write. Writes to one variable follow each other in the order in which they were built.
+write. A variable that is fetched itself is read after all of them. Writes to one variable follow each
+other in the order in which they were built.
 """
 
 from __future__ import annotations

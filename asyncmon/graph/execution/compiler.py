@@ -96,13 +96,23 @@ class _Compiler:
         self.folded: set[Tensor] = set()
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of the variables that nodes write, as they are before."""
-        self.used = {target for target in targets if isinstance(target, Tensor)}
-        """What nodes other than subgraphs use. Those read a variable only when they run."""
+        fetched = {target for target in targets if isinstance(target, Tensor)}
+        self.used: set[Tensor] = set()
+        """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
         captured: set[Tensor] = set()
         for op in self.ops:
             used = captured if isinstance(op.op_def, ControlOpDef) else self.used
             used.update(op.inputs[op.op_def.refs :])
-        self.versions = Versions(self.ops, self.used | captured, embedded=self.embedded)
+        consumed = fetched | self.used | captured
+        self.versions = Versions(self.ops, consumed, embedded=self.embedded)
+        self.rewritten = {
+            target: write
+            for target in fetched - self.fed
+            if target.op.type == "VariableV2"
+            and (write := self.versions.last.get(target.op.attrs["variable"])) is not None
+        }
+        """The variables that are fetched and written: their last write."""
+        self.used |= fetched - self.rewritten.keys()
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
         plan, values = self.plan, self.values
@@ -339,10 +349,23 @@ class _Compiler:
             if isinstance(target, Operation):
                 plan.fetches.append(None)
                 continue
-            register = values.of[target]
-            plan.fetches.append(Fetch(register, values.give(register)))
+            register = self._fetched(target)
+            plan.fetches.append(
+                register if register is None else Fetch(register, values.give(register))
+            )
         fetched = {fetch.register for fetch in plan.fetches if fetch is not None}
         self._tidy(fetched | set(plan.versions.values()))
+
+    def _fetched(self, target: Tensor) -> int | None:
+        """Return the register of a fetch; of a variable that is written in place None."""
+        write = self.rewritten.get(target)
+        if write is None:
+            return self.values.of[target]
+        name = target.op.attrs["variable"]
+        register = self.written.get((write, name))
+        if register is None:
+            self.plan.late.append((len(self.plan.fetches), self.store.slot(name)))
+        return register
 
     def _tidy(self, kept: set[int]) -> None:
         """Drop dead code, plan memory, and forget other large values right after their last use."""

@@ -306,8 +306,13 @@ class Executor:
         results = plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()
+        values = self._store.values
+        late = plan.late and [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late]
         if changes:
             commit(plan.swaps, plan.groups, plan.random, self._store, registers, run)
+            for i, slot, array in late:  # allocated before: after the commit nothing may fail
+                np.copyto(array, values[slot])
+                results[i] = array if array.ndim else array[()]
         if run is not None:
             run.committed = True
         return results

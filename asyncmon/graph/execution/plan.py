@@ -67,6 +67,7 @@ class Plan:
         code: instructions for what is not awaited.
         groups: of updates in place.
         fetches: what is returned, None for operations.
+        late: fetched variables that are written in place: the position of each, and its slot.
         memory: which values lie in the arena.
         products: nodes that multiply matrices, and how many multiplications of numbers they are.
         versions: of a subgraph's plan, the registers of the variables that it writes, by slot.
@@ -92,6 +93,7 @@ class Plan:
     swaps: list[Swap] = field(default_factory=list)
     groups: list[UpdateGroup] = field(default_factory=list)
     fetches: list[Fetch | None] = field(default_factory=list)
+    late: list[tuple[int, int]] = field(default_factory=list)
     memory: MemoryPlan | None = None
     products: list[tuple[Operation, Callable[..., int]]] = field(default_factory=list)
     versions: dict[int, int] = field(default_factory=dict)
@@ -137,7 +139,7 @@ class Plan:
                 raise read.uninitialized()
 
     def results(self, registers: Registers) -> list[Any]:
-        """Return what was fetched; None for operations."""
+        """Return what was fetched; None for operations, and for what is ``late``."""
         return [fetch and fetch.of(registers[fetch.register]) for fetch in self.fetches]
 
     def _specialised(self, key: tuple[Any, ...], fed: Sequence[Any]) -> Program:

@@ -127,6 +127,10 @@ class Session:
     ) -> Any:
         """Compute fetches and commit what that writes. TF1: same name.
 
+        A variable that is fetched itself, as the object, its name or ``value()``, is read after the
+        run's writes. What a run computes, ``identity(v)`` and ``v.read_value()`` too, uses the state
+        before them, unless a data or control dependency orders it after a write.
+
         Args:
             fetches: a tensor, operation, variable or name, or nested lists, tuples, dicts, namedtuples,
                 dataclasses or attrs classes of these.

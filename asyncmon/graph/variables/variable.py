@@ -1,7 +1,8 @@
 """Variables: the state of a program. TF1: ``tf.Variable`` and the functions about collections of them.
 
-A variable is a node; its value belongs to a session. Reading it in a run gives the value before the
-run's writes, unless the read is ordered after one by a data or control dependency.
+A variable is a node; its value belongs to a session. What a run computes with it uses the value before
+the run's writes, unless a data or control dependency orders the read after one. A variable that is
+fetched itself is read after all of them.
 """
 
 from __future__ import annotations
@@ -151,13 +152,19 @@ class Variable(Operators):
         return self.shape
 
     def value(self) -> Tensor:
-        """Return its value: after the control dependencies in force here, if there are any."""
+        """Return its value: after the control dependencies in force here, if there are any.
+
+        Without them this is the variable's own tensor: fetched, it is read after the run's writes.
+        """
         context = building.get()
         ordered = context is not None and context.control and context.graph.root is self.graph
         return self.read_value() if ordered else self._ref
 
     def read_value(self) -> Tensor:
-        """Return its value as of here: after the control dependencies in force, in this branch."""
+        """Return its value as of here: after the control dependencies in force, in this branch.
+
+        Without them, the value before the run's writes, also where it is fetched.
+        """
         name = f"{self.op.name.rpartition('/')[2]}/read"
         return create_op("ReadVariable", (self,), None, name)
 

@@ -54,7 +54,7 @@ async def test_structures_come_back() -> None:
 async def test_an_operation_may_be_a_result() -> None:
     p, v = tf.placeholder(tf.bool, []), tf.Variable(0)
     y = tf.cond(p, lambda: v.assign_add(1).op, tf.no_op)
-    assert await run([y, v], {p: True}) == [True, 0]
+    assert await run([y, v], {p: True}) == [True, 1]
     async with tf.Session() as sess:
         await sess.run(v.initializer)
         for fed, expected in ((True, 1), (False, 1), (True, 2)):
@@ -113,7 +113,7 @@ async def test_writes_in_a_branch_are_part_of_the_step() -> None:
     bad = tf.check_numerics(tf.placeholder_with_default(1.0, [], "bad"), "bad")
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
-        assert await sess.run([v, y, z], {p: True}) == [1, 2, 1000]
+        assert await sess.run([v + 0, v, y, z], {p: True}) == [1, 2, 2, 1000]
         with pytest.raises(errors.InvalidArgumentError):
             await sess.run([y, z, bad], {p: False, "bad:0": np.nan})
         assert await sess.run(v) == 2
@@ -131,7 +131,7 @@ async def test_reads_in_a_branch_follow_writes_in_it() -> None:
             return v * 2
 
     y = tf.cond(p, branch, lambda: v + 0)
-    assert await run([y, v], {p: True}) == [22, 1]
+    assert await run([y, v, v + 0], {p: True}) == [22, 11, 1]
     assert await run([y, v], {p: False}) == [1, 1]
 
 

@@ -95,7 +95,7 @@ async def test_variables_are_read_and_written_in_each_iteration() -> None:
     loop = tf.while_loop(lambda i: v < 20, lambda i: i + 0 * v.assign(v * 2), [0])
     async with tf.Session() as sess:
         await sess.run(v.initializer)
-        assert await sess.run([loop, v]) == [0, 1]
+        assert await sess.run([loop, v, v + 0]) == [0, 32, 1]
         assert await sess.run(v) == 32
 
 

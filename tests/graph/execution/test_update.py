@@ -141,12 +141,10 @@ async def test_results_stay_what_they_were() -> None:
     loss = tf.reduce_sum(tf.nn.bias_add(x @ w, b) ** 2)
     optimizer = tf.train.AdamOptimizer(0.1)
     pairs = optimizer.compute_gradients(loss)
-    op = optimizer.apply_gradients(pairs)
+    fetches = [optimizer.apply_gradients(pairs), [g for g, _ in pairs], tf.identity(w), tf.identity(b)]
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
-        results = [
-            await sess.run([op, [g for g, _ in pairs], w, b], {x: np.full((2, 3), i)}) for i in range(5)
-        ]
+        results = [await sess.run(fetches, {x: np.full((2, 3), i)}) for i in range(5)]
         for i, (_, grads, w_value, b_value) in enumerate(results):
             y = np.full((2, 3), i) @ w_value + b_value
             np.testing.assert_allclose(grads[0], np.full((3, 2), i) @ (2 * y), rtol=1e-5)

@@ -98,7 +98,7 @@ async def test_results_are_never_overwritten_later(inline_ms: float) -> None:
         assert (await sess.run(v) == 8).all()
         assert (fed == 1).all()
         assert (await sess.run(tf.constant([1.0, 2.0]))).tolist() == [1, 2]
-    assert [c[0][0] for c in copies] == [0, 2, 4, 6]
+    assert [c[0][0] for c in copies] == [1, 3, 5, 7]
     assert [c[1][0] for c in copies] == [1, 3, 5, 7]
     assert [c[5].tolist() for c in copies] == [[0, 0], [2, 2], [4, 4], [6, 6]]
 

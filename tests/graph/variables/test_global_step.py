@@ -85,12 +85,12 @@ async def test_gs_7_an_int32_step_is_fine() -> None:
 
 
 @pytest.mark.asyncio
-async def test_gs_9_a_read_beside_the_increment_is_always_the_old_value() -> None:
-    """GS-9: no race: unordered reads come before, and the session's property after the commit."""
+async def test_gs_9_a_fetch_beside_the_increment_is_always_the_new_value() -> None:
+    """GS-9: no race: a fetched step is the one after the commit, as the session's property is."""
     step = tf.create_global_step()
     increment = step.assign_add(1)
     async with tf.Session() as sess:
         await sess.run(step.initializer)
         for n in range(50):
-            assert await sess.run([step, increment]) == [n, n + 1]
+            assert await sess.run([step, increment.op, step + 0]) == [n + 1, None, n]
             assert sess.global_step == n + 1
