@@ -149,6 +149,11 @@ def _by_tag(tensors: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
     if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            texts = [_text(item) for item in value.ravel()]
+            value = np.array(texts, object).reshape(value.shape)
         return np.array2string(value, suppress_small=True)
     return str(value)

@@ -111,11 +111,18 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         raise TypeError(f"Cannot convert {value!r}, a dtype, to a tensor.")
     try:
         array = np.array(value)
+    except UnicodeDecodeError:  # str among bytes that are not ASCII
+        array = np.array(value, object)
     except ValueError as error:
         raise ValueError(f"Cannot convert {value!r} to a tensor: {error}") from None
     kind = array.dtype.kind
-    if kind in "SUO" and dtype in (None, dtypes.string):
-        return _strings(value)
+    is_text = kind in "SUO" or (dtype is dtypes.string and not array.size)
+    if is_text and dtype in (None, dtypes.string):
+        try:
+            return dtypes.as_strings(value)
+        except TypeError:
+            kinds = type(value).__name__
+            raise TypeError(f"Cannot convert {value!r} of type {kinds} to a tensor.") from None
     if kind == "O" and dtype is not dtypes.variant:
         raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
     given = isinstance(value, np.ndarray | np.generic)
@@ -154,14 +161,6 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
         not array.size or (array.min() >= _INT32.min and array.max() <= _INT32.max)
     ):
         return array.astype(np.int32)
-    return array
-
-
-def _strings(value: Any) -> NDArray[Any]:
-    array = np.array(value, dtype=object)
-    for element in array.flat:
-        if not isinstance(element, str | bytes):
-            raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
     return array
 
 

@@ -113,7 +113,7 @@ complex64 = DType("complex64", np.complex64)
 complex128 = DType("complex128", np.complex128)
 bool = DType("bool", np.bool_)
 half, double = float16, float64
-string = DType("string", np.object_)  # elements are str or bytes, as they were given
+string = DType("string", np.object_)  # elements are bytes
 variant = DType("variant", np.object_)  # one opaque Python object, not an array
 
 _ALL = [value for value in list(globals().values()) if isinstance(value, DType)]
@@ -132,6 +132,35 @@ _BY_PYTHON = {
     builtins.bytes: string,
     builtins.object: string,
 }
+
+
+def as_strings(value: Any) -> np.ndarray[Any, Any]:
+    """Return a new array of bytes for a str, bytes, or nested lists or an array of them.
+
+    A str is encoded as UTF-8.
+
+    Raises:
+        TypeError: an element is neither.
+    """
+    array = np.array(value, dtype=np.object_)
+    flat = array.reshape(-1)  # a view: the array is new
+    for i, item in enumerate(flat):
+        if isinstance(item, str):
+            flat[i] = item.encode()
+        elif type(item) is not bytes:
+            if not isinstance(item, bytes):
+                raise TypeError(f"A string must be str or bytes, got {item!r}.")
+            flat[i] = bytes(item)
+    return array
+
+
+def as_objects(value: Any) -> np.ndarray[Any, Any]:
+    """Return an array of objects, or an object by itself, as an array of objects."""
+    if isinstance(value, np.ndarray):
+        return value
+    array = np.empty((), np.object_)
+    array[()] = value
+    return array
 
 
 def as_dtype(value: Any) -> DType:

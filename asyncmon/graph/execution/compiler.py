@@ -15,7 +15,7 @@ from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDe
 from asyncmon.graph.core.shape import is_known, num_elements
 from asyncmon.graph.execution.analysis import Versions, needed_ops, with_frees, without_dead_code
 from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, stages_of
-from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, split_inputs
+from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, kernel_of, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
 from asyncmon.graph.execution.plan import Plan
@@ -307,7 +307,7 @@ class _Compiler:
         refs: tuple[int, ...] = (),
     ) -> None:
         """Emit a call of a node's kernel. Variables that it writes come first: no output is one."""
-        function = _with_attrs(op_def.kernel, op)
+        function = _with_attrs(kernel_of(op), op)
         if op_def.aliases:
             self.values.alias(outputs, inputs)
         inputs = refs + inputs

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import ControlOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, merge, num_elements
 from asyncmon.graph.core.shape import text as shape_text
@@ -128,7 +129,7 @@ def fold(
         if any(size is None or size > largest for size in sizes):
             return None
         with np.errstate(all="ignore"):
-            values = op.op_def.kernel(*[constants[i] for i in inputs], **op.attrs)
+            values = kernel_of(op)(*[constants[i] for i in inputs], **op.attrs)
         if len(op.outputs) == 1:
             values = (values,)
         for tensor, value in zip(op.outputs, values, strict=True):
@@ -136,6 +137,22 @@ def fold(
     except Exception:  # what fails is left to fail in the run, at its node
         return None
     return tuple(values)
+
+
+def kernel_of(op: Operation) -> Any:
+    """Return the kernel of a node. Strings that it returns are arrays, also a string by itself."""
+    kernel: Any = op.op_def.kernel
+    if all(x.spec.dtype is not dtypes.string for x in op.outputs):
+        return kernel
+
+    def call(*arrays: Any, **attrs: Any) -> Any:
+        found = kernel(*arrays, **attrs)
+        if len(op.outputs) == 1:
+            return dtypes.as_objects(found)
+        texts = [x.spec.dtype is dtypes.string for x in op.outputs]
+        return [dtypes.as_objects(v) if t else v for v, t in zip(found, texts, strict=True)]
+
+    return call
 
 
 # --- subgraphs --------------------------------------------------------------------------------------

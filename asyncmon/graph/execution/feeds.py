@@ -64,7 +64,10 @@ class Feed:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
-        self._dtype = tensor.spec.dtype.as_numpy_dtype
+        is_text = (
+            tensor.spec.dtype is dtypes.string
+        )  # each element is checked: no array is as it must be
+        self._dtype = np.dtype(np.void) if is_text else tensor.spec.dtype.as_numpy_dtype
         self._shape: Shape = tensor.spec.shape
         self._known: Shape = None  # the shape that fitted last
 
@@ -96,10 +99,10 @@ class Feed:
                 "Acceptable feed values are Python scalars, strings, lists and numpy arrays."
             )
         if tensor.dtype is dtypes.string:
-            array = np.asarray(value, dtype=object)
-            if all(isinstance(item, str | bytes) for item in array.flat):
-                return array
-            raise self._wrong_dtype(value, "values that are not all str or bytes")
+            try:
+                return dtypes.as_strings(value)
+            except TypeError:
+                raise self._wrong_dtype(value, "values that are not all str or bytes") from None
         try:
             array = np.asarray(value)
         except ValueError as error:

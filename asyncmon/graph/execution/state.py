@@ -244,7 +244,11 @@ def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, A
         else:
             problems.append(f"{name!r} is not a variable of this graph")
             continue
-        array = np.asarray(value, dtype=object if dtype is dtypes.string else None)
+        try:
+            array = dtypes.as_strings(value) if dtype is dtypes.string else np.asarray(value)
+        except TypeError as error:
+            problems.append(f"{name!r} has dtype string: {error}")
+            continue
         if array.dtype != dtype.as_numpy_dtype:
             problems.append(f"{name!r} has dtype {dtype.name}, the value {array.dtype}")
         elif not shape.is_compatible_with(array.shape):

@@ -64,7 +64,7 @@ def filled(array: np.ndarray[Any, Any], dims: builtins.tuple[int, ...]) -> np.nd
     """Return an array in another shape; its last element, or else zero, is repeated at the end."""
     needed = prod(dims)
     if not needed or not array.size:
-        return np.full(dims, "" if array.dtype == object else 0, array.dtype)
+        return np.full(dims, b"" if array.dtype == object else 0, array.dtype)
     if needed < array.size:
         raise ValueError(f"Too many elements provided. Needed at most {needed}, got {array.size}.")
     return np.pad(array.reshape(-1), (0, needed - array.size), "edge").reshape(dims)

@@ -28,7 +28,7 @@ def _objects_too(ufunc: np.ufunc) -> Callable[..., Any]:
     """Return a comparison that gives bool for strings, too, where numpy gives objects."""
 
     def kernel(x: Array, y: Array, out: Array | None = None) -> Any:
-        if out is None and np.asarray(x).dtype == object:
+        if out is None and x.dtype == object:
             return ufunc(x, y, dtype=np.bool_)
         return ufunc(x, y, out=out)
 

@@ -41,7 +41,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
     """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``."""
-    return _full(shape, "" if dtypes.as_dtype(dtype) is dtypes.string else 0, dtype, name or "zeros")
+    return _full(shape, b"" if dtypes.as_dtype(dtype) is dtypes.string else 0, dtype, name or "zeros")
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
@@ -61,8 +61,7 @@ def _scalar(value: Any, dtype: dtypes.DType) -> Tensor:
 
 
 def _zeros_like(x: Array) -> Any:
-    x = np.asarray(x)
-    return np.full(x.shape, "", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
+    return np.full(x.shape, b"", object) if x.dtype == object else np.zeros(x.shape, x.dtype)
 
 
 register(OpDef("ZerosLike", _zeros_like, rules.like_first, ZERO))

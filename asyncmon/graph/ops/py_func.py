@@ -110,7 +110,12 @@ def _outputs(func: Any, result: Any, types: tuple[DType, ...]) -> Any:
 def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
     """Return a new array of a dtype, which a Python number takes and an array must have."""
     if dtype is dtypes.string:
-        return np.array(value, dtype=object)
+        try:
+            return dtypes.as_strings(value)
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"{i}-th value returned by {_name(func)} is no string: {error}"
+            ) from None
     array = np.array(value)
     if array.dtype == dtype.as_numpy_dtype:
         return array

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # --- reading ----------------------------------------------------------------------------------------
 def _report(*initialized: Any, names: tuple[str, ...]) -> Array:
-    missing = [name for name, ok in zip(names, initialized, strict=True) if not ok]
+    missing = [name.encode() for name, ok in zip(names, initialized, strict=True) if not ok]
     return np.array(missing, dtype=object)
 
 

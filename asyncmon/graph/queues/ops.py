@@ -68,8 +68,10 @@ async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     count, core = len(queue.components), queue.core(run)
     # copies, for the arrays may be the caller's, or a variable's
     element = tuple(v.copy() if isinstance(v, np.ndarray) else v for v in inputs[-count:])
-    many = op.type == "QueueEnqueueManyV2"
-    elements = list(zip(*element, strict=True)) if many else [element]
+    if op.type == "QueueEnqueueManyV2":
+        elements = list(zip(*map(_rows, element, queue.components), strict=True))
+    else:
+        elements = [element]
     room = inputs[0] if len(inputs) > count else None
     if room is None:
         room = await core.put(run, elements)
@@ -77,6 +79,12 @@ async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
     else:
         core.fill(room, elements)
     run.on_commit(partial(core.commit, room))
+
+
+def _rows(values: Any, spec: Spec) -> Any:
+    """Return the rows of a component; a string by itself is an array, too."""
+    is_text = spec.dtype is dtypes.string
+    return [values[i, ...] for i in range(len(values))] if is_text else values
 
 
 async def _dequeue(run: Run, op: Operation, _handle: Any) -> Any:
@@ -111,10 +119,10 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     shapes = [np.shape(value) for value in values]
     known = tuple(extent or 0 for extent in spec.shape or ())
     largest = tuple(map(max, zip(known, *shapes, strict=True))) if pads else known
-    batch = np.full((len(values), *largest), "" if dtype == np.object_ else 0, dtype)
+    batch = np.full((len(values), *largest), b"" if dtype == np.object_ else 0, dtype)
     for row, (value, shape) in enumerate(zip(values, shapes, strict=True)):
         place: tuple[Any, ...] = (row, *map(slice, shape))
-        batch[place] = value
+        batch[place] = value[()] if isinstance(value, np.ndarray) else value
     return batch
 
 
@@ -179,7 +187,7 @@ def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     # The value of a queue's own node only ties the queue's ops together.
-    register(OpDef(_kind, lambda **attrs: np.array("queue", object), _scalar(dtypes.string)))
+    register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), _scalar(dtypes.string)))
 _awaited("QueueReserve", _reserve, _scalar(dtypes.variant))
 _awaited("QueueEnqueueV2", _enqueue, _enqueue_rule(0))
 _awaited("QueueEnqueueManyV2", _enqueue, _enqueue_rule(1))

@@ -216,7 +216,7 @@ class FIFOQueue(QueueBase):
 class PaddingFIFOQueue(QueueBase):
     """A FIFO queue whose batches are filled up to the largest element. TF1: ``tf.PaddingFIFOQueue``.
 
-    ``shapes`` has None where a dimension varies. Numbers are padded with 0, strings with "". Arguments
+    ``shapes`` has None where a dimension varies. Numbers are padded with 0, strings with b"". Arguments
     as for :class:`FIFOQueue`.
     """
 

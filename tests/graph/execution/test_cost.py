@@ -62,10 +62,10 @@ async def test_a_batch_that_is_much_larger_than_those_before_goes_to_a_worker() 
     async with tf.Session() as sess:
         for _ in range(5):
             name, _ = await sess.run(fetches, {x: np.ones((10, 100), np.float32)})
-            assert "asyncmon-session" not in name
+            assert b"asyncmon-session" not in name
         sess._plans.popitem()[1].cost.average = 1e-4  # as on a machine that is not too fast
         name, total = await sess.run(fetches, {x: np.ones((1000, 100), np.float32)})
-    assert "asyncmon-session" in name
+    assert b"asyncmon-session" in name
     assert total == 100_000
 
 
@@ -163,4 +163,4 @@ async def test_what_leads_to_an_awaited_node_starts_in_a_worker_where_it_is_larg
 
     async with tf.Session() as sess:
         name = await sess.run(tf.py_func(told, [here], tf.string))
-    assert "asyncmon-session" in name
+    assert b"asyncmon-session" in name

@@ -42,12 +42,12 @@ async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker(
         return threading.current_thread().name
 
     x = tf.py_func(where, [], tf.string)
-    here = threading.current_thread().name
+    here = threading.current_thread().name.encode()
     async with tf.Session() as sess:
         assert await sess.run(x) == here
         (plan,) = sess._plans.values()
         plan.cost.average = 1.0  # as if it took a second
-        assert "asyncmon-session" in await sess.run(x)
+        assert b"asyncmon-session" in await sess.run(x)
         for _ in range(60):
             await sess.run(x)
         assert await sess.run(x) == here  # it learns
@@ -86,7 +86,7 @@ async def test_a_plan_of_many_elements_starts_in_a_worker() -> None:
     heavy = tf.reduce_sum(tf.zeros([1000, 1000]) + 1.0)
     async with tf.Session() as sess:
         name, total = await sess.run([x, heavy])
-    assert "asyncmon-session" in name
+    assert b"asyncmon-session" in name
     assert total == 1_000_000
 
 
@@ -175,7 +175,7 @@ async def test_context_variables_reach_a_worker() -> None:
     variable.set("mine")
     x = tf.py_func(lambda: variable.get(), [], tf.string)
     async with tf.Session(config=tf.SessionConfig(inline_ms=0)) as sess:
-        assert await sess.run(x) == "mine"
+        assert await sess.run(x) == b"mine"
 
 
 async def test_awaited_nodes_in_workers_and_inline_give_the_same() -> None:

@@ -145,8 +145,8 @@ async def test_keys_may_be_tuples() -> None:
 
 async def test_strings() -> None:
     p = tf.placeholder(tf.string, [None])
-    assert (await feed(p, ["a", b"b"])).tolist() == ["a", b"b"]
-    assert await feed(tf.placeholder(tf.string, []), "word") == "word"
+    assert (await feed(p, ["a", b"b"])).tolist() == [b"a", b"b"]
+    assert await feed(tf.placeholder(tf.string, []), "word\u00e9") == "word\u00e9".encode()
 
 
 async def test_placeholder_with_default() -> None:

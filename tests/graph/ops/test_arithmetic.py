@@ -177,7 +177,7 @@ def test_shapes_that_turn_out_not_to_fit_fail_in_the_run(ops: Any) -> None:
 
 def test_strings_are_joined(ops: Any) -> None:
     joined = ops.evaluate(tf.add(tf.constant(["a", "b"]), "c"))
-    assert joined.tolist() == ["ac", "bc"]
+    assert joined.tolist() == [b"ac", b"bc"]
 
 
 def test_bools_are_not_added() -> None:

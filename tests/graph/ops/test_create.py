@@ -22,8 +22,8 @@ def test_zeros_and_ones(ops: Any, shape: Any) -> None:
 
 
 def test_zeros_of_strings_are_empty(ops: Any) -> None:
-    assert ops.evaluate(tf.zeros([2], tf.string)).tolist() == ["", ""]
-    assert ops.evaluate(tf.zeros_like(tf.constant(["a"]))).tolist() == [""]
+    assert ops.evaluate(tf.zeros([2], tf.string)).tolist() == [b"", b""]
+    assert ops.evaluate(tf.zeros_like(tf.constant(["a"]))).tolist() == [b""]
 
 
 def test_fill(ops: Any) -> None:

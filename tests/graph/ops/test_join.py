@@ -75,7 +75,7 @@ def test_stacked_numbers_have_a_dtype_that_holds_them_all(ops: Any) -> None:
         ([1, 2**40], tf.int64),
         ([np.float32(1), 2], tf.float32),
         ([1, 2], tf.int32),
-        (["a", "b"], tf.string),
+        ([b"a", b"b"], tf.string),
     ):
         stacked = tf.stack(values)
         assert stacked.dtype is dtype
@@ -89,8 +89,8 @@ def test_stacked_numbers_have_a_dtype_that_holds_them_all(ops: Any) -> None:
 def test_stacked_strings(ops: Any) -> None:
     a, b = tf.placeholder(tf.string, []), tf.placeholder(tf.string, [])
     found = ops.evaluate(tf.stack([a, b]), {a: "a", b: "b"}).tolist()
-    assert found == ["a", "b"]
-    assert all(isinstance(value, str) for value in found)  # and no arrays of one string
+    assert found == [b"a", b"b"]
+    assert all(isinstance(value, bytes) for value in found)  # and no arrays of one string
 
 
 def test_stack_and_unstack_refuse_what_does_not_fit(ops: Any) -> None:

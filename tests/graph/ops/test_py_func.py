@@ -181,7 +181,7 @@ async def test_a_result_that_does_not_fit(result: Any, tout: Any, text: str) -> 
 
 async def test_python_numbers_take_the_dtype() -> None:
     assert await run(tf.py_func(lambda: 1, [], tf.float32)) == 1
-    assert await run(tf.py_func(lambda: "text", [], tf.string)) == "text"
+    assert await run(tf.py_func(lambda: "text", [], tf.string)) == b"text"
     assert (await run(tf.py_func(lambda: [[1, 2]], [], tf.int64))).tolist() == [1, 2]
 
 

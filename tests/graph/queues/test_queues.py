@@ -81,7 +81,7 @@ async def test_several_components_come_as_a_list_or_by_name(sess: Session) -> No
     assert (number, vector.tolist()) == (7, [1, 2])
     named = FIFOQueue(3, [int32, string], names=["n", "s"])
     await sess.run(named.enqueue({"s": "a", "n": 3}))
-    assert await sess.run(named.dequeue()) == {"n": 3, "s": "a"}
+    assert await sess.run(named.dequeue()) == {"n": 3, "s": b"a"}
     assert named.names == ["n", "s"]
     for wrong, words in [
         ((1, 2.0), "You must enqueue a dictionary in a Queue with names"),
@@ -156,7 +156,7 @@ async def test_many_elements_are_put_and_taken_as_batches(sess: Session) -> None
     await sess.run(queue.enqueue_many(([[1, 2], [3, 4], [5, 6]], ["a", "b", "c"])))
     numbers, words = await sess.run(queue.dequeue_many(n), {n: 2})
     assert numbers.tolist() == [[1, 2], [3, 4]]
-    assert words.tolist() == ["a", "b"]
+    assert words.tolist() == [b"a", b"b"]
     numbers, words = await sess.run(queue.dequeue_many(0))
     assert numbers.shape == (0, 2)
     await sess.run(queue.close())
@@ -423,9 +423,9 @@ async def test_a_padding_queue_fills_up_to_the_largest(sess: Session) -> None:
     assert batch[0].shape.as_list() == [2, None]
     numbers, words = await sess.run(batch)
     assert numbers.tolist() == [[1, 2], [3, 0]]
-    assert words.tolist() == [["a", "", ""], ["b", "c", "d"]]
+    assert words.tolist() == [[b"a", b"", b""], [b"b", b"c", b"d"]]
     await sess.run(enqueue, {x: [4], s: ["e"]})
-    assert [part.tolist() for part in await sess.run(queue.dequeue_many(1))] == [[[4]], [["e"]]]
+    assert [part.tolist() for part in await sess.run(queue.dequeue_many(1))] == [[[4]], [[b"e"]]]
     await sess.run(enqueue, {x: [5], s: ["f"]})
     assert (await sess.run(queue.dequeue()))[0].tolist() == [5]
 
@@ -433,13 +433,13 @@ async def test_a_padding_queue_fills_up_to_the_largest(sess: Session) -> None:
 async def test_a_priority_queue_gives_the_smallest_first(sess: Session) -> None:
     queue = PriorityQueue(5, [string], shapes=[[]])
     await sess.run(queue.enqueue_many(([5, 1, 3], ["five", "one", "three"])))
-    assert await sess.run(queue.dequeue()) == [1, "one"]
+    assert await sess.run(queue.dequeue()) == [1, b"one"]
     assert queue.dtypes == [int64, string]
     priorities, words = await sess.run(queue.dequeue_many(2))
-    assert (priorities.tolist(), words.tolist()) == ([3, 5], ["three", "five"])
+    assert (priorities.tolist(), words.tolist()) == ([3, 5], [b"three", b"five"])
     named = PriorityQueue(5, string, shapes=[[]], names=["word"])
     await sess.run(named.enqueue({"priority": 2, "word": "two"}))
-    assert await sess.run(named.dequeue()) == {"priority": 2, "word": "two"}
+    assert await sess.run(named.dequeue()) == {"priority": 2, "word": b"two"}
 
 
 async def test_a_shuffled_queue_keeps_some_elements(sess: Session) -> None:

@@ -142,7 +142,7 @@ async def test_scalars_come_back_as_numpy_scalars() -> None:
     async with tf.Session() as sess:
         assert isinstance(await sess.run(tf.constant(1.0)), np.float32)
         assert isinstance(await sess.run(tf.constant(1.0) + 1), np.float32)
-        assert await sess.run(tf.constant("text")) == "text"
+        assert await sess.run(tf.constant("text")) == b"text"
 
 
 async def test_variables_made_after_the_session_was_opened() -> None:

@@ -188,5 +188,5 @@ async def test_strings_are_saved_and_loaded() -> None:
     v = tf.Variable(["a", "b"], name="v", trainable=False)
     async with tf.Session() as sess:
         await sess.load({"v": ["c", "d"]})
-        assert (await sess.run(v)).tolist() == ["c", "d"]
-        assert (await sess.snapshot())["v"].tolist() == ["c", "d"]
+        assert (await sess.run(v)).tolist() == [b"c", b"d"]
+        assert (await sess.snapshot())["v"].tolist() == [b"c", b"d"]

@@ -137,10 +137,10 @@ async def test_report_uninitialized_variables() -> None:
     of_b = tf.report_uninitialized_variables([b])
     ready = tf.is_variable_initialized(b)
     async with tf.Session() as sess:
-        assert (await sess.run(report)).tolist() == ["a", "b", "c"]
+        assert (await sess.run(report)).tolist() == [b"a", b"b", b"c"]
         assert not await sess.run(ready)
         await sess.run(b.initializer)
-        assert (await sess.run(report)).tolist() == ["a", "c"]
+        assert (await sess.run(report)).tolist() == [b"a", b"c"]
         assert (await sess.run(of_b)).tolist() == []
         assert await sess.run(ready)
 
