@@ -307,7 +307,7 @@ class Executor:
         if run is not None:
             run.check()
         values = self._store.values
-        late = plan.late and [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late]
+        late = [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late]
         if changes:
             commit(plan.swaps, plan.groups, plan.random, self._store, registers, run)
             for i, slot, array in late:  # allocated before: after the commit nothing may fail
