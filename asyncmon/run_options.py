@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import logging
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
+
+logger = logging.getLogger(__name__)
+
+_WITHOUT_EFFECT = (
+    "inter_op_thread_pool",
+    "output_partition_graphs",
+    "report_tensor_allocations_upon_oom",
+)
+_reported: set[str] = set()
 
 
 @dataclass(slots=True)
@@ -13,8 +22,9 @@ class RunOptions:
 
     Attributes:
         trace_level: ``FULL_TRACE`` (or any level above ``NO_TRACE``) fills the run's metadata.
-        timeout_in_ms: the run raises ``DeadlineExceededError`` when it takes longer; 0 is no limit. The
-            session stays usable and its state is that before the run.
+        timeout_in_ms: the run raises ``DeadlineExceededError`` when it takes longer; 0 is no limit, or
+            that of the session's config. The session stays usable and its state is that before the run.
+        inter_op_thread_pool: without effect, as are the next ones; one that is set is logged, once.
     """
 
     NO_TRACE: ClassVar[int] = 0
@@ -24,6 +34,9 @@ class RunOptions:
 
     trace_level: int = 0
     timeout_in_ms: int = 0
+    inter_op_thread_pool: int = 0
+    output_partition_graphs: bool = False
+    report_tensor_allocations_upon_oom: bool = False
 
 
 @dataclass(slots=True)
@@ -62,36 +75,6 @@ class RunMetadata:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfig:
-    """How a session uses the machine. TF1: ``tf.ConfigProto``, as far as it makes sense here.
-
-    Attributes:
-        inline_ms: a plan that takes less, by its own measured average, runs on the loop's thread, which
-            it holds for that long; 0 always uses a worker thread. So does a run that is fed many more
-            elements than those before, and a plan with a ``while_loop``.
-        workers: how many threads compute beside the loop, and beside the one that all steps have; they
-            are started when they are needed.
-        intra_op_parallelism_threads: how many threads work together on what is large in a run; 0 is one
-            for each core.
-    """
-
-    inline_ms: float = 1.0
-    workers: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
-    intra_op_parallelism_threads: int = 0
-
-    def __post_init__(self) -> None:
-        if self.inline_ms < 0:
-            raise ValueError(f"inline_ms must be 0 or more, got {self.inline_ms!r}.")
-        if self.workers < 1:
-            raise ValueError(f"workers must be 1 or more, got {self.workers!r}.")
-        if self.intra_op_parallelism_threads < 0:
-            raise ValueError(
-                "intra_op_parallelism_threads must be 0 or more, "
-                f"got {self.intra_op_parallelism_threads!r}."
-            )
-
-
 def check_options(options: Any, metadata: Any) -> None:
     """Refuse what is neither None nor what a run takes.
 
@@ -102,3 +85,7 @@ def check_options(options: Any, metadata: Any) -> None:
         raise TypeError(f"options must be a RunOptions, got {options!r}.")
     if metadata is not None and not isinstance(metadata, RunMetadata):
         raise TypeError(f"run_metadata must be a RunMetadata, got {metadata!r}.")
+    for name in _WITHOUT_EFFECT:
+        if options is not None and getattr(options, name) and name not in _reported:
+            _reported.add(name)
+            logger.info("RunOptions: %s: set, and without effect in this engine.", name)

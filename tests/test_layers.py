@@ -21,7 +21,7 @@ LAYER = {
     **dict.fromkeys(
         ["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options", "daemon_executor"], 0
     ),
-    "missing_names": 0,
+    **dict.fromkeys(["missing_names", "session_config"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),

@@ -109,7 +109,8 @@ from asyncmon.graph.variables.variable import (
     local_variables_initializer, model_variables, moving_average_variables,
     report_uninitialized_variables, trainable_variables, variables_initializer,
 )
-from asyncmon.run_options import NodeStats, RunMetadata, RunOptions, SessionConfig
+from asyncmon.run_options import NodeStats, RunMetadata, RunOptions
+from asyncmon.session_config import SessionConfig
 # isort: on
 
 __all__ = [

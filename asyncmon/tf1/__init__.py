@@ -24,6 +24,10 @@ from asyncmon import errors as errors
 from asyncmon import summary as summary
 from asyncmon.graph import *
 from asyncmon.missing_names import missing_name
+from asyncmon.session_config import GPUOptions as GPUOptions
+from asyncmon.session_config import GraphOptions as GraphOptions
+from asyncmon.session_config import OptimizerOptions as OptimizerOptions
+from asyncmon.session_config import SessionConfig
 from asyncmon.tf1 import app as app
 from asyncmon.tf1 import compat as compat
 from asyncmon.tf1 import flags as flags
@@ -36,6 +40,8 @@ from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import train as train
 from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.logging import get_logger as get_logger
+
+ConfigProto = SessionConfig
 
 
 def __getattr__(name: str) -> Any:

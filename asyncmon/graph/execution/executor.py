@@ -18,18 +18,21 @@ from asyncmon.graph.execution.memory import ArenaPool
 from asyncmon.graph.execution.program import execute
 from asyncmon.graph.execution.run import Run
 from asyncmon.graph.execution.threads import Threads
+from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.parallel import split_products, team_seconds
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.run_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from asyncmon.graph.execution.cost import CostModel
     from asyncmon.graph.execution.plan import Plan, Program
     from asyncmon.graph.execution.program import Instruction, Registers
     from asyncmon.graph.execution.state import Pin, StateStore
-    from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
+    from asyncmon.run_options import RunMetadata, RunOptions
+    from asyncmon.session_config import SessionConfig
 
 T = TypeVar("T")
 
@@ -56,6 +59,10 @@ class Executor:
         self._arenas = ArenaPool()
         self._resources: dict[Any, Any] = {}
         self._idle: asyncio.Future[None] | None = None
+        self._timeout_in_ms = config.operation_timeout_in_ms
+        self._blas: Callable[[], AbstractContextManager[None]] | None = None
+        if config.intra_op_parallelism_threads:  # else BLAS may use more threads than that
+            self._blas = single_threaded_blas
 
     async def run(
         self,
@@ -88,8 +95,8 @@ class Executor:
         run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
         self._runs.add(run)
         try:
-            if options is not None or metadata is not None:
-                _apply_options(run, options, metadata)
+            if options is not None or metadata is not None or self._timeout_in_ms:
+                _apply_options(run, options, metadata, self._timeout_in_ms)
             registers = plan.start(fed)
             if plan.inputs is not None:
                 await plan.inputs.run(run, registers)
@@ -283,12 +290,12 @@ class Executor:
     ) -> list[Any]:
         """Compute and commit: inline, in a worker, traced, for a peek."""
         start = clock()
-        if program.layout is None and not program.splits:
+        if program.layout is None and not program.splits and self._blas is None:
             results = self._computed(program, registers, run, changes)
         else:
             arena = None if program.layout is None else self._arenas.place(program.layout, registers)
             try:
-                with split_products() if program.splits else nullcontext():
+                with split_products() if program.splits else (self._blas or nullcontext)():
                     results = self._computed(program, registers, run, changes)
             finally:
                 if arena is not None:
@@ -334,7 +341,8 @@ class Executor:
         self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
     ) -> None:
         start = perf_counter()
-        execute(run.watched(code, registers), registers, run)
+        with (self._blas or nullcontext)():
+            execute(run.watched(code, registers), registers, run)
         cost.observe(perf_counter() - start, self.limit, run.fed)
 
     async def _in_worker(self, work: Callable[[], T], run: Run, *, step: bool = False) -> T:
@@ -370,13 +378,14 @@ async def _pause(budget: LoopBudget, run: Run) -> None:
         pause.cancel()
 
 
-def _apply_options(run: Run, options: RunOptions | None, metadata: RunMetadata | None) -> None:
+def _apply_options(
+    run: Run, options: RunOptions | None, metadata: RunMetadata | None, timeout_in_ms: int
+) -> None:
     check_options(options, metadata)
-    if options is None:
-        return
-    if metadata is not None and options.trace_level:
-        run.trace, run.started = [], perf_counter()
-    if options.timeout_in_ms > 0:
-        error = DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
-        loop = asyncio.get_running_loop()
-        run.deadline = loop.call_later(options.timeout_in_ms / 1000, run.abort, error)
+    if options is not None:
+        if metadata is not None and options.trace_level:
+            run.trace, run.started = [], perf_counter()
+        timeout_in_ms = options.timeout_in_ms or timeout_in_ms
+    if timeout_in_ms > 0:
+        error = DeadlineExceededError(f"The run took longer than {timeout_in_ms} ms.")
+        run.deadline = asyncio.get_running_loop().call_later(timeout_in_ms / 1000, run.abort, error)

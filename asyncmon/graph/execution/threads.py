@@ -14,7 +14,7 @@ from asyncmon.graph.kernels.team import Team
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.run_options import SessionConfig
+    from asyncmon.session_config import SessionConfig
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Threads:
     """
 
     def __init__(self, config: SessionConfig) -> None:
-        self._config = config
+        self._workers = config.inter_op_parallelism_threads or config.workers
         self._process = os.getpid()
         self._worker: DaemonExecutor | None = None
         self._pool: DaemonExecutor | None = None
@@ -48,8 +48,7 @@ class Threads:
         if step:
             executor = self._worker = self._worker or DaemonExecutor("asyncmon-session-steps")
         else:
-            workers = self._config.workers
-            executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", workers)
+            executor = self._pool = self._pool or DaemonExecutor("asyncmon-session", self._workers)
         context = contextvars.copy_context()
         return loop.run_in_executor(executor, context.run, self._with_team, function)
 

@@ -24,7 +24,7 @@ from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import get_global_step
 from asyncmon.graph.variables.variable import Variable
-from asyncmon.run_options import RunMetadata, RunOptions, SessionConfig
+from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.plan import Plan
+    from asyncmon.run_options import RunMetadata, RunOptions
     from asyncmon.snapshot import Snapshot
 
 _NO_FEEDS: Mapping[Any, Any] = {}
@@ -90,7 +91,10 @@ class Session:
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._graph = get_default_graph() if graph is None else graph
         self._store = StateStore(random.SystemRandom().getrandbits(63))
-        self._executor = Executor(self._store, config or SessionConfig())
+        config = SessionConfig() if config is None else config
+        config.check()
+        config.report_unused()
+        self._executor = Executor(self._store, config)
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Plan] = {}
         self._default: AbstractContextManager[Graph] | None = None
