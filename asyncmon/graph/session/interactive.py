@@ -10,7 +10,7 @@ from asyncmon.graph.session.session import Session
 
 if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
-    from asyncmon.run_options import SessionConfig
+    from asyncmon.session_config import SessionConfig
 
 
 class InteractiveSession(Session):
