@@ -35,6 +35,9 @@ from asyncmon.checkpoint.save_handle import SaveHandle as SaveHandle
 from asyncmon.checkpoint.saveable_session import SaveableSession as SaveableSession
 from asyncmon.checkpoint.saver import Saver as Saver
 from asyncmon.checkpoint.state_file import CheckpointState as CheckpointState
+from asyncmon.checkpoint.state_file import (
+    generate_checkpoint_state_proto as generate_checkpoint_state_proto,
+)
 from asyncmon.checkpoint.state_file import get_checkpoint_state as get_checkpoint_state
 from asyncmon.checkpoint.state_file import update_checkpoint_state as update_checkpoint_state
 from asyncmon.checkpoint.stateful import Stateful as Stateful

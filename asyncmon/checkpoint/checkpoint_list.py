@@ -101,10 +101,10 @@ class CheckpointList:
         decision = self._retention.decide(kept)
         state = CheckpointState(
             model_checkpoint_path=path,
-            all_model_checkpoint_paths=tuple(one.path for one in decision.listed),
-            all_model_checkpoint_timestamps=tuple(one.time for one in decision.listed),
+            all_model_checkpoint_paths=[one.path for one in decision.listed],
+            all_model_checkpoint_timestamps=[one.time for one in decision.listed],
             last_preserved_timestamp=decision.after.last_preserved,
-            excess_model_checkpoint_paths=tuple(one.path for one in decision.excess),
+            excess_model_checkpoint_paths=[one.path for one in decision.excess],
         )
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 

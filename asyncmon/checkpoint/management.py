@@ -14,6 +14,7 @@ from asyncmon.checkpoint.commit import remove
 from asyncmon.checkpoint.latest import Finder, candidates, latest_checkpoint
 from asyncmon.checkpoint.reader import CheckpointReader
 from asyncmon.checkpoint.safetensors_file import is_plain
+from asyncmon.checkpoint.saveable_session import RESERVED
 from asyncmon.checkpoint.state_file import get_checkpoint_state
 from asyncmon.checkpoint.tf_checkpoint import index_name, is_part
 from asyncmon.errors import DataLossError, NotFoundError
@@ -50,10 +51,13 @@ async def get_checkpoint_mtimes(checkpoint_prefixes: Iterable[Path]) -> list[flo
     return await in_thread(mtimes)
 
 
-async def remove_checkpoint(checkpoint_prefix: Path) -> None:
-    """Delete all files of a checkpoint. TF1: same name.
+async def remove_checkpoint(
+    checkpoint_prefix: Path, checkpoint_format_version: int = 2, meta_graph_suffix: str = "meta"
+) -> None:
+    """Delete all files of a checkpoint, asyncmon's or TensorFlow's. TF1: same name.
 
-    Nothing is deleted, with a warning, where there is no such checkpoint or a reader has it open.
+    Nothing is deleted, with a warning, where there is no such checkpoint or a reader has it open. The
+    other two arguments are without effect.
     """
     await in_thread(_remove, checkpoint_prefix)
 
@@ -186,9 +190,13 @@ def _is_directory(path: str) -> bool:
 
 
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
-    """Return (name, shape) of each entry, sorted by name. TF1: same name."""
+    """Return (name, shape) of each variable, sorted by name. TF1: same name.
+
+    The state of the random generators, which a reader shows too, is left out.
+    """
     async with await load_checkpoint(ckpt_dir_or_file) as reader:
-        return sorted(reader.get_variable_to_shape_map().items())
+        shapes = sorted(reader.get_variable_to_shape_map().items())
+    return [(name, shape) for name, shape in shapes if not name.startswith(RESERVED)]
 
 
 async def load_variable(ckpt_dir_or_file: str | os.PathLike[str], name: str) -> Array:

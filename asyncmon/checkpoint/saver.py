@@ -55,10 +55,14 @@ class Saver:
         max_to_keep: how many of the newest checkpoints to keep; None or 0 keeps all.
         keep_checkpoint_every_n_hours: keep one checkpoint of every so many hours permanently.
         name: for log lines and errors.
+        restore_sequentially: without effect: all is read, then set at once.
+        saver_def, builder: must be None: there are no protocol buffers to make a saver from.
         defer_build: take the variables at :meth:`build`, or at the first save or restore, not now.
         allow_empty: let a save of no variables return None and a restore do nothing.
-        save_relative_paths: write relative paths into the state file: its directory can be moved.
+        write_version: without effect: there is one format, described in this package.
         pad_step_number: pad the step in file names with zeros to 8 digits.
+        save_relative_paths: write relative paths into the state file: its directory can be moved.
+        filename: without effect: a save and a restore name their files.
         when_busy: of :meth:`start_save` while an earlier save is under way. ``"coalesce"``: wait for
             it, and replace a pending save. ``"skip"``: save nothing. ``"wait"``: wait for all.
         keep_best: keep the best checkpoints by a metric, besides the newest.
@@ -83,11 +87,16 @@ class Saver:
         max_to_keep: int | None = 5,
         keep_checkpoint_every_n_hours: float = 10000.0,
         name: str | None = None,
-        *,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: Any = None,
         defer_build: bool = False,
         allow_empty: bool = False,
+        write_version: int = 2,
         pad_step_number: bool = False,
         save_relative_paths: bool = True,
+        filename: str | None = None,
+        *,
         when_busy: WhenBusy = "coalesce",
         keep_best: KeepBest | None = None,
         shard_bytes: int = 1 << 31,
@@ -95,6 +104,10 @@ class Saver:
     ) -> None:
         if when_busy not in {"coalesce", "skip", "wait"}:
             raise ValueError(f"when_busy is 'coalesce', 'skip' or 'wait', got {when_busy!r}.")
+        if saver_def is not None or builder is not None:
+            raise ValueError(
+                "saver_def and builder must be None: give a var_list, or build the graph by its code."
+            )
         if shard_bytes < 1:
             raise ValueError(f"shard_bytes is a positive number of bytes, got {shard_bytes!r}.")
         self.name = name or "saver"
@@ -131,8 +144,12 @@ class Saver:
         save_path: str | os.PathLike[str],
         global_step: Any = None,
         latest_filename: str | None = None,
-        *,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
         write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+        *,
         metrics: Mapping[str, float] | None = None,
     ) -> str | None:
         """Save, and return the checkpoint's prefix when it is committed and durable.
@@ -146,6 +163,8 @@ class Saver:
                 stores (``s3://bucket/dir/model.ckpt``) need the extra ``cloud``.
             global_step: appended to the prefix: a number, or the variable that has it.
             latest_filename: the name of the state file, ``checkpoint`` by default.
+            meta_graph_suffix, write_meta_graph, strip_default_attrs, save_debug_info: without effect: a
+                checkpoint holds values, and the code that builds the graph is kept elsewhere.
             write_state: whether to update the state file and to delete old checkpoints.
             metrics: kept in the manifest, for ``keep_best``.
 
@@ -267,9 +286,11 @@ class Saver:
         """Replace the list; these checkpoints are never deleted. TF1: same name."""
         self.set_last_checkpoints_with_time([(path, float("inf")) for path in last_checkpoints])
 
-    def set_last_checkpoints_with_time(self, last_checkpoints: Sequence[tuple[str, float]]) -> None:
+    def set_last_checkpoints_with_time(
+        self, last_checkpoints_with_time: Sequence[tuple[str, float]]
+    ) -> None:
         """Replace the list by (prefix, seconds since 1970). TF1: same name."""
-        self._list.replace([Kept(*one) for one in last_checkpoints])
+        self._list.replace([Kept(*one) for one in last_checkpoints_with_time])
 
     async def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Replace the list by those of these checkpoints that exist. TF1: same name."""

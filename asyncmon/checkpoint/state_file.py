@@ -35,7 +35,7 @@ _TEXT_PROTO = r'^(\w+): (?:"((?:[^"\\]|\\.)*)"|(-?[\d.e+-]+))$'
 
 
 class CheckpointState(NamedTuple):
-    """The content of a state file. TF1: ``tf.train.CheckpointState``.
+    """The content of a state file; one that was read has lists. TF1: ``tf.train.CheckpointState``.
 
     Times are seconds since 1970; ``last_preserved_timestamp`` is the last mark of
     ``keep_checkpoint_every_n_hours``. ``excess_model_checkpoint_paths`` (not in TF1) are about to be
@@ -43,10 +43,10 @@ class CheckpointState(NamedTuple):
     """
 
     model_checkpoint_path: str
-    all_model_checkpoint_paths: tuple[str, ...] = ()
-    all_model_checkpoint_timestamps: tuple[float, ...] = ()
+    all_model_checkpoint_paths: Sequence[str] = ()
+    all_model_checkpoint_timestamps: Sequence[float] = ()
     last_preserved_timestamp: float | None = None
-    excess_model_checkpoint_paths: tuple[str, ...] = ()
+    excess_model_checkpoint_paths: Sequence[str] = ()
 
 
 async def get_checkpoint_state(
@@ -80,21 +80,59 @@ async def update_checkpoint_state(
         RuntimeError: the checkpoint has the path of the state file itself.
         ValueError: there are not as many times as paths.
     """
+    given = all_model_checkpoint_paths, all_model_checkpoint_timestamps, last_preserved_timestamp
+    state = _checkpoint_state(model_checkpoint_path, *given)
+    store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
+    await in_thread(put_file, store, name, encode_state(store.directory, state, name))
+
+
+def generate_checkpoint_state_proto(
+    save_dir: str | os.PathLike[str],
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> CheckpointState:
+    """Return a state for a directory. TF1: same name.
+
+    Where ``save_dir`` is relative, so are the paths in it: to the directory.
+
+    Raises:
+        ValueError: there are not as many times as paths.
+    """
+    given = all_model_checkpoint_paths, all_model_checkpoint_timestamps, last_preserved_timestamp
+    state = _checkpoint_state(model_checkpoint_path, *given)
+
+    def below(path: str) -> str:
+        return (
+            path if os.path.isabs(save_dir) or os.path.isabs(path) else os.path.relpath(path, save_dir)
+        )
+
+    return state._replace(
+        model_checkpoint_path=below(state.model_checkpoint_path),
+        all_model_checkpoint_paths=list(map(below, state.all_model_checkpoint_paths)),
+    )
+
+
+def _checkpoint_state(
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None,
+    all_model_checkpoint_timestamps: Sequence[float] | None,
+    last_preserved_timestamp: float | None,
+) -> CheckpointState:
     path = os.fspath(model_checkpoint_path)
     paths = [os.fspath(path) for path in all_model_checkpoint_paths or ()]
     if paths and paths[-1] != path:
         logger.info("%s is not in all_model_checkpoint_paths. Manually adding it.", path)
     if not paths or paths[-1] != path:
         paths.append(path)
-    times = tuple(all_model_checkpoint_timestamps or ())
+    times = list(all_model_checkpoint_timestamps or ())
     if times and len(times) != len(paths):
         raise ValueError(
             "Checkpoint timestamps, if provided, must match checkpoint paths (got paths"
-            f" {paths} and timestamps {list(times)})."
+            f" {paths} and timestamps {times})."
         )
-    state = CheckpointState(path, tuple(paths), times, last_preserved_timestamp)
-    store, name = locations.open_store(os.fspath(save_dir)), latest_filename or STATE_NAME
-    await in_thread(put_file, store, name, encode_state(store.directory, state, name))
+    return CheckpointState(path, paths, times, last_preserved_timestamp)
 
 
 async def read_state(store: Store, name: str) -> CheckpointState | None:
@@ -121,8 +159,8 @@ async def load_state(store: Store, name: str) -> CheckpointState | None:
         return None
     newest = state.model_checkpoint_path
 
-    def joined(paths: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(locations.join(store.directory, path) for path in paths)
+    def joined(paths: Sequence[str]) -> list[str]:
+        return [locations.join(store.directory, path) for path in paths]
 
     return state._replace(
         model_checkpoint_path=locations.join(store.directory, newest) if newest else "",
@@ -164,12 +202,10 @@ def _parse(data: bytes) -> CheckpointState:
     preserved = members.get("last_preserved_timestamp")
     return CheckpointState(
         model_checkpoint_path=_text(members.get("model_checkpoint_path", "")),
-        all_model_checkpoint_paths=tuple(map(_text, members.get("all_model_checkpoint_paths", ()))),
-        all_model_checkpoint_timestamps=tuple(
-            math.inf if time is None else float(time) for time in times
-        ),
+        all_model_checkpoint_paths=list(map(_text, members.get("all_model_checkpoint_paths", ()))),
+        all_model_checkpoint_timestamps=[math.inf if time is None else float(time) for time in times],
         last_preserved_timestamp=None if preserved is None else float(preserved),
-        excess_model_checkpoint_paths=tuple(
+        excess_model_checkpoint_paths=list(
             map(_text, members.get("excess_model_checkpoint_paths", ()))
         ),
     )

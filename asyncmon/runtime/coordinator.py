@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.cancellation import current_task
 from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
+from asyncmon.runtime.foreign_threads import ForeignThreads
 from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.tasks import TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
@@ -51,6 +53,7 @@ class Coordinator:
         self._errors = ErrorLog(clean)
         self._stop = StopEvent(self._on_stop)
         self._tasks = TaskSet(self._stop, self._task_failed)
+        self._threads = ForeignThreads()
         self._channels = Channels(self._stop, self._tasks)
         self._session: CreatedSession | None = None
         """The session whose background tasks these are, or None. Hooks use it."""
@@ -234,6 +237,22 @@ class Coordinator:
             raise TypeError(f"register_task takes an asyncio.Task, got {task!r}.")
         self._tasks.register(task)
 
+    def register_thread(self, thread: Any) -> None:
+        """Own a task, or a real thread, which :meth:`join` waits for. TF1: same name.
+
+        Args:
+            thread: a task, a ``LooperTask``, or a ``threading.Thread``. One that is not started (yet)
+                is not waited for. A thread cannot be cancelled, and an error in it is not seen, unless
+                it reports it: ``with coord.stop_on_exception():``.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if isinstance(thread, threading.Thread):
+            self._threads.register(thread)
+        elif getattr(thread, "is_alive", lambda: True)():
+            self.register_task(getattr(thread, "task", thread))
+
     def _task_failed(self, error: BaseException, name: str) -> None:
         if isinstance(error, EXITS):  # it leaves through the event loop
             self._stop.set(f"{type(error).__name__} in task {name!r}")
@@ -247,6 +266,9 @@ class Coordinator:
         tasks: Iterable[asyncio.Task[Any]] | None = None,
         stop_grace_period_secs: float = 120,
         ignore_live_tasks: bool = False,
+        *,
+        threads: Iterable[Any] | None = None,
+        ignore_live_threads: bool = False,
     ) -> None:
         """Wait for the tasks to end, then raise the primary error if there is one.
 
@@ -254,20 +276,21 @@ class Coordinator:
         period; those that remain are cancelled; those that ignore their cancellation are named.
 
         Args:
-            tasks: to wait for in addition to the coordinator's own; see :meth:`register_task`.
+            tasks: to wait for in addition to the coordinator's own; see :meth:`register_thread`.
             stop_grace_period_secs: counted from the stop. 0 or less: cancel at once.
             ignore_live_tasks: log stragglers instead of raising.
+            threads, ignore_live_threads: TF1's names of these.
 
         Raises:
             BaseException: the primary error, each time; for a ``StopIteration``, which no coroutine can
                 raise, a ``RuntimeError`` from it.
-            RuntimeError: there is no such error, but tasks ignored their cancellation.
+            RuntimeError: there is no such error, but tasks ignored their cancellation, or threads run.
         """
-        for task in tasks or ():
-            self.register_task(task)
+        for task in (*(tasks or ()), *(threads or ())):
+            self.register_thread(task)
         stragglers = await self._join(stop_grace_period_secs)
         self.raise_requested_exception()
-        if stragglers and not ignore_live_tasks:
+        if stragglers and not (ignore_live_tasks or ignore_live_threads):
             raise RuntimeError(stragglers)
         if stragglers:
             logger.warning(stragglers)
@@ -292,7 +315,10 @@ class Coordinator:
             if self._session is not None:
                 self._session.samples.refuse(self._tasks.running, self._stop)
 
+        self._threads.wait_in(self._tasks)
         try:
-            return await self._tasks.end(grace, exclude, leave)
+            stragglers = await self._tasks.end(grace, exclude, leave)
+            names = " ".join((*stragglers, *self._threads.alive()))
+            return f"Coordinator stopped with threads still running: {names}" if names else ""
         finally:
             self.joined = True

@@ -86,6 +86,10 @@ class LooperTask:
         name = getattr(called, "__qualname__", None) or type(called).__name__
         self.task = self._coord.create_task(self._run, name=f"LooperTask-{name}")
 
+    def is_alive(self) -> bool:
+        """Return whether it was started and has not ended. TF1: as threads have."""
+        return self.task is not None and not self.task.done()
+
     async def start_loop(self) -> None:
         """Called once, before the first call."""
 

@@ -46,6 +46,10 @@ class ProducerTask(asyncio.Task[None]):
             self._gate.set_result(None)
             self._register(self)
 
+    def is_alive(self) -> bool:
+        """Return whether it was started and has not ended. TF1: as threads have."""
+        return self._gate.done() and not self.done()
+
     async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self._gate
         await work()

@@ -48,7 +48,7 @@ class Supervisor:
         is_chief: whether this one initialises, saves and writes events.
         init_op, init_feed_dict: initialise the state where nothing is restored.
         local_init_op: initialises what is not saved, restored or not.
-        logdir: where checkpoints and events go. None: no services.
+        logdir: where checkpoints and events go. None or "": no services.
         summary_op: gives the summaries to write by time. None: write them by :meth:`summary_computed`.
         saver: restores and saves. None: neither is done.
         global_step: the tensor that counts steps.
@@ -114,7 +114,7 @@ class Supervisor:
             self.summary_op = _given(summary_op, program.summary_op) if is_chief else None
             self.global_step = _given(global_step, getattr(program, "global_step", lambda: None))
         self._program_counts = global_step is Supervisor.USE_DEFAULT and program.has_global_step()
-        self._logdir = None if logdir is None or not is_chief else os.fspath(logdir)
+        self._logdir = os.fspath(logdir) if logdir and is_chief else None
         self.save_summaries_secs = save_summaries_secs if is_chief else None
         self.save_model_secs = save_model_secs if is_chief else None
         self.save_path = os.path.join(self._logdir, checkpoint_basename) if self._logdir else None
@@ -306,6 +306,9 @@ class Supervisor:
         tasks: Iterable[asyncio.Task[Any]] | None = None,
         close_summary_writer: bool = True,
         ignore_live_tasks: bool = False,
+        *,
+        threads: Iterable[Any] | None = None,
+        ignore_live_threads: bool = False,
     ) -> None:
         """Stop the services and all tasks of the coordinator, and wait for their end. TF1: same name.
 
@@ -315,22 +318,24 @@ class Supervisor:
             tasks: to wait for in addition.
             close_summary_writer: whether to end and close the event file.
             ignore_live_tasks: log tasks that ignore their cancellation instead of raising.
+            threads, ignore_live_threads: TF1's names of these.
 
         Raises:
             BaseException: the first error that was reported to the coordinator; without one, a
                 ``RuntimeError`` about tasks that ignored their cancellation.
         """
-        await self._stop(tasks or (), ignore_live_tasks, close_summary_writer, None)
+        more, ignored = (*(tasks or ()), *(threads or ())), ignore_live_tasks or ignore_live_threads
+        await self._stop(more, ignored, close_summary_writer, None)
 
     async def _stop(
         self,
-        tasks: Iterable[asyncio.Task[Any]],
+        tasks: Iterable[Any],
         ignore_live_tasks: bool,
         close_summary_writer: bool,
         to_save: Session | None,
     ) -> None:
         for task in tasks:
-            self.coord.register_task(task)
+            self.coord.register_thread(task)
         stragglers = await shielded(
             self._shut_down, asyncio.current_task(), close_summary_writer, to_save,
             name="supervisor stopping", cancel_after=max(self._stop_grace_secs, 1.0),
@@ -380,6 +385,11 @@ class Supervisor:
         if self.global_step is None:
             return self.steps_done(sess)
         return int(await read_state(sess, self.global_step))
+
+    Loop, PrepareSession, RequestStop = loop, prepare_or_wait_for_session, request_stop
+    ShouldStop, StartQueueRunners, Stop = should_stop, start_queue_runners, stop
+    StartStandardServices, StopOnException = start_standard_services, stop_on_exception
+    SummaryComputed, WaitForStop = summary_computed, wait_for_stop
 
 
 def _given(value: Any, default: Callable[[], Any]) -> Any:

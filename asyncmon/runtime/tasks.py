@@ -92,10 +92,10 @@ class TaskSet:
         if error is not None:
             self._report(error, task.get_name())
 
-    async def end(self, grace: float, exclude: Task | None, on_stop: Callable[[], None]) -> str:
+    async def end(self, grace: float, exclude: Task | None, on_stop: Callable[[], None]) -> list[str]:
         """Wait for the tasks but ``exclude``, from the stop on for the grace period, then cancel them.
 
-        Return a sentence about those that ignore their cancellation, or "". At the stop, tasks with
+        Return the names of those that ignore their cancellation. At the stop, tasks with
         ``cancel_on_stop`` are cancelled, then ``on_stop`` is called.
         """
 
@@ -107,15 +107,13 @@ class TaskSet:
             for task in running() & self._cancel_on_stop:
                 task.cancel()
             on_stop()
-            stragglers = await stop_tasks(running, grace)
+            return await stop_tasks(running, grace)
         except asyncio.CancelledError:
             for task in running():
                 task.cancel()
             raise
         finally:
             self.running.clear()
-        names = " ".join(stragglers)
-        return f"Coordinator stopped with threads still running: {names}" if names else ""
 
 
 def _warn(name: str, error: BaseException | None) -> None:

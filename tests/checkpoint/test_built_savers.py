@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from asyncmon import graph as g
-from asyncmon.checkpoint import Saver, get_checkpoint_state, list_variables
+from asyncmon.checkpoint import (
+    Saver,
+    checkpoint_exists,
+    get_checkpoint_state,
+    list_variables,
+    remove_checkpoint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,3 +114,27 @@ async def test_sa_13_paths_in_the_state_file_are_relative_or_not(
     found = await get_checkpoint_state(tmp_path)
     assert found is not None
     assert found.model_checkpoint_path == path
+
+
+async def test_a_saver_takes_the_arguments_of_the_original_in_its_order(tmp_path: Path) -> None:
+    with g.Graph().as_default():
+        v = g.Variable(1.0, name="v")
+        noise = g.random_normal([2])
+        saver = Saver(
+            [v], False, False, 5, 1.0, "s", False, None, None, False, False, 2, True, True, None
+        )
+        everything = Saver(write_version=1, restore_sequentially=True, filename="model")
+        async with g.Session() as sess:
+            await sess.run([v.initializer, noise])
+            path = await saver.save(sess, tmp_path / "m", 1, "latest", "meta", True, False, True, False)
+            assert path is not None
+            assert path.endswith("m-00000001")
+            assert not (tmp_path / "latest").exists()
+            whole = await everything.save(sess, tmp_path / "all", write_meta_graph=False)
+            assert whole is not None
+    assert await list_variables(whole) == [("v", [])]  # without the random generator's state
+    for given in ({"saver_def": b""}, {"builder": object()}):
+        with pytest.raises(ValueError, match="saver_def and builder must be None"):
+            Saver(allow_empty=True, **given)
+    await remove_checkpoint(whole, 2, meta_graph_suffix="meta")
+    assert not await checkpoint_exists(whole)

@@ -64,7 +64,7 @@ async def test_a_url_is_a_place_like_another(url: str, make_session: Callable[..
     assert await latest_checkpoint(url) == f"{url}/m-4"
     state = await get_checkpoint_state(url)
     assert state is not None
-    assert state.all_model_checkpoint_paths == (f"{url}/m-3", f"{url}/m-4")
+    assert state.all_model_checkpoint_paths == [f"{url}/m-3", f"{url}/m-4"]
     assert await saver.restore_latest(session, url) == f"{url}/m-4"
     assert session.state["global_step"] == 4
     np.testing.assert_array_equal(session.state["w"], np.arange(1000.0) + 3)
@@ -178,8 +178,8 @@ async def test_a_failure_at_each_call_leaves_the_old_one(
         assert set(await names(url)) == kept | {"checkpoint"}
         state = await get_checkpoint_state(url)
         assert state is not None
-        listed = state.all_model_checkpoint_paths + state.excess_model_checkpoint_paths
-        assert {one.path for one in await verify(url)} <= set(listed)
+        listed = {*state.all_model_checkpoint_paths, *state.excess_model_checkpoint_paths}
+        assert {one.path for one in await verify(url)} <= listed
         await saver.close()
 
 

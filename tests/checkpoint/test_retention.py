@@ -197,8 +197,8 @@ async def test_sa_6_a_deletion_that_fails_is_a_warning_and_is_tried_again(
     assert "Ignoring: it is not to be deleted" in caplog.text
     state = await get_checkpoint_state(tmp_path)
     assert state is not None
-    assert state.all_model_checkpoint_paths == (str(tmp_path / "m-2"),)  # written before
-    assert state.excess_model_checkpoint_paths == (str(tmp_path / "m-1"),)
+    assert state.all_model_checkpoint_paths == [str(tmp_path / "m-2")]  # written before
+    assert state.excess_model_checkpoint_paths == [str(tmp_path / "m-1")]
     assert len(saver.last_checkpoints) == 2
     await saver.close()
     await Saver(max_to_keep=1).save(make_session(a=1.0), tmp_path / "m", 3)  # the next start

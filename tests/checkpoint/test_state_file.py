@@ -15,6 +15,7 @@ import pytest
 from asyncmon.checkpoint import (
     CheckpointState,
     Saver,
+    generate_checkpoint_state_proto,
     get_checkpoint_state,
     latest_checkpoint,
     update_checkpoint_state,
@@ -75,14 +76,15 @@ async def test_ck_4_update_checkpoint_state(tmp_path: Path, caplog: pytest.LogCa
     )
     assert await get_checkpoint_state(tmp_path) == CheckpointState(
         model_checkpoint_path=str(tmp_path / "m-2"),
-        all_model_checkpoint_paths=(str(tmp_path / "m-1"), str(tmp_path / "m-2")),
-        all_model_checkpoint_timestamps=(1.0, float("inf")),
+        all_model_checkpoint_paths=[str(tmp_path / "m-1"), str(tmp_path / "m-2")],
+        all_model_checkpoint_timestamps=[1.0, float("inf")],
         last_preserved_timestamp=0.5,
+        excess_model_checkpoint_paths=[],
     )
     await update_checkpoint_state(tmp_path, "m-3", latest_filename="other")
     state = await get_checkpoint_state(tmp_path, "other")
     assert state is not None
-    assert state.all_model_checkpoint_paths == (str(tmp_path / "m-3"),)
+    assert state.all_model_checkpoint_paths == [str(tmp_path / "m-3")]
     with pytest.raises(
         RuntimeError, match=r"checkpoint' conflicts with path used for checkpoint state"
     ):
@@ -170,3 +172,15 @@ async def test_a_checkpoint_is_read_again_only_when_its_files_changed(
     data[-1] ^= 1
     (tmp_path / "m-1.safetensors").write_bytes(data)
     assert await latest_checkpoint(tmp_path) == str(tmp_path / "m-1")
+
+
+async def test_ck_4_a_state_for_a_directory_has_paths_relative_to_a_relative_one(
+    tmp_path: Path,
+) -> None:
+    state = generate_checkpoint_state_proto("runs", "runs/m-2", ["runs/m-1", "/elsewhere/m-0"])
+    assert state.model_checkpoint_path == "m-2"
+    assert state.all_model_checkpoint_paths == ["m-1", "/elsewhere/m-0", "m-2"]
+    absolute = generate_checkpoint_state_proto(tmp_path, "runs/m-2", None, [1.0], 0.5)
+    assert absolute == CheckpointState("runs/m-2", ["runs/m-2"], [1.0], 0.5)
+    with pytest.raises(ValueError, match="must match checkpoint paths"):
+        generate_checkpoint_state_proto("runs", "m-2", None, [1.0, 2.0])

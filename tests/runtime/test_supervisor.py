@@ -550,3 +550,33 @@ async def test_programs_that_are_no_graph_have_services_too(tmp_path: Path) -> N
         ("STOP", 0),
     ]
     assert await load_variable(str(tmp_path), "weight") == 10
+
+
+async def test_sv_1_the_older_names_of_the_original_are_the_same_methods() -> None:
+    for old, new in {
+        "Loop": "loop",
+        "PrepareSession": "prepare_or_wait_for_session",
+        "RequestStop": "request_stop",
+        "ShouldStop": "should_stop",
+        "StartQueueRunners": "start_queue_runners",
+        "StartStandardServices": "start_standard_services",
+        "Stop": "stop",
+        "StopOnException": "stop_on_exception",
+        "SummaryComputed": "summary_computed",
+        "WaitForStop": "wait_for_stop",
+    }.items():
+        assert getattr(Supervisor, old) is getattr(Supervisor, new)
+
+
+async def test_sv_1_an_empty_logdir_is_none(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sv = Supervisor(logdir="")
+    assert sv.save_path is None
+    assert sv.summary_writer is None
+    async with sv.managed_session() as sess:
+        await sess.run(model.train)
+        looper = sv.Loop(60, asyncio.sleep, (0,))
+        await sv.Stop(threads=[looper], ignore_live_threads=True)
+    assert os.listdir(tmp_path) == []

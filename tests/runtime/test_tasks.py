@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -52,9 +51,9 @@ async def test_the_error_of_a_task_made_elsewhere_is_raised_by_join(how: str, ov
     assert coord.errors == (task.exception(),)
 
 
-async def test_join_takes_tasks_and_nothing_else() -> None:
-    with pytest.raises(TypeError, match=r"takes an asyncio\.Task, got <Thread"):
-        await Coordinator().join([threading.Thread()])  # type: ignore[list-item]  # the mistake under test
+async def test_join_takes_tasks_and_threads_and_nothing_else() -> None:
+    with pytest.raises(TypeError, match=r"takes an asyncio\.Task, got <built-in function print"):
+        await Coordinator().join([print])  # type: ignore[list-item]  # the mistake under test
 
 
 async def test_a_task_that_is_cancelled_by_others_is_no_error(
