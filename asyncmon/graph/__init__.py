@@ -39,8 +39,10 @@ from asyncmon.graph.core.dtypes import (
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, RandomOpDef, VariableOpDef, register
-from asyncmon.graph.core.shape import Dimension, TensorShape, dimension_value
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import (
+    Dimension, TensorShape, dimension_at_index, dimension_value,
+)
 from asyncmon.graph.nn.clip import (
     clip_by_average_norm, clip_by_global_norm, clip_by_norm, clip_by_value, global_norm,
 )
@@ -117,27 +119,26 @@ __all__ = [
     "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
     "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef", "Operation",
     "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef", "RandomShuffleQueue",
-    "RunMetadata",
-    "RunOptions", "Session", "SessionConfig", "Spec", "Tensor", "TensorShape", "TopK", "Variable",
-    "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n", "add_to_collection",
-    "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh", "assert_global_step",
-    "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool", "boolean_mask",
-    "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm", "clip_by_global_norm",
-    "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat", "cond", "conj",
-    "constant", "constant_initializer", "control_dependencies", "convert_to_tensor", "cos", "cosh",
-    "create_global_step", "create_op", "create_operation", "create_ops", "cumprod", "cumsum",
-    "device", "dimension_value", "div", "div_no_nan", "divide", "double", "einsum", "equal", "erf",
-    "erfc", "exp", "expand_dims", "expm1", "eye", "fill", "float16", "float32", "float64", "floor",
-    "floordiv", "floormod", "gather", "gather_nd", "get_collection", "get_collection_ref",
-    "get_default_graph", "get_default_session", "get_global_step", "get_local_variable",
-    "get_or_create_global_step", "get_variable", "get_variable_scope", "global_norm", "global_step",
-    "global_variables",
+    "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor", "TensorShape",
+    "TopK", "Variable", "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n",
+    "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
+    "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
+    "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat",
+    "cond", "conj", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
+    "cos", "cosh", "create_global_step", "create_op", "create_operation", "create_ops", "cumprod",
+    "cumsum", "device", "dimension_at_index", "dimension_value", "div", "div_no_nan", "divide",
+    "double", "einsum", "equal", "erf", "erfc", "exp", "expand_dims", "expm1", "eye", "fill",
+    "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather", "gather_nd",
+    "get_collection", "get_collection_ref", "get_default_graph", "get_default_session",
+    "get_global_step", "get_local_variable", "get_or_create_global_step", "get_variable",
+    "get_variable_scope", "global_norm", "global_step", "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
     "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like", "is_variable_initialized",
-    "less", "less_equal", "linspace", "local_variables", "local_variables_initializer",
-    "log", "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
+    "less", "less_equal", "linspace", "local_variables", "local_variables_initializer", "log",
+    "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
     "minimum", "mod", "model_variables", "moving_average_variables", "multinomial", "multiply",
     "name_scope", "negative", "newaxis", "no_op", "not_equal", "one_hot", "ones",
     "ones_initializer", "ones_like", "orthogonal_initializer", "pad", "placeholder",
@@ -149,9 +150,9 @@ __all__ = [
     "scatter_nd", "scatter_sub", "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid",
     "sign", "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference",
     "squeeze", "stack", "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh",
-    "tensordot", "tile", "top_k", "trainable_variables", "transpose", "truediv",
-    "truncated_normal", "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32",
-    "uint64", "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
+    "tensordot", "tile", "top_k", "trainable_variables", "transpose", "truediv", "truncated_normal",
+    "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
+    "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
     "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",
     "zeros_like",
 ]

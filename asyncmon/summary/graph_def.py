@@ -128,7 +128,8 @@ def _sizes(shape: Any) -> list[int] | None:
     """Return the dimensions, -1 for an unknown one; None for an unknown rank."""
     if shape is None or getattr(shape, "ndims", 0) is None:
         return None
-    return [-1 if size is None else int(size) for size in shape]
+    values = [getattr(size, "value", size) for size in shape]
+    return [-1 if size is None else int(size) for size in values]
 
 
 # --- graph.pbtxt ----------------------------------------------------------------------------------

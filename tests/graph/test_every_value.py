@@ -45,7 +45,6 @@ RENAMED = {
     "argmin": lambda x: np.argmin(x, 0),
     "cumsum": lambda x: np.cumsum(x, 0),
     "cumprod": lambda x: np.cumprod(x, 0),
-    "rank": np.ndim,
     "pow": np.power,
     "squared_difference": lambda x, y: (x - y) ** 2,
     "atan2": np.arctan2,
@@ -131,6 +130,7 @@ def _pools(x: Any) -> Any:
 
 MORE: dict[str, Callable[..., Any]] = {
     "acosh": np.arccosh,
+    "shape": lambda x: [np.shape(x), np.size(x), np.ndim(x)],
     "check_numerics": lambda x: x,
     "gelu tanh": lambda x: x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "logical": lambda x: ((x > 0.5) & (x < 0.8)) | (~(x > 0.7) ^ (x > 0.1)),

@@ -75,9 +75,6 @@ UNARY = [
     "argmin",
     "cumsum",
     "cumprod",
-    "shape",
-    "size",
-    "rank",
     "transpose",
     "squeeze",
 ]
@@ -132,6 +129,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     **{f"{name} broadcast": (getattr(tf, name), (X, V)) for name in BINARY},
     **_named(nn, ACTIVATIONS, X - 0.5),
     "acosh": (tf.acosh, (X + 2,)),
+    "shape": (lambda x: [tf.create_op(op, (x,)) for op in ("Shape", "Size", "Rank")], (X,)),
     "check_numerics": (lambda x: tf.check_numerics(x, "x"), (X,)),
     "gelu tanh": (lambda x: nn.gelu(x, approximate=True), (X,)),
     "logical": (lambda x: (x > 0.5) & (x < 0.8) | ~(x > 0.7) ^ (x > 0.1), (X,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,6 +110,8 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         raise ValueError("None values not supported.")
     if type(value) is dtypes.DType:
         raise TypeError(f"Cannot convert {value!r}, a dtype, to a tensor.")
+    if hasattr(value, "_as_shape"):
+        value = _sizes(value, dtype)
     try:
         array = np.array(value)
     except UnicodeDecodeError:  # str among bytes that are not ASCII
@@ -123,6 +126,9 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
         except TypeError:
             kinds = type(value).__name__
             raise TypeError(f"Cannot convert {value!r} of type {kinds} to a tensor.") from None
+    if kind == "O" and dtype not in (None, dtypes.variant) and isinstance(value, np.ndarray):
+        with suppress(ValueError, TypeError):  # of numbers
+            return array.astype(dtype.numpy)
     if kind == "O" and dtype is not dtypes.variant:
         raise TypeError(f"Cannot convert {value!r} of type {type(value).__name__} to a tensor.")
     given = isinstance(value, np.ndarray | np.generic)
@@ -131,12 +137,21 @@ def to_array(value: Any, dtype: DType | None = None) -> NDArray[Any]:
     return _cast(array, value, dtype, given=given)
 
 
+def _sizes(shape: Any, dtype: DType | None) -> NDArray[Any]:
+    """Return the array that a TensorShape stands for."""
+    if dtype not in (None, dtypes.int32, dtypes.int64):
+        raise TypeError(f"Cannot convert a TensorShape to dtype {dtype}. Allowed are int32 and int64.")
+    if not shape.is_fully_defined():
+        raise ValueError(f"Cannot convert a partially known TensorShape {shape} to a Tensor.")
+    return np.array(shape.as_list(), np.int32)
+
+
 _KEEPS_VALUE = {"b": "b", "i": "iufc", "u": "iufc", "f": "fc", "c": "c"}
 """By kind of a Python value, the kinds that it may become. An array is cast to any of them."""
 
 
 def _cast(array: NDArray[Any], value: Any, dtype: DType, *, given: bool) -> NDArray[Any]:
-    target = dtype.as_numpy_dtype
+    target = dtype.numpy
     if array.dtype == target:
         return array
     kinds = _KEEPS_VALUE.get(array.dtype.kind, "")
@@ -167,8 +182,17 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 def _pack(graph: NodeGraph, values: Any, dtype: DType | None, name: str | None) -> Tensor:
     if dtype is None:
         dtype = next(tensors_in(values)).dtype
-    parts = [to_tensor(graph, value, dtype) for value in values]
+    parts = [_part(graph, value, dtype) for value in values]
     return graph.add_op("Pack", parts, {"axis": 0}, name or "packed").outputs[0]
+
+
+def _part(graph: NodeGraph, value: Any, dtype: DType) -> Tensor:
+    if not is_tensor_like(value):
+        return to_tensor(graph, value, dtype)
+    tensor = to_tensor(graph, value)
+    if tensor.spec.dtype is dtype:
+        return tensor
+    return graph.add_op("Cast", (tensor,), {"dtype": dtype}).outputs[0]
 
 
 def _const_spec(*, value: NDArray[Any], dtype: DType) -> Spec:

@@ -166,7 +166,7 @@ def _first_gradient(y: Tensor, given: Any, name: str) -> Gradient:
     if y.dtype.is_complex:
         raise TypeError(f"Gradients of complex tensors are not defined (y.dtype = {y.dtype.name})")
     if given is None:
-        one, shape = y.dtype.as_numpy_dtype.type(1), y.spec.shape
+        one, shape = y.dtype.numpy.type(1), y.spec.shape
         if shape == ():
             return convert_to_tensor(one, name=name)
         if is_known(shape):
@@ -222,8 +222,8 @@ def hessians(
 
 
 def _hessian(grad: Any, x: Tensor) -> Tensor:
-    shape = [d for d in x.shape if d is not None]
-    if len(shape) != len(x.shape):
+    shape = [d for d in x.spec.shape or (None,) if d is not None]
+    if not x.shape.is_fully_defined():
         raise ValueError(f"hessians() needs a known shape, got {x!r}")
     flat = create_op("Reshape", (to_dense(grad), [-1]))
     rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(prod(shape))]

@@ -20,8 +20,9 @@ from asyncmon.graph.control.subgraph import (
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import TensorShape, common
+from asyncmon.graph.core.shape import common
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import zeros_like

@@ -26,8 +26,9 @@ from asyncmon.graph.control.subgraph import (
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import TensorShape, as_shape, common, is_compatible
+from asyncmon.graph.core.shape import as_shape, common, is_compatible
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
@@ -218,7 +219,7 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
 
     likes = [*step.parameters[:count], *(step.targets[i] for i in floating)]
     back, _ = traced(backwards, [(x, x.spec.shape) for x in likes])
-    zeros = {i: np.zeros((), op.inputs[i].dtype.as_numpy_dtype) for i in floating if grads[i] is None}
+    zeros = {i: np.zeros((), op.inputs[i].dtype.numpy) for i in floating if grads[i] is None}
     flowing = [convert_to_tensor(zeros.get(i, grads[i])) for i in floating]
     inputs = (*own, *flowing, *op.inputs[count:], *back.captured)
     attrs = {"branches": (test, step, back), "count": count, "floating": floating, "wanted": wanted}

@@ -22,12 +22,16 @@ class DType:
         "is_integer",
         "is_unsigned",
         "name",
+        "numpy",
     )
 
     def __init__(self, name: str, numpy_type: type) -> None:
         self.name = name
-        self.as_numpy_dtype: np.dtype[Any] = np.dtype(numpy_type)
-        kind = self.as_numpy_dtype.kind
+        self.numpy: np.dtype[Any] = np.dtype(numpy_type)
+        """The dtype of arrays."""
+        self.as_numpy_dtype: type[Any] = builtins.object if numpy_type is np.object_ else numpy_type
+        """The class of array elements, a name of TF1: ``dtype.as_numpy_dtype(0)`` is a zero."""
+        kind = self.numpy.kind
         self.is_floating = kind == "f"
         self.is_integer = kind in "iu"
         self.is_unsigned = kind == "u"
@@ -45,9 +49,14 @@ class DType:
         return {"complex64": float32, "complex128": float64}.get(self.name, self)
 
     @property
+    def is_numpy_compatible(self) -> builtins.bool:
+        """True: every type is one of numpy's. TF1: same name."""
+        return True
+
+    @property
     def size(self) -> int:
         """Bytes an element takes."""
-        return self.as_numpy_dtype.itemsize
+        return self.numpy.itemsize
 
     @property
     def min(self) -> Any:
@@ -61,8 +70,8 @@ class DType:
 
     @property
     def limits(self) -> tuple[Any, Any]:
-        """The range of values it stands for in images: of an integer type all, 0 to 1 of others."""
-        return (self.min, self.max) if self.is_integer else (0, 1)
+        """The range of values in images: from 0 to the greatest integer, or to 1. TF1: same name."""
+        return (0, self.max if self.is_integer else 1)
 
     def is_compatible_with(self, other: Any) -> builtins.bool:
         """Return true when ``other`` names this type."""
@@ -70,15 +79,15 @@ class DType:
 
     def _limits(self) -> Any:
         if self.is_floating:
-            return np.finfo(self.as_numpy_dtype)
+            return np.finfo(self.numpy)
         if self.is_integer:
-            return np.iinfo(self.as_numpy_dtype)
+            return np.iinfo(self.numpy)
         raise TypeError(f"{self!r} has no smallest and greatest value")
 
     def __eq__(self, other: object) -> builtins.bool:
         if self is other:
             return True
-        if other is None:
+        if other is None or any(other is kind for kind in _NO_DTYPES):
             return False
         try:
             return as_dtype(other) is self
@@ -122,7 +131,7 @@ _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {
     "double": float64,
     "half": float16,
 }
-_BY_NUMPY = {dtype.as_numpy_dtype: dtype for dtype in _ALL if dtype is not variant}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in _ALL if dtype is not variant}
 _BY_PYTHON = {
     builtins.float: float32,
     builtins.int: int32,
@@ -132,6 +141,9 @@ _BY_PYTHON = {
     builtins.bytes: string,
     builtins.object: string,
 }
+
+_NO_DTYPES = (builtins.int, builtins.complex, builtins.str, builtins.bytes)
+"""Types whose default dtype is none of their own: ``int32 == int`` is false, as in the original."""
 
 
 def as_strings(value: Any) -> np.ndarray[Any, Any]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.indexing import encode_index, is_mask
-from asyncmon.graph.core.shape import TensorShape, as_shape, is_compatible, merge
+from asyncmon.graph.core.shape import as_shape, is_compatible, merge
+from asyncmon.graph.core.tensor_shape import TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -93,7 +94,7 @@ class Operation:
         self.name = name
         self.op_def = op_def
         self.inputs = inputs
-        self.control_inputs = control_inputs
+        self.control_inputs = list(control_inputs)
         self.attrs = attrs
         self.device = ""
         self.outputs: tuple[Tensor, ...] = ()

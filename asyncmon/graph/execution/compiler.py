@@ -338,7 +338,7 @@ class _Compiler:
             plan.versions[slot] = register
             if not self.embedded:
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
-                plan.swaps.append(Swap(slot, register, values.give(register), dtype.as_numpy_dtype))
+                plan.swaps.append(Swap(slot, register, values.give(register), dtype.numpy))
         in_place = {slot for update in self.updates for slot in update.slots}
         shared = {i for i, slots in values.external.items() if not slots.isdisjoint(in_place)}
         self.updates = [
@@ -391,7 +391,7 @@ class _Compiler:
 
 def _is_scalar(tensor: Tensor) -> bool:
     spec = tensor.spec
-    return spec.shape == () and spec.dtype.as_numpy_dtype.kind in "biuf"
+    return spec.shape == () and spec.dtype.numpy.kind in "biuf"
 
 
 def _with_attrs(function: Any, op: Operation) -> Any:

@@ -118,7 +118,7 @@ def fold(
         if spec.value is not None and not op.inputs:
             return (spec.value if spec.value.ndim or spec.value.dtype == object else spec.value[()],)
         if spec.dims is not None and None not in spec.dims:  # a known shape, of an unknown tensor
-            return (np.array(spec.dims, spec.dtype.as_numpy_dtype).reshape(spec.shape or ()),)
+            return (np.array(spec.dims, spec.dtype.numpy).reshape(spec.shape or ()),)
     if op.op_def.kernel is None or not all(map(constants.__contains__, inputs)):
         return None
     specs: Sequence[Spec] = [facts[x] for x in op.outputs]

@@ -67,7 +67,7 @@ class Feed:
         is_text = (
             tensor.spec.dtype is dtypes.string
         )  # each element is checked: no array is as it must be
-        self._dtype = np.dtype(np.void) if is_text else tensor.spec.dtype.as_numpy_dtype
+        self._dtype = np.dtype(np.void) if is_text else tensor.spec.dtype.numpy
         self._shape: Shape = tensor.spec.shape
         self._known: Shape = None  # the shape that fitted last
 

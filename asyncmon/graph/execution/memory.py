@@ -118,7 +118,7 @@ def _takes_out(op: Operation, register: int, of: Mapping[Tensor, int]) -> bool:
         and (op_def.elementwise or op_def.out)
         and not op_def.stateful
         and of.get(tensor) == register
-        and tensor.dtype.as_numpy_dtype.kind in "biufc"
+        and tensor.dtype.numpy.kind in "biufc"
     )
 
 
@@ -168,7 +168,7 @@ class Layout:
         """Return registers with the arrays to put there."""
         views: list[tuple[int, Any]] = []
         for register, at, spec in self.places:
-            array = memory[at : at + _nbytes(spec)].view(spec.dtype.as_numpy_dtype)
+            array = memory[at : at + _nbytes(spec)].view(spec.dtype.numpy)
             views.append((register, array.reshape(spec.shape)))
         for flat, at in self.flats:
             found = flat.make(memory[at : at + flat.nbytes].view(flat.dtype))
@@ -313,4 +313,4 @@ def _rounded(size: int) -> int:
 
 
 def _nbytes(spec: Spec) -> int:
-    return prod(d for d in spec.shape or () if d is not None) * spec.dtype.as_numpy_dtype.itemsize
+    return prod(d for d in spec.shape or () if d is not None) * spec.dtype.numpy.itemsize

@@ -17,7 +17,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.shape import TensorShape
+from asyncmon.graph.core.tensor_shape import TensorShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -249,7 +249,7 @@ def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, A
         except TypeError as error:
             problems.append(f"{name!r} has dtype string: {error}")
             continue
-        if array.dtype != dtype.as_numpy_dtype:
+        if array.dtype != dtype.numpy:
             problems.append(f"{name!r} has dtype {dtype.name}, the value {array.dtype}")
         elif not shape.is_compatible_with(array.shape):
             problems.append(f"{name!r} has shape {shape}, the value {array.shape}")

@@ -72,7 +72,7 @@ class UpdateGroup:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of the variables."""
-        return self.updates[0].op.inputs[0].spec.dtype.as_numpy_dtype
+        return self.updates[0].op.inputs[0].spec.dtype.numpy
 
     @property
     def nbytes(self) -> int:

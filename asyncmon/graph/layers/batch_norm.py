@@ -78,7 +78,7 @@ def batch_normalization(
     if rank is None:
         raise ValueError("Input has undefined rank.")
     at = rules.normalize_axis(axis, rank)
-    size = x.shape[at]
+    size = x.shape[at].value
     if size is None:
         raise ValueError(f"Input has undefined `axis` dimension. Received input with shape {x.shape}.")
     wide = in_single(x)
@@ -134,5 +134,5 @@ def _unbiased(variance: Tensor, x: Tensor, axis: int) -> Tensor:
     """Return the variance for the moving average: of images, as in TF1, the unbiased estimate."""
     if len(x.shape) != 4 or axis not in (1, 3):
         return variance
-    count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis] or 1)
+    count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis].value or 1)
     return variance * (count / maximum(count - 1, convert_to_tensor(1.0, variance.dtype)))

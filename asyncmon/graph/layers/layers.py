@@ -83,7 +83,7 @@ def dense(
     if not x.dtype.is_floating:
         raise TypeError(f"Unable to build `Dense` layer with non-floating point dtype {x.dtype.name}")
     rank = _rank(x, 2, "dense", exact=False)
-    depth = x.shape[-1]
+    depth = x.shape[-1].value
     if depth is None:
         raise ValueError("The last dimension of the inputs to `Dense` should be defined. Found `None`.")
     multiply = matmul if rank == 2 else partial(tensordot, axes=[[rank - 1], [0]])
@@ -135,7 +135,7 @@ def conv2d(
     x = convert_to_tensor(inputs)
     _rank(x, 4, "conv2d")
     layout = _layout(data_format)
-    depth = x.shape[-1 if layout == "NHWC" else 1]
+    depth = x.shape[-1 if layout == "NHWC" else 1].value
     if depth is None:
         raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
     steps = spatial(strides, "strides", layout)

@@ -23,7 +23,7 @@ from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.node import Operation, Tensor
 
 _SELU_SCALE = 1.0507009873554805
 _SELU_SLOPE = 1.6732632423543772 * _SELU_SCALE
@@ -74,7 +74,8 @@ def _selu_gradient(grad: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 # fmt: off
 register(OpDef("ReluGrad", _relu_grad, rules.like_first,
-    lambda op, grad: [_where_positive(grad, op.inputs[1]), None], elementwise=True))
+    lambda op, grad: [_where_positive(grad, op.inputs[1]), create_op("ZerosLike", (op.inputs[1],))],
+    elementwise=True))
 relu = activation("relu", "Relu", _relu, REALS, lambda g, x, y: _where_positive(g, y),
     "Return ``max(x, 0)``.")
 relu6 = activation("relu6", "Relu6", lambda x, out=None: np.clip(x, 0, 6, out=out), REALS,
@@ -120,8 +121,19 @@ def _leaky_relu(x: Array, *, alpha: float, out: Array | None = None) -> Any:
     return select(x, np.multiply(x, x.dtype.type(alpha)), out=out)
 
 
-register(OpDef("LeakyRelu", _leaky_relu, rules.unary(FLOATS, "features"), lambda op, grad:
-    [create_op("SelectV2", (op.inputs[0] > 0, grad, grad * op.attrs["alpha"]))],
+def _leaky_relu_grad(grad: Array, x: Array, *, alpha: float, out: Array | None = None) -> Any:
+    slope = np.where(np.greater(x, _zero(x.dtype)), x.dtype.type(1), x.dtype.type(alpha))
+    return np.multiply(grad, slope, out=out)
+
+
+def _leaky(op: Operation, grad: Tensor, x: Tensor) -> Tensor:
+    return create_op("LeakyReluGrad", (grad, x), op.attrs)
+
+
+register(OpDef("LeakyRelu", _leaky_relu, rules.unary(FLOATS, "features"),
+    lambda op, grad: [_leaky(op, grad, op.inputs[0])], elementwise=True))  # fmt: skip
+register(OpDef("LeakyReluGrad", _leaky_relu_grad, rules.like_first, lambda op, grad:
+    [_leaky(op, grad, op.inputs[1]), create_op("ZerosLike", (op.inputs[1],))],
     elementwise=True))  # fmt: skip
 
 

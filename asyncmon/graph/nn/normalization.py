@@ -81,7 +81,7 @@ def batch_normalization(
 
     Args:
         x: the tensor.
-        mean: broadcasts against ``x``, like the next three.
+        mean: broadcasts against ``x``, like the next three; they may be of a wider dtype.
         variance: likewise.
         offset: likewise; None adds nothing.
         scale: likewise; None scales nothing.
@@ -89,12 +89,12 @@ def batch_normalization(
         name: the scope of the ops.
     """
     with name_scope(name, "batchnorm"):
+        value = convert_to_tensor(x)
         inverse: Any = rsqrt(variance + variance_epsilon)
         if scale is not None:
             inverse = inverse * scale
         shift = -(inverse * mean) if offset is None else offset - inverse * mean
-        result: Tensor = x * inverse + shift
-        return result
+        return value * cast(inverse, value.dtype) + cast(shift, value.dtype)
 
 
 # --- dropout ---------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 def _squared_difference(x: Array, y: Array, out: Array | None = None) -> Any:
     difference = np.subtract(x, y, out=out)
+    if x.dtype.kind == "c":
+        return np.multiply(np.conjugate(difference), difference, out=out)
     return np.multiply(difference, difference, out=out)
 
 

@@ -57,7 +57,7 @@ def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
 
 
 def _scalar(value: Any, dtype: dtypes.DType) -> Tensor:
-    return convert_to_tensor(np.array(value, dtype.as_numpy_dtype), dtype)
+    return convert_to_tensor(np.array(value, dtype.numpy), dtype)
 
 
 def _zeros_like(x: Array) -> Any:
@@ -235,7 +235,7 @@ def eye(
     name: str | None = None,
 ) -> Tensor:
     """Return an identity matrix, or a batch of them, of a size that is known here. TF1: ``tf.eye``."""
-    matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).as_numpy_dtype)
+    matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).numpy)
     if batch_shape is None:
         return convert_to_tensor(matrix, name=name or "eye")
     shape = shape_tensor([*batch_shape, *matrix.shape])

@@ -86,10 +86,10 @@ def stack(values: Any, axis: Any = 0, name: str | None = "stack") -> Tensor:
     Of numbers only, it is the constant that the list stands for, of a dtype that holds them all.
     """
     at = static_int(axis, "axis")
-    if at == 0 and isinstance(values, list | tuple) and _only_numbers(values):
+    if at == 0 and (not isinstance(values, list | tuple) or not values or _only_numbers(values)):
         with suppress(TypeError, ValueError):  # what they have in common then says what is wrong
             return convert_to_tensor(values, name=name)
-    return create_op("Pack", one_dtype(values), {"axis": at}, name)
+    return create_op("Pack", one_dtype(values, "stack"), {"axis": at}, name)
 
 
 def _only_numbers(values: Any) -> bool:
@@ -99,11 +99,15 @@ def _only_numbers(values: Any) -> bool:
     return bool(np.isscalar(values))
 
 
-def one_dtype(values: Any) -> list[Tensor]:
-    """Convert a list, which must not be empty; Python values take the dtype of the first tensor."""
+def one_dtype(values: Any, what: str) -> list[Tensor]:
+    """Convert a list, which must not be empty; Python values take the dtype of the first tensor.
+
+    Raises:
+        ValueError: the list is empty; the error names ``what`` needs it.
+    """
     values = unstack(values) if is_tensor_like(values) else values
     if not len(values):
-        raise ValueError("Expected a list of at least one tensor.")
+        raise ValueError(f"{what}() needs a list of at least one tensor, got {values!r}.")
     dtype = next((v.dtype for v in values if is_tensor_like(v)), None)
     return [convert_to_tensor(v, None if is_tensor_like(v) else dtype) for v in values]
 
@@ -201,7 +205,10 @@ register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True)
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
-    tensors = one_dtype(values if isinstance(values, list | tuple) else [values])
+    tensors = one_dtype(values if isinstance(values, list | tuple) else [values], "concat")
+    if len(tensors) == 1:
+        static_int(axis, "axis")
+        return create_op("Identity", tensors, None, name)
     return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)
 
 
@@ -224,8 +231,8 @@ def split(
         if parts < 1:
             raise ValueError(f"num_or_size_splits must be positive, got {parts}")
         return list(create_ops("Split", (value,), {"num": parts, "axis": at}, name))
-    if num is None and sizes.spec.shape:
-        num = sizes.spec.shape[0]
+    if num is None:
+        num = len(how) if isinstance(how, list | tuple) else (sizes.spec.shape or (None,))[0]
     if num is None:
         raise ValueError(f"Cannot infer argument `num` from shape {sizes.shape}")
     return list(create_ops("SplitV", (value, sizes), {"num": num, "axis": at}, name))

@@ -317,7 +317,7 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Tensor:
     Without ``->`` the result has the labels that occur once. A label may occur twice in an input (its
     diagonal); ``...`` stands for dimensions that broadcast.
     """
-    tensors = one_dtype(inputs)
+    tensors = one_dtype(inputs, "einsum")
     full, spread = _parse(equation, [rank_of(tensor.spec.shape) for tensor in tensors])
     return create_op("Einsum", tensors, {"equation": full, "spread": spread}, name or "einsum")
 

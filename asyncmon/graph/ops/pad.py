@@ -84,7 +84,7 @@ def pad(
     mode = mode.upper()
     if mode == "CONSTANT":
         if type(constant_values) is int and constant_values == 0:  # nothing, in any dtype
-            constant_values = b"" if x.dtype is dtypes.string else x.dtype.as_numpy_dtype.type(0)
+            constant_values = b"" if x.dtype is dtypes.string else x.dtype.numpy.type(0)
         around = convert_to_tensor(constant_values, x.dtype)
         return create_op("PadV2", (x, widths, around), None, name or "Pad")
     if mode not in ("REFLECT", "SYMMETRIC"):

@@ -117,14 +117,14 @@ def _array(func: Any, i: int, value: Any, dtype: DType) -> Any:
                 f"{i}-th value returned by {_name(func)} is no string: {error}"
             ) from None
     array = np.array(value)
-    if array.dtype == dtype.as_numpy_dtype:
+    if array.dtype == dtype.numpy:
         return array
     given = isinstance(value, np.ndarray | np.generic)
-    if given or not np.can_cast(array.dtype, dtype.as_numpy_dtype, "same_kind"):
+    if given or not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
         raise InvalidArgumentError(
             f"{i}-th value returned by {_name(func)} is {array.dtype}, but expects {dtype.name}."
         )
-    return array.astype(dtype.as_numpy_dtype)
+    return array.astype(dtype.numpy)
 
 
 def _name(func: Any) -> str:

@@ -37,7 +37,7 @@ def _kernel(draw: Callable[[Generator, Any, Any], Any]) -> Callable[..., Array]:
     """Return the kernel of a function that draws float32 or float64; float16 is float32 rounded."""
 
     def kernel(shape: Array, *, dtype: dtypes.DType, rng: Generator) -> Array:
-        target = dtype.as_numpy_dtype
+        target = dtype.numpy
         wide = target if target.itemsize > 2 else np.dtype(np.float32)
         return np.asarray(draw(rng, tuple(shape.tolist()), wide)).astype(target, copy=False)
 
@@ -58,10 +58,16 @@ def _truncated(rng: Generator, shape: tuple[int, ...], dtype: Any) -> Array:
 def _uniform_int(shape: Array, low: Array, high: Array, *, dtype: dtypes.DType, rng: Generator) -> Any:
     if not low < high:
         raise InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
-    return rng.integers(low, high, tuple(shape.tolist()), dtype.as_numpy_dtype)
+    return rng.integers(low, high, tuple(shape.tolist()), dtype.numpy)
 
 
-register(RandomOpDef("RandomUniform", _kernel(lambda rng, *args: rng.random(*args)), _drawn_rule, ZERO))
+def _uniform(shape: Array, *, dtype: dtypes.DType, rng: Generator) -> Array:
+    if dtype is dtypes.float16:  # of few digits, of which none rounds up to 1
+        return (rng.integers(0, 2048, shape.tolist()) / 2048).astype(np.float16)
+    return np.asarray(rng.random(shape.tolist(), dtype.numpy))
+
+
+register(RandomOpDef("RandomUniform", _uniform, _drawn_rule, ZERO))
 register(RandomOpDef("RandomUniformInt", _uniform_int, _drawn_rule, ZERO))
 register(RandomOpDef("RandomStandardNormal", _kernel(lambda rng, *args: rng.standard_normal(*args)),
     _drawn_rule, ZERO))  # fmt: skip
@@ -101,7 +107,10 @@ def random_uniform(
             return create_op("RandomUniformInt", (shape_tensor(shape), low, high), attrs, scope)
         if not (_is_number(minval) and _is_number(maxval)):
             minval, maxval = low, high
-        return _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, scope)
+        if wanted is not dtypes.float16 or (_is_number(minval) and _is_number(maxval) and maxval == 1):
+            return _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, scope)
+        values = _scaled("RandomUniform", shape, minval, maxval - minval, wanted, seed, "uniform")
+        return create_op("SelectV2", (values < high, values, low), None, scope)  # one was rounded up
 
 
 def random_normal(
@@ -175,7 +184,7 @@ def _multinomial(logits: Array, num_samples: Array, *, dtype: dtypes.DType, rng:
     picked = np.empty(points.shape, np.intp)
     for i, (row, at) in enumerate(zip(steps, points, strict=True)):
         picked[i] = np.searchsorted(row, at, side="right")
-    return np.minimum(picked, logits.shape[-1] - 1).astype(dtype.as_numpy_dtype)
+    return np.minimum(picked, logits.shape[-1] - 1).astype(dtype.numpy)
 
 
 def _multinomial_rule(logits: Spec, count: Spec, *, dtype: dtypes.DType, **_seed: object) -> Spec:

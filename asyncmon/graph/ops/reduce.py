@@ -229,7 +229,7 @@ def _arg_rule(x: Spec, *, axis: int, output_type: dtypes.DType) -> Spec:
 
 def _arg_kernel(find: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Array, *, axis: int, output_type: dtypes.DType) -> Any:
-        return np.asarray(find(x, axis=axis), dtype=output_type.as_numpy_dtype)
+        return np.asarray(find(x, axis=axis), dtype=output_type.numpy)
 
     return kernel
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import renamed_argument, static_axes, static_int
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
+from asyncmon.graph.construction.convert import const, renamed_argument, static_axes, static_int
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.op import ZERO, OpDef, register, table
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.tensor_shape import Dimension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
 
 
 def shape_tensor(value: Any) -> Tensor:
-    """Return a shape given as an int, ints, tensors or a mix as an integer vector tensor."""
+    """Return a shape given as an int, ints, an array, tensors or a mix as an integer vector tensor."""
     if hasattr(value, "as_list"):
         value = value.as_list()
-    tensor = convert_to_tensor(np.array(value, np.int32) if value in ([], ()) else value)
+    elif isinstance(value, list | tuple):
+        value = [d.value if isinstance(d, Dimension) else d for d in value] or np.zeros(0, np.int32)
+    elif isinstance(value, np.ndarray) and not value.size:
+        value = value.astype(np.int32)
+    tensor = convert_to_tensor(value)
     if not tensor.dtype.is_integer:
         raise TypeError(f"A shape must be of integers, got {value!r} of dtype {tensor.dtype.name}.")
     return tensor
@@ -71,7 +76,7 @@ def _integers(
     """Return kernel and rule of an op on a shape; ``known`` returns its own shape and its elements."""
 
     def kernel(x: Array, *, out_type: dtypes.DType = dtypes.int32) -> Array:
-        return np.array(ask(x), out_type.as_numpy_dtype)
+        return np.array(ask(x), out_type.numpy)
 
     def rule(x: Spec, *, out_type: dtypes.DType = dtypes.int32) -> Spec:
         own, elements = known(x.shape)
@@ -87,7 +92,17 @@ register(OpDef("Rank", *_integers(np.ndim, lambda shape: ((), (rank_of(shape),))
 
 def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
     """Return the shape as a vector of integers; a constant where it is known. TF1: ``tf.shape``."""
-    return create_op("Shape", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
+    return _asked("Shape", input, out_type, name)
+
+
+def _asked(op_type: str, input: Any, out_type: Any, name: str | None) -> Tensor:
+    """Return what an op on a shape says: a constant where all of it is known."""
+    tensor, dtype = convert_to_tensor(input), dtypes.as_dtype(out_type)
+    spec = table[op_type].infer(tensor.spec, out_type=dtype)
+    value = constant_of(spec) if isinstance(spec, Spec) else None
+    if value is None:
+        return create_op(op_type, (tensor,), {"out_type": dtype}, name)
+    return const(graph_of((tensor,)), value.astype(dtype.numpy), dtype, name or op_type)
 
 
 def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -> list[Tensor]:
@@ -96,13 +111,13 @@ def shape_n(input: Any, out_type: Any = dtypes.int32, name: str | None = None) -
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Tensor:
-    """Return the number of elements. TF1: ``tf.size``."""
-    return create_op("Size", (input,), {"out_type": dtypes.as_dtype(out_type)}, name)
+    """Return the number of elements, a constant where it is known. TF1: ``tf.size``."""
+    return _asked("Size", input, out_type, name)
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
-    """Return the number of dimensions. TF1: ``tf.rank``."""
-    return create_op("Rank", (input,), None, name)
+    """Return the number of dimensions, a constant where it is known. TF1: ``tf.rank``."""
+    return _asked("Rank", input, dtypes.int32, name)
 
 
 # --- reshape --------------------------------------------------------------------------------------
@@ -332,7 +347,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 # --- dtype ----------------------------------------------------------------------------------------
 def _cast(x: Array, *, dtype: dtypes.DType, out: Array | None = None) -> Any:
     if out is None:
-        return np.asarray(x).astype(dtype.as_numpy_dtype)
+        return np.asarray(x).astype(dtype.numpy)
     np.copyto(out, x, casting="unsafe")
     return out
 

@@ -11,8 +11,9 @@ from asyncmon.graph.construction.build import create_op, graph_of
 from asyncmon.graph.construction.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import SAME, OpDef, VariableOpDef, register
-from asyncmon.graph.core.shape import TensorShape, is_compatible, like_first
+from asyncmon.graph.core.shape import as_shape, is_compatible, like_first
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops.index import check_inside
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def scatter_update(
 
 
 def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    shape = ref.get_shape().dims
+    shape = as_shape(ref.get_shape())
     if not shape or shape[0] is None:
         raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no rows to scatter to.")
     at = to_tensor(graph_of((ref,)), indices)

@@ -12,8 +12,8 @@ import numpy as np
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import AwaitedOpDef, OpDef, register
-from asyncmon.graph.core.shape import TensorShape
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.queues.core import QueueCore
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ async def _taken(run: Run, queue: QueueSpec, count: int, *, at_most: bool = Fals
 
 def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     """Return a batch; with ``pads``, of the largest extent in each dimension, filled up."""
-    dtype = np.dtype(spec.dtype.as_numpy_dtype)
+    dtype = np.dtype(spec.dtype.numpy)
     if spec.shape == () and dtype != np.object_:
         return np.array(values, dtype)
     shapes = [np.shape(value) for value in values]

@@ -30,8 +30,9 @@ from asyncmon.graph.construction.context import building
 from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.dtypes import as_dtype, int64
 from asyncmon.graph.core.op import RandomOpDef
-from asyncmon.graph.core.shape import TensorShape, as_shape
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.analysis import Access
 from asyncmon.graph.queues.ops import QueueSpec
 from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled

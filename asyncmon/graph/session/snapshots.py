@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.core.shape import TensorShape
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.state import RANDOM_STATE
 from asyncmon.graph.variables.global_step import get_global_step
@@ -30,7 +30,7 @@ def saved_spec(graph: Graph) -> dict[str, Spec]:
     spec: dict[str, Spec] = {}
     for variable in graph.get_collection(GraphKeys.GLOBAL_VARIABLES):
         attrs = variable.op.attrs
-        spec[variable.op.name] = Spec(attrs["dtype"], TensorShape(attrs["shape"]).dims)
+        spec[variable.op.name] = Spec(attrs["dtype"], as_shape(attrs["shape"]))
     if graph.random_ops:
         spec[RANDOM_STATE] = Spec(dtypes.uint64, (2,))
     return spec

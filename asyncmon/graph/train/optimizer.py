@@ -28,6 +28,7 @@ from asyncmon.graph.ops.basic import constant, group
 from asyncmon.graph.ops.create import fill
 from asyncmon.graph.ops.gather import unique_rows
 from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.ops.shape_ops import shape as shape_of
 from asyncmon.graph.ops.variable_ops import assign, assign_add
 from asyncmon.graph.variables.scope import get_variable_scope
 from asyncmon.graph.variables.variable import Variable, trainable_variables
@@ -206,7 +207,7 @@ class Optimizer(ABC):
         values, indices = grad.values, grad.indices
         if self._sums_equal_rows:
             values, indices = unique_rows(values, indices)
-        rows = variable.shape[0] if variable.shape.ndims else None
+        rows = variable.shape[0].value if variable.shape.ndims else None
         indices = create_op("CheckIndices", (indices,), {"size": rows})
         return self._apply_sparse(values, indices, variable).op
 
@@ -315,13 +316,15 @@ def make_slot(
     graph = primary.graph
     outer = get_variable_scope().name
     full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
+    validated = True
     with graph.name_scope(None), control_dependencies(None):
         if isinstance(initial_value, int | float):
-            dims = as_shape(primary.shape if shape is None else shape)
-            if not is_known(dims):
-                raise ValueError(f"A slot needs a fully known shape, {primary!r} has none.")
+            dims: Any = as_shape(primary.shape if shape is None else shape)
+            validated = is_known(dims)
+            if not validated:
+                dims = shape_of(getattr(primary, "initialized_value", lambda: primary)())
             initial_value = partial(_full, dims, initial_value, primary.dtype)
-        return Variable(initial_value, trainable=False, name=full_name)
+        return Variable(initial_value, False, validate_shape=validated, name=full_name)
 
 
 def _full(dims: Any, value: float, dtype: DType) -> Tensor:

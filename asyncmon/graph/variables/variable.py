@@ -22,6 +22,7 @@ from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.shape import TensorShape
+    from asyncmon.graph.core.tensor_shape import TensorShape
 
 _READS = frozenset({"VariableV2", "ReadVariable"})
 
@@ -112,7 +113,7 @@ class Variable(Operators):
             attrs = {
                 "variable": scope.removesuffix("/"),
                 "dtype": initial.dtype,
-                "shape": shape.dims if validate_shape else None,
+                "shape": as_shape(shape) if validate_shape else None,
             }
             self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
             self.op: Operation = self._ref.op

@@ -95,3 +95,16 @@ def test_constants_made_for_an_op_are_named_below_it() -> None:
         "s/top/y",
     ]
     assert tf.constant(1).op.name == "Const"
+
+
+def test_a_list_with_tensors_takes_the_dtype_that_is_asked_for(ops: Any) -> None:
+    tensor = tf.convert_to_tensor([tf.constant(1), 2], tf.float64)
+    assert tensor.dtype is tf.float64
+    assert ops.evaluate(tensor).tolist() == [1.0, 2.0]
+
+
+def test_an_array_of_objects_is_converted_where_a_dtype_is_given(ops: Any) -> None:
+    tensor = tf.convert_to_tensor(np.array([1, 2], object), tf.int64)
+    assert ops.evaluate(tensor).tolist() == [1, 2]
+    with pytest.raises(TypeError, match="Cannot convert"):
+        tf.convert_to_tensor(np.array([1, "a"], object), tf.int64)

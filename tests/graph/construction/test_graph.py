@@ -135,10 +135,10 @@ def test_control_dependencies_apply_inside() -> None:
     a, b = tf.no_op(), tf.constant(1)
     with tf.control_dependencies([a]):
         with tf.control_dependencies([b, a]):
-            assert tf.no_op().control_inputs == (a, b.op)
+            assert tf.no_op().control_inputs == [a, b.op]
         with tf.control_dependencies(None):
-            assert tf.no_op().control_inputs == ()
-    assert tf.no_op().control_inputs == ()
+            assert tf.no_op().control_inputs == []
+    assert tf.no_op().control_inputs == []
 
 
 def test_devices_are_kept() -> None:

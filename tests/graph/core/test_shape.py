@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from asyncmon.graph import TensorShape, dimension_value
+from asyncmon.graph import Dimension, TensorShape, dimension_value
 from asyncmon.graph.core.shape import as_shape, common, is_compatible
 
 
@@ -14,7 +15,7 @@ def test_a_shape_is_a_tuple() -> None:
     assert shape == [None, 3]
     assert shape != (None,)
     assert (shape[1], len(shape), shape.ndims, shape.rank) == (3, 2, 2, 2)
-    assert (shape.as_list(), shape.dims, str(shape)) == ([None, 3], (None, 3), "(?, 3)")
+    assert (shape.as_list(), shape.dims, str(shape)) == ([None, 3], [None, 3], "(?, 3)")
     assert str(TensorShape([3])) == "(3,)"
     assert repr(shape) == "TensorShape([None, 3])"
     assert hash(shape) == hash((None, 3))
@@ -31,6 +32,8 @@ def test_an_unknown_rank() -> None:
     assert not shape
     assert TensorShape([])
     assert shape == TensorShape(None)
+    assert shape == None  # noqa: E711  # the operator is meant
+    assert TensorShape([None]) != None  # noqa: E711  # likewise
     assert shape != TensorShape([])
     with pytest.raises(ValueError, match="unknown rank"):
         len(shape)
@@ -49,13 +52,15 @@ def test_compatibility() -> None:
 
 
 def test_what_can_be_a_shape() -> None:
-    assert [as_shape(x) for x in (None, 3, [2, -1], TensorShape([1]), TensorShape(None))] == [
+    assert [as_shape(x) for x in (None, 3, [2, None], TensorShape([1]), TensorShape(None))] == [
         None, (3,), (2, None), (1,), None,
     ]  # fmt: skip
+    assert as_shape(np.array([2, 3])) == (2, 3)
+    assert as_shape((Dimension(None), Dimension(2), np.int64(3))) == (None, 2, 3)
     with pytest.raises(TypeError, match="Cannot use 'ab' as a shape"):
         as_shape("ab")
-    with pytest.raises(ValueError, match="negative"):
-        as_shape([-3])
+    with pytest.raises(ValueError, match="Dimension -1 must be >= 0"):
+        as_shape([-1, 10])
 
 
 def test_dimensions_are_ints_that_know_their_value() -> None:
@@ -67,10 +72,37 @@ def test_dimensions_are_ints_that_know_their_value() -> None:
     assert [type(d) for d in shape.as_list()] == [type(None), int]
     assert shape[1:] == (3,)
     assert isinstance(shape[1:], TensorShape)
-    assert TensorShape(None)[2] is None
+    assert TensorShape(None)[2].value is None
     assert TensorShape(None)[1:].ndims is None
     with pytest.raises(ValueError, match="unknown rank"):
         iter(TensorShape(None))
+
+
+def test_an_unknown_dimension() -> None:
+    unknown = TensorShape([None, 3])[0]
+    assert isinstance(unknown, Dimension)
+    assert (unknown.value, str(unknown), repr(unknown)) == (None, "?", "Dimension(None)")
+    assert unknown == None  # noqa: E711  # as None in a shape
+    assert [unknown == 3, unknown == Dimension(None), unknown < 4] == [None, None, None]
+    assert [d.value for d in (unknown + 1, 2 * unknown, 7 // unknown, Dimension(3) + None)] == [
+        None
+    ] * 4
+    assert unknown.merge_with(3) == 3
+    assert unknown.is_compatible_with(7)
+    with pytest.raises(TypeError):
+        range(unknown)
+
+
+def test_arithmetic_of_dimensions_gives_dimensions() -> None:
+    three = Dimension(3)
+    found = [three + 2, 2 * three, 7 - three, Dimension(7) // 2, three % 2]
+    assert [d.value for d in found] == [5, 6, 4, 3, 1]
+    assert (repr(three), str(three), f"{three}") == ("Dimension(3)", "3", "3")
+    assert three.merge_with(None) is three
+    with pytest.raises(ValueError, match="not compatible"):
+        three.merge_with(4)
+    with pytest.raises(ValueError, match="must be >= 0"):
+        Dimension(-1)
 
 
 def test_shapes_are_put_together() -> None:

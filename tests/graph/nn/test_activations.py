@@ -117,3 +117,11 @@ def test_softmax_of_nothing(ops: Any, function: Any, shape: Any, axis: int) -> N
     ops.agree(lambda a: function(a, axis), x, x)
     (grad,) = ops.gradients(lambda a: function(a, axis), x)
     assert grad.shape == shape
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu"])
+def test_the_second_derivative_of_a_broken_line_is_zero(ops: Any, name: str) -> None:
+    x = tf.constant([-1.0, 2.0, 7.0])
+    (first,) = tf.gradients(getattr(tf.nn, name)(x), x)
+    (second,) = tf.gradients(first, x)
+    assert ops.evaluate(second).tolist() == [0.0, 0.0, 0.0]

@@ -117,3 +117,15 @@ def test_bad_rates(arguments: Any, text: str) -> None:
 def test_integers_are_not_dropped() -> None:
     with pytest.raises(ValueError, match="floating point tensor"):
         nn.dropout(tf.constant([1]), rate=0.5)
+
+
+def test_statistics_may_be_wider_than_what_is_normalized(ops: Any) -> None:
+    x = np.array([[1.0, 2.0], [3.0, 5.0]], np.float16)
+    mean, variance, offset, scale = (np.array(v, np.float32) for v in ([2, 3], [1, 4], [0, 1], [1, 2]))
+
+    def normalized(*inputs: Any) -> Any:
+        return tf.nn.batch_normalization(*inputs, 0.0)
+
+    found = ops.compute(normalized, x, mean, variance, offset, scale)
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, (x - mean) / np.sqrt(variance) * scale + offset, rtol=1e-3)

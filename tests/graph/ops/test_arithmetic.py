@@ -217,3 +217,8 @@ def test_add_n_broadcasts_nothing(ops: Any, shapes: Any, known: str) -> None:
         if known == "nothing" or x.ndim == y.ndim:
             with pytest.raises(errors.InvalidArgumentError, match="must be equal"):
                 ops.compute(lambda *values: tf.add_n(list(values)), *arrays, known=known)
+
+
+def test_the_squared_difference_of_complex_numbers_is_real(ops: Any) -> None:
+    x, y = np.array([1 + 2j, 0]), np.array([3 - 1j, 1j])
+    ops.agree(tf.squared_difference, np.abs(x - y) ** 2 + 0j, x, y)

@@ -97,8 +97,12 @@ def test_stack_and_unstack_refuse_what_does_not_fit(ops: Any) -> None:
     x = tf.constant(X)
     with pytest.raises(ValueError, match="must be equal"):
         tf.stack([x, x[:1]])
-    with pytest.raises(ValueError, match="at least one tensor"):
-        tf.stack([])
+    with pytest.raises(ValueError, match=r"stack\(\) needs a list of at least one tensor"):
+        tf.stack([], axis=1)
+    with pytest.raises(ValueError, match=r"concat\(\) needs a list of at least one tensor"):
+        tf.concat([], 0)
+    with pytest.raises(ValueError, match=r"einsum\(\) needs a list of at least one tensor"):
+        tf.einsum("ij->ji")
     with pytest.raises(TypeError, match="don't all match"):
         tf.stack([x, tf.constant([[1]])])
     with pytest.raises(ValueError, match=r"Cannot infer argument `num` from shape \(\?, 6\)"):
@@ -156,3 +160,15 @@ def test_numbers_are_stacked_along_one_axis_only(ops: Any, axis: int) -> None:
         errors.InvalidArgumentError, match=rf"Invalid axis {axis}: expected a value in \[-1, 1\)"
     ):
         ops.compute(lambda x: tf.stack([x, x], axis), np.array(1.0), known="nothing")
+
+
+def test_a_single_value_is_its_own_concatenation(ops: Any) -> None:
+    assert ops.evaluate([tf.concat([3.0], 0), tf.concat(5, 0), tf.stack(5)]) == [3, 5, 5]
+    assert ops.evaluate(tf.stack([])).shape == (0,)
+
+
+def test_split_sizes_may_be_a_list_of_tensors(ops: Any) -> None:
+    def cut(x: Any, n: Any) -> Any:
+        return tf.split(x, [n, 6 - n])
+
+    ops.agree(cut, [np.arange(2.0), np.arange(2.0, 6.0)], np.arange(6.0), np.int32(2))

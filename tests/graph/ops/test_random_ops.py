@@ -143,3 +143,11 @@ def test_multinomial_of_no_rows(ops: Any) -> None:
 
 def test_no_rows_have_no_samples(ops: Any) -> None:
     assert ops.compute(lambda x: tf.multinomial(x, 2), np.ones((0, 3))).shape == (0, 2)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, None), (1.0, 1.1), (-3, 5), (0.0, 1.0)])
+def test_numbers_of_half_precision_stay_below_the_maximum(ops: Any, low: Any, high: Any) -> None:
+    drawn = ops.evaluate(tf.random_uniform([100_000], low, high, tf.float16, seed=3))
+    assert drawn.dtype == np.float16
+    assert drawn.min() >= np.float16(low)
+    assert drawn.max() < np.float16(1 if high is None else high)

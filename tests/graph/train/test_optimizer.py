@@ -95,10 +95,16 @@ def test_slots_follow_the_variable_scope() -> None:
     assert optimizer.get_name() == "Momentum"
 
 
-def test_slots_need_a_known_shape() -> None:
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    [(train.MomentumOptimizer(0.1, 0.9), 0.9), (train.AdagradOptimizer(0.1, 1.0), 1 - 0.1 / 2**0.5)],
+)
+def test_slots_of_an_unknown_shape(ops: Any, optimizer: Any, expected: float) -> None:
     w = tf.Variable([1.0], validate_shape=False, name="w")
-    with pytest.raises(ValueError, match="A slot needs a fully known shape"):
-        train.MomentumOptimizer(0.1, 0.9).apply_gradients([(tf.ones([1]), w)])
+    op = optimizer.apply_gradients([(tf.ones([1]), w)])
+    with tf.control_dependencies([op]):
+        after = w.read_value()
+    np.testing.assert_allclose(ops.evaluate(after), [expected], rtol=1e-6)
 
 
 def test_sparse_gradients_of_unknown_shape(ops: Any) -> None:
