@@ -11,9 +11,9 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.control.subgraph import (
+    Repeated,
     SubGraph,
     replayed_gradients,
-    run_subplan,
     subgraph_op,
     traced,
     unwrapped,
@@ -113,7 +113,10 @@ async def _if(
 ) -> Any:
     (pred,), *taken = split_inputs(op, arrays)
     chosen = 0 if pred else 1
-    return await run_subplan(op, plans[chosen], run, taken[chosen], state, iteration)
+    branch = Repeated(plans[chosen], run, taken[chosen])
+    if op.op_def.awaits:
+        return await branch.wait((), state, iteration)
+    return branch((), state, iteration)
 
 
 def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.core.spec import Shape
-    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.execution.plan import Plan, Program
     from asyncmon.graph.execution.run import Run
 
 
@@ -44,6 +44,7 @@ class SubGraph(Graph):
         targets: its outputs.
         captured: the outer tensors among its inputs, the last ones, in the order of their parameters.
         outer_control: operations of ``outer`` that its op is ordered after.
+        refs: what stands for variables themselves, by name.
     """
 
     outer: Graph
@@ -60,14 +61,14 @@ class SubGraph(Graph):
         self.outer_control: dict[Operation, None] = {}
         self._inside: dict[Tensor, Tensor] = {}
         self.stand_ins: dict[Tensor, Tensor] = {}
-        self._refs: dict[str, Tensor] = {}
+        self.refs: dict[str, Tensor] = {}
 
     def add_op(self, *args: Any, **kwargs: Any) -> Operation:
         """Add a node, unless the outermost graph is finalized. A variable read becomes an input."""
         self.root._check_not_finalized()
         op = super().add_op(*args, **kwargs)
         if op.type == "ReadVariable":  # not only the state it is part of: gradients may be asked for
-            self.take_in(self._variable(op.inputs[0]))
+            self.take_in(self.variable(op.inputs[0]))
         return op
 
     def parameter(self, like: Tensor, shape: Shape) -> Tensor:
@@ -99,13 +100,21 @@ class SubGraph(Graph):
     def take_in_ref(self, tensor: Tensor) -> Tensor:
         """Return a node that stands here for a variable itself."""
         name = tensor.op.attrs["variable"]
-        if name not in self._refs:
+        if name not in self.refs:
             op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
-            self._refs[name] = op.outputs[0]
-            self.stand_ins[op.outputs[0]] = self._variable(op.outputs[0])
-        return self._refs[name]
+            self.refs[name] = op.outputs[0]
+            self.stand_ins[op.outputs[0]] = self.variable(op.outputs[0])
+        return self.refs[name]
 
-    def _variable(self, ref: Tensor) -> Tensor:
+    def move(self, outer: Graph, captured: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Become the inside of an op of another graph: parameters, with what they are given."""
+        self.outer = outer
+        self.outer_control.clear()
+        self._inside = {tensor: parameter for parameter, tensor in captured}
+        self.stand_ins.update(captured)
+        self.captured = [tensor for _, tensor in captured]
+
+    def variable(self, ref: Tensor) -> Tensor:
         """Return the variable, of the outermost graph, that a ref stands for."""
         return self.root.get_operation_by_name(ref.op.attrs["variable"]).outputs[0]
 
@@ -196,11 +205,11 @@ def _replay(branch: SubGraph, inside: Sequence[Tensor]) -> list[Tensor]:
     made = dict(zip(branch.parameters, inside, strict=True))
     for op in needed_ops(branch.targets, branch.parameters):
         if op.type == "ReadVariable":  # nothing here writes it, so it is what the parameter reads
-            read = made[branch.take_in(branch._variable(op.inputs[0]))]
+            read = made[branch.take_in(branch.variable(op.inputs[0]))]
             made[op.outputs[0]] = identity(read)  # for each input its own gradient
             continue
         refs = op.op_def.refs
-        inputs = [graph.take_in_ref(branch._variable(x)) for x in op.inputs[:refs]]
+        inputs = [graph.take_in_ref(branch.variable(x)) for x in op.inputs[:refs]]
         inputs += [made[x] for x in op.inputs[refs:]]
         copy = graph.add_op(op.type, inputs, op.attrs, op.name.rpartition("/")[2])
         copy.rng_key = op.rng_key
@@ -224,38 +233,79 @@ def check_repeatable(branch: SubGraph) -> None:
             check_repeatable(inner)
 
 
-async def run_subplan(
-    op: Operation, plan: Plan, run: Run, fed: Sequence[Any], state: dict[int, Any], iteration: int
-) -> tuple[list[Any], Any]:
-    """Execute the plan of a subgraph on a state.
+def only_computes(branch: SubGraph) -> bool:
+    """Return whether a subgraph, and what is inside, neither waits, nor changes or calls anything."""
+    for op in branch.get_operations():
+        if op.op_def.awaits or op.op_def.changes or op.op_def.foreign:
+            return False
+        if isinstance(op.op_def, ControlOpDef) and not all(map(only_computes, op.attrs["branches"])):
+            return False
+    return True
+
+
+class Repeated:
+    """The plan of a subgraph, to be run with values that change and values that stay.
 
     Args:
-        op: the op whose subgraph it is. If it is no awaited one, this never waits.
         plan: the plan.
         run: that it is part of.
-        fed: values of its parameters.
-        state: values of the variables that the op accesses, by slot.
-        iteration: of the loop around.
-
-    Returns:
-        The targets of the subgraph, and the state after it.
+        captured: values of the last parameters, which stay.
     """
-    program = plan.for_shapes(fed)
-    registers = plan.start(fed)
-    for register, value in program.constants:
-        registers[register] = value
-    plan.load(registers, state)
-    if plan.iteration is not None:
-        registers[plan.iteration] = iteration
-    if not op.op_def.awaits:
+
+    __slots__ = ("_captured", "_fetched", "_own", "_plan", "_registers", "_run")
+
+    def __init__(self, plan: Plan, run: Run, captured: Sequence[Any]) -> None:
+        self._plan, self._run = plan, run
+        self._captured = captured
+        at = len(plan.feeds) - len(captured)
+        self._own = [register for _, register in plan.feeds[:at]]
+        self._registers = plan.template.copy()
+        for (_, register), value in zip(plan.feeds[at:], captured, strict=True):
+            self._registers[register] = value
+        self._fetched = [fetch.register for fetch in plan.fetches if fetch is not None]
+
+    def __call__(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[list[Any], Any]:
+        """Run the plan, of which no node waits.
+
+        Args:
+            values: of the first parameters.
+            state: values of the variables that the plan accesses, by slot.
+            iteration: of the loop around.
+
+        Returns:
+            The targets of the subgraph, and the state after it.
+        """
+        program, registers = self._begin(values, state, iteration)
+        run = self._run
         execute(run.watched(program.code, registers), registers, run)
-    else:
+        return self._end(registers, state)
+
+    async def wait(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[list[Any], Any]:
+        """Run the plan as a call does; nodes may wait."""
+        program, registers = self._begin(values, state, iteration)
+        plan, run = self._plan, self._run
         for stage in (plan.inputs, plan.stage):
             if stage is not None:
                 await stage.run(run, registers)
         if program.code:
             await run.compute(plan.cost, program.code, registers, run)
-    results = [registers[fetch.register] for fetch in plan.fetches if fetch is not None]
-    if not plan.versions:
-        return results, state
-    return results, state | {slot: registers[i] for slot, i in plan.versions.items()}
+        return self._end(registers, state)
+
+    def _begin(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[Program, list[Any]]:
+        plan, registers = self._plan, self._registers.copy()
+        program = plan.for_shapes((*values, *self._captured))
+        for register, value in zip(self._own, values, strict=True):
+            registers[register] = value
+        for register, value in program.constants:
+            registers[register] = value
+        if plan.reads:
+            plan.load(registers, state)
+        if plan.iteration is not None:
+            registers[plan.iteration] = iteration
+        return program, registers
+
+    def _end(self, registers: list[Any], state: Any) -> tuple[list[Any], Any]:
+        results = [registers[i] for i in self._fetched]
+        if not self._plan.versions:
+            return results, state
+        return results, state | {slot: registers[i] for slot, i in self._plan.versions.items()}

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import (
-    control_dependencies,
     convert_to_tensor,
-    create_ops,
-    get_default_graph,
     name_scope,
 )
+from asyncmon.graph.control.loop import while_op
 from asyncmon.graph.control.subgraph import (
     SubGraph,
-    check_repeatable,
-    replayed_gradients,
-    run_subplan,
-    subgraph_op,
     traced,
     unwrapped,
 )
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import as_shape, common, is_compatible
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.shape import as_shape, common
 from asyncmon.graph.core.tensor_shape import TensorShape
-from asyncmon.graph.execution.facts import split_inputs
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.execution.plan import Plan
-    from asyncmon.graph.execution.run import Run
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.spec import Shape
 
 
 def while_loop(
@@ -56,7 +42,7 @@ def while_loop(
     """Repeat ``body`` on the loop's variables while ``cond`` of them holds. TF1: ``tf.while_loop``.
 
     What both use from outside, an operation too, is done once, before; a variable is read anew in each
-    iteration. The gradient runs the loop again, keeping each iteration's variables.
+    iteration. Gradients use what each iteration has computed, which is kept where they are asked for.
 
     Args:
         cond: takes the loop variables, returns a bool scalar.
@@ -107,7 +93,7 @@ def while_loop(
         test, _ = traced(called(cond), likes)
         step, result = traced(called(body), likes)
         _check(loop_vars, result, test, step, shapes)
-        outputs = subgraph_op("While", first, (test, step), count=len(first))
+        outputs = while_op(first, (test, step))
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
     return unwrapped(nest.pack_like(result, outputs), keep=return_same_structure)
@@ -156,106 +142,3 @@ def _check(
                 f"with shape {TensorShape(shape)}, but has shape {after.shape} after one iteration. "
                 "Provide shape invariants using the `shape_invariants` argument, or set_shape()."
             )
-
-
-def _spec(*specs: Spec, branches: tuple[SubGraph, SubGraph], count: int) -> tuple[Spec, ...]:
-    parameters = branches[1].parameters[:count]
-    for parameter, spec in zip(parameters, specs, strict=False):
-        declared = parameter.op.attrs["shape"]
-        if not is_compatible(declared, spec.shape):
-            raise ValueError(
-                f"A value of shape {TensorShape(spec.shape)} is given for {parameter.name}, which has "
-                f"the shape invariant {TensorShape(declared)}"
-            )
-    return tuple(Spec(p.spec.dtype, p.spec.shape) for p in parameters)
-
-
-# Running.
-
-
-async def _while(
-    run: Run,
-    op: Operation,
-    plans: Sequence[Plan],
-    arrays: list[Any],
-    state: Any,
-    base: int,
-    begun: list[tuple[int, Sequence[Any]]] | None = None,
-) -> Any:
-    """Run a loop; add to ``begun`` the number of each iteration, and the values that it began with."""
-    own, for_test, for_step, *_ = split_inputs(op, arrays)
-    values = own[: op.attrs["count"]]
-    for i in itertools.count(1):
-        now = run.iteration(base, i)
-        (condition,), state = await run_subplan(op, plans[0], run, [*values, *for_test], state, now)
-        if getattr(condition, "ndim", 0):
-            raise InvalidArgumentError(
-                f"A condition must be a scalar, but it has shape {condition.shape}"
-            )
-        if not condition:
-            return values, state
-        if begun is not None:
-            begun.append((now, values))
-        values, state = await run_subplan(op, plans[1], run, [*values, *for_step], state, now)
-
-
-# The gradient: the loop once more, keeping what each iteration began with, then its body backwards.
-
-
-def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
-    test, step = op.attrs["branches"]
-    check_repeatable(test)
-    count = op.attrs["count"]
-    floating = tuple(i for i in range(count) if op.inputs[i].dtype.is_floating)
-    own, _, taken = split_inputs(op, op.inputs)
-    wanted = tuple(i for i, tensor in enumerate(taken) if tensor.dtype.is_floating)
-
-    def backwards(*given: Tensor) -> list[Any]:
-        """Return the gradients of a body's inputs for its inputs and its results' gradients."""
-        inside = [*given[:count], *map(get_default_graph().take_in, taken)]
-        ends = dict(zip(floating, given[count:], strict=True))
-        asked = [*floating, *(count + i for i in wanted)]
-        return replayed_gradients(step, inside, [ends.get(i) for i in range(count)], asked)
-
-    likes = [*step.parameters[:count], *(step.targets[i] for i in floating)]
-    back, _ = traced(backwards, [(x, x.spec.shape) for x in likes])
-    zeros = {i: np.zeros((), op.inputs[i].dtype.numpy) for i in floating if grads[i] is None}
-    flowing = [convert_to_tensor(zeros.get(i, grads[i])) for i in floating]
-    inputs = (*own, *flowing, *op.inputs[count:], *back.captured)
-    attrs = {"branches": (test, step, back), "count": count, "floating": floating, "wanted": wanted}
-    after = [*op.control_inputs, *back.outer_control]  # it sees the variables that the loop sees
-    with control_dependencies(after):
-        found = create_ops("WhileGrad", inputs, attrs)
-    offset = count + len(test.captured)
-    by_input = dict(zip([*floating, *(offset + i for i in wanted)], found, strict=True))
-    return [by_input.get(i) for i in range(len(op.inputs))]
-
-
-def _while_grad_spec(
-    *specs: Spec, branches: Any, count: int, floating: Sequence[int], wanted: Sequence[int]
-) -> tuple[Spec, ...]:
-    step = branches[1]
-    likes = [step.parameters[i] for i in floating] + [step.captured[i] for i in wanted]
-    return tuple(Spec(x.spec.dtype, x.spec.shape) for x in likes)
-
-
-async def _while_grad(
-    run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
-) -> Any:
-    own, _, for_step, for_back = split_inputs(op, arrays)
-    floating, wanted, count = op.attrs["floating"], op.attrs["wanted"], op.attrs["count"]
-    begun: list[tuple[int, Sequence[Any]]] = []
-    values, state = await _while(run, op, plans, arrays, state, base, begun)
-    grads = [np.zeros_like(values[i]) + grad for i, grad in zip(floating, own[count:], strict=True)]
-    sums = [np.zeros_like(for_step[i]) for i in wanted]
-    for now, values in reversed(begun):
-        run.check()
-        found, state = await run_subplan(op, plans[2], run, [*values, *grads, *for_back], state, now)
-        grads = found[: len(floating)]
-        sums = [total + part for total, part in zip(sums, found[len(floating) :], strict=True)]
-    return [*grads, *sums], state
-
-
-register(ControlOpDef("While", _while, _spec, _gradient, loops=True))
-register(ControlOpDef("AsyncWhile", _while, _spec, _gradient, awaits=True))
-register(ControlOpDef("WhileGrad", _while_grad, _while_grad_spec, loops=True))

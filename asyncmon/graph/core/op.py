@@ -216,10 +216,13 @@ class ControlOpDef(OpRecord):
     a dict from slots to the values of the variables that the subgraphs read and write.
 
     Attributes:
+        live: ``live(op, used)`` -> an :class:`asyncmon.graph.execution.records.Live`, what a plan
+            computes where only these of its outputs are used, and the kernel for that. By default all.
         loops: how often the subgraphs are run is not known beforehand.
         awaits: something in the subgraphs waits, else the kernel never does.
     """
 
+    live: Callable[..., Any] | None = None
     loops: bool = False
     awaits: bool = False
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from asyncmon.graph.construction.walk import ancestors, predecessors
 from asyncmon.graph.core.op import ControlOpDef, OpDef, VariableOpDef
 from asyncmon.graph.execution.program import Kind, inputs_of
+from asyncmon.graph.execution.records import Live
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,23 @@ def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -
     """Return the operations that targets need, in the order in which they were built."""
     ops = [target.op for target in targets if target not in fed]
     return ancestors(ops, partial(predecessors, fed=fed))
+
+
+def uses_of(
+    ops: Sequence[Operation], fetched: Collection[Tensor]
+) -> tuple[set[Tensor], set[Tensor], dict[Operation, Live]]:
+    """Return what nodes use, what nodes that run subgraphs do, and what is computed of those."""
+    used: set[Tensor] = set()
+    captured: set[Tensor] = set()
+    lives: dict[Operation, Live] = {}
+    for op in reversed(ops):  # what uses a node comes first
+        if isinstance(op.op_def, ControlOpDef):
+            live = op.op_def.live
+            lives[op] = live(op, used.union(captured, fetched)) if live else Live.all_of(op)
+            captured.update(lives[op].inputs)
+        else:
+            used.update(op.inputs[op.op_def.refs :])
+    return used, captured, lives
 
 
 # --- versions of variables --------------------------------------------------------------------------

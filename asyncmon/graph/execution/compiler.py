@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, num_elements
-from asyncmon.graph.execution.analysis import Versions, needed_ops, with_frees, without_dead_code
+from asyncmon.graph.execution.analysis import (
+    Versions,
+    needed_ops,
+    uses_of,
+    with_frees,
+    without_dead_code,
+)
 from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, stages_of
 from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, kernel_of, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
@@ -27,6 +30,7 @@ from asyncmon.graph.execution.steps import (
     copy_step,
     located_step,
     not_waiting,
+    of_scalars,
     random_step,
     subgraph_step,
 )
@@ -39,18 +43,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.state import StateStore
 
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
-_OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the time
-    np.add: operator.add,
-    np.subtract: operator.sub,
-    np.multiply: operator.mul,
-    np.negative: operator.neg,
-    np.less: operator.lt,
-    np.less_equal: operator.le,
-    np.greater: operator.gt,
-    np.greater_equal: operator.ge,
-    np.equal: operator.eq,
-    np.not_equal: operator.ne,
-}
 
 
 def compile_plan(
@@ -97,12 +89,8 @@ class _Compiler:
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of the variables that nodes write, as they are before."""
         fetched = {target for target in targets if isinstance(target, Tensor)}
-        self.used: set[Tensor] = set()
+        self.used, captured, self.live = uses_of(self.ops, fetched)
         """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
-        captured: set[Tensor] = set()
-        for op in self.ops:
-            used = captured if isinstance(op.op_def, ControlOpDef) else self.used
-            used.update(op.inputs[op.op_def.refs :])
         consumed = fetched | self.used | captured
         self.versions = Versions(self.ops, consumed, embedded=self.embedded)
         self.rewritten = {
@@ -275,10 +263,11 @@ class _Compiler:
             (self.store.slot(name), self._version(op, name, required=False))
             for name in (*reads, *writes)
         ]
-        plans, fed = [], self.fed - self.outer.variables.keys()
-        for branch, taken in zip(op.attrs["branches"], split_inputs(op, op.inputs)[1:], strict=True):
-            outer = OuterFacts.of(op, branch, taken, values, self.facts, fed)
-            plans.append(compile_plan(self.store, branch.targets, branch.parameters, outer=outer))
+        plans, fed, live = [], self.fed - self.outer.variables.keys(), self.live[op]
+        taken = split_inputs(op, op.inputs)[1:]
+        for i, branch in enumerate(op.attrs["branches"]):
+            outer = OuterFacts.of(op, branch, taken[i], values, self.facts, fed)
+            plans.append(compile_plan(self.store, live.targets[i], live.parameters[i], outer=outer))
         for inner in plans:
             plan.random |= inner.random
             plan.foreign |= inner.foreign
@@ -295,7 +284,9 @@ class _Compiler:
         produced = (*outputs, *(register for _, register in written))
         values.external.update(dict.fromkeys(produced, frozenset[int]()))
         values.alias(produced, used)
-        step = subgraph_step(op, plans, state, inputs, outputs, written, values.of_iteration())
+        step = subgraph_step(
+            live.kernel, op, plans, state, inputs, outputs, written, values.of_iteration()
+        )
         self._general(op, step if op_def.awaits else not_waiting(step), used)
 
     def _call(
@@ -311,8 +302,7 @@ class _Compiler:
         if op_def.aliases:
             self.values.alias(outputs, inputs)
         inputs = refs + inputs
-        if function in _OF_SCALARS and all(map(_is_scalar, op.inputs)):
-            function = _OF_SCALARS[function]
+        function = of_scalars(function, op.inputs)
         code = self.plan.code
         if len(outputs) != 1:
             code.append((int(Kind.MULTI), function, inputs, None, outputs, op))
@@ -387,11 +377,6 @@ class _Compiler:
             for position, register in zip(group.per_variable, group.flat_inputs, strict=True):
                 members = [update.inputs[position] for update in group.updates]
                 yield Flat(register, group.dtype, group.nbytes, group.flat, members)
-
-
-def _is_scalar(tensor: Tensor) -> bool:
-    spec = tensor.spec
-    return spec.shape == () and spec.dtype.numpy.kind in "biuf"
 
 
 def _with_attrs(function: Any, op: Operation) -> Any:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from asyncmon.errors import FailedPreconditionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.core.node import Operation, Tensor
 
 
 @dataclass(slots=True, eq=False)
@@ -82,3 +82,26 @@ class Fetch:
         if value.ndim == 0:
             return value[()]
         return value if self.fresh and value.flags.writeable else value.copy()
+
+
+class Live(NamedTuple):
+    """What a plan computes of a node that runs subgraphs.
+
+    Attributes:
+        kernel: see :class:`asyncmon.graph.core.op.ControlOpDef`.
+        targets: of each subgraph, what is computed.
+        parameters: of each subgraph, what is fed, captured ones last.
+        inputs: of the node, those that are used.
+    """
+
+    kernel: Callable[..., Any]
+    targets: Sequence[Sequence[Tensor]]
+    parameters: Sequence[Sequence[Tensor]]
+    inputs: Sequence[Tensor]
+
+    @classmethod
+    def all_of(cls, op: Operation) -> Self:
+        """Return all of a node."""
+        kernel, branches = op.op_def.kernel, op.attrs["branches"]
+        assert kernel is not None, "a node without live() has a kernel"
+        return cls(kernel, [x.targets for x in branches], [x.parameters for x in branches], op.inputs)

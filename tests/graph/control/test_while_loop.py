@@ -309,15 +309,23 @@ async def test_loops_that_wait_at_the_same_time_draw_as_they_do_alone() -> None:
     assert len(set(together[0])) == 4
 
 
-async def test_a_body_that_waits_has_no_gradient() -> None:
-    async def double(x: Any) -> Any:
-        return x * 2
+async def test_the_gradient_of_a_body_that_waits_uses_what_it_waited_for() -> None:
+    drawn: list[float] = []
 
-    x = tf.constant(1.0)
-    body = lambda i, y: (i + 1, tf.py_func(double, [y], tf.float32))  # noqa: E731
-    _, y = tf.while_loop(lambda i, y: i < 2, body, [0, x], shape_invariants=[None, None])
-    with pytest.raises(ValueError, match="cannot be run a second time"):
-        tf.gradients(y, x)
+    async def number() -> Any:
+        await asyncio.sleep(0)
+        drawn.append(len(drawn) + 2.0)
+        return np.float32(drawn[-1])
+
+    def body(i: Any, y: Any) -> Any:
+        factor = tf.py_func(number, [], tf.float32)
+        factor.set_shape([])
+        return i + 1, y * factor
+
+    x = tf.placeholder(tf.float32, [])
+    _, y = tf.while_loop(lambda i, y: i < 3, body, [0, x])
+    assert await run([y, *tf.gradients(y, x)], {x: 10.0}) == [240, 24]
+    assert drawn == [2, 3, 4]
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (0,)])
@@ -329,7 +337,7 @@ async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) ->
             await sess.run(y, {x: np.ones(shape)})
 
 
-async def test_a_condition_that_is_awaited_has_no_gradient() -> None:
+async def test_gradients_of_a_loop_whose_condition_is_awaited() -> None:
     async def small(x: Any) -> Any:
         return x < 10
 
@@ -338,9 +346,84 @@ async def test_a_condition_that_is_awaited_has_no_gradient() -> None:
         result.set_shape([])
         return result
 
-    x = tf.constant(1.0)
+    x = tf.placeholder(tf.float32, [])
     y = tf.while_loop(test, lambda v: v * 2, [x])
-    with pytest.raises(ValueError, match="cannot be run a second time"):
-        tf.gradients(y, x)
+    assert await run([y, *tf.gradients(y, x)], {x: 1.0}) == [16, 16]
+
+
+async def test_gradients_of_a_loop_that_writes() -> None:
+    v = tf.Variable(1.0)
+
+    def body(i: Any, y: Any) -> Any:
+        return i + 1, y * v.assign_add(1.0)
+
+    x = tf.placeholder(tf.float32, [])
+    _, y = tf.while_loop(lambda i, _: i < 3, body, [0, x])
+    (dx,) = tf.gradients(y, x)
     async with tf.Session() as sess:
-        assert await sess.run(y) == 16
+        await sess.run(v.initializer)
+        assert await sess.run([y, dx], {x: 10.0}) == [240, 24]
+        assert await sess.run(v) == 4
+
+
+async def test_second_gradients() -> None:
+    x, w = tf.placeholder(tf.float64, []), tf.Variable(3.0, dtype=tf.float64)
+    _, y = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * a * w), [0, x])
+    (first,) = tf.gradients(y, x)  # y = x^8 w^7
+    got = await run([first, *tf.gradients(first, [x, w])], {x: 2.0})
+    assert got == [8 * 2**7 * 3**7, 56 * 2**6 * 3**7, 8 * 2**7 * 7 * 3**6]
+
+
+async def test_gradients_where_shapes_change() -> None:
+    x, w = tf.placeholder(tf.float64, [None, 2]), tf.Variable(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    _, y = tf.while_loop(
+        lambda i, a: i < 2,
+        lambda i, a: (i + 1, tf.concat([a, a @ w + a[0]], 0)),
+        [0, x],
+        shape_invariants=[(), (None, 2)],
+    )
+    dx, dw = tf.gradients(tf.reduce_sum(y), [x, w])
+
+    def straight(a: Any, v: Any) -> Any:
+        for _ in range(2):
+            a = tf.concat([a, a @ v + a[0]], 0)
+        return tf.reduce_sum(a)
+
+    expected = tf.gradients(straight(x, w), [x, w])
+    got = await run([dx, dw, *expected], {x: [[1.0, -1.0], [2.0, 0.5]]})
+    np.testing.assert_allclose(got[0], got[2])
+    np.testing.assert_allclose(got[1], got[3])
+
+
+async def test_gradients_of_no_iteration() -> None:
+    x, w = tf.placeholder(tf.float32, [2, 2]), tf.Variable(np.eye(2, dtype=np.float32))
+    n = tf.placeholder(tf.int32, [])
+    _, y = tf.while_loop(lambda i, _: i < n, lambda i, a: (i + 1, tf.tanh(a @ w)), [0, x])
+    dx, dw = await run(tf.gradients(y, [x, w]), {x: np.ones((2, 2)), n: 0})
+    assert dx.tolist() == [[1, 1], [1, 1]]
+    assert dw.tolist() == [[0, 0], [0, 0]]
+
+
+async def test_gradients_of_what_is_looked_up_in_the_body_are_slices() -> None:
+    table = tf.Variable(np.arange(12, dtype=np.float32).reshape(6, 2))
+    rows = tf.constant([[0, 2], [2, 5], [1, 2]])
+    _, y = tf.while_loop(
+        lambda i, s: i < 3,
+        lambda i, s: (i + 1, s + tf.reduce_sum(tf.gather(table, rows[i])) * tf.cast(i + 1, tf.float32)),
+        [0, 0.0],
+    )
+    (grad,) = tf.gradients(y, table)
+    assert isinstance(grad, tf.IndexedSlices)
+    async with tf.Session() as sess:
+        await sess.run(table.initializer)
+        dense = await sess.run(tf.convert_to_tensor(grad))
+    assert dense[:, 0].tolist() == [1, 3, 6, 0, 0, 2]
+
+
+async def test_a_plan_from_before_gradients_were_asked_for_stays_right() -> None:
+    x = tf.placeholder(tf.float32, [])
+    i, y = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * x), [0, x])
+    async with tf.Session() as sess:
+        assert await sess.run([i, y], {x: 2.0}) == [3, 16]
+        assert await sess.run(tf.gradients(y, x), {x: 2.0}) == [32]
+        assert await sess.run([i, y], {x: 3.0}) == [3, 81]

@@ -1,0 +1,292 @@
+"""The ops of loops: what they carry on, what they take element by element, what they stack.
+
+Both run a body again and again, ``While`` as long as a test holds, ``Scan`` a given number of times::
+
+    inputs:   [trips]  first carried values  stacks of elements  captured tensors
+    body:     carried values, an element of each stack, captured tensors -> next carried values
+    outputs:  last carried values  [trips]  stacks of values inside the body
+
+``trips`` is an input of ``Scan`` and an output of ``While``. Attributes:
+
+* ``branches``: the test of a ``While``, the body.
+* ``count``, ``elements``: how many values are carried, and how many stacks are given.
+* ``stacks``: the tensors inside the body that are stacked: what a scan returns, then what gradients
+  need of each iteration: these are added where gradients are asked for. A plan computes what it uses.
+* ``returned``: how many of them a scan returns.
+* ``reverse``: iterations go from the last element to the first.
+
+An iteration writes its elements of the stacks in place. Where a value that a gradient needs changes its
+shape from iteration to iteration, its stack is an array of arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.walk import ancestors
+from asyncmon.graph.control.loop_gradient import gradient, saved_shape
+from asyncmon.graph.control.subgraph import Repeated, only_computes, subgraph_op
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core.op import ControlOpDef, register
+from asyncmon.graph.core.shape import is_compatible, is_known
+from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.execution.records import Live
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from asyncmon.graph.control.subgraph import SubGraph
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.execution.run import Run
+
+_CAPACITY = 16  # iterations that a stack has room for at first where their number is not known
+
+
+def _spec(
+    *specs: Spec,
+    branches: Sequence[SubGraph],
+    count: int,
+    elements: int,
+    stacks: Sequence[Tensor],
+    returned: int,
+    reverse: bool,
+) -> tuple[Spec, ...]:
+    counted = len(branches) == 1
+    n = (specs[0].known_dims() or (None,))[0] if counted else None
+    parameters = branches[-1].parameters[: count + elements]
+    for i, (parameter, spec) in enumerate(zip(parameters, specs[counted:], strict=False)):
+        declared, shape = parameter.op.attrs["shape"], spec.shape
+        if i >= count and shape is not None:
+            n = shape[0] if n is None and shape else n
+            shape = shape[1:] if is_known(declared) else None  # else it may be an array of arrays
+        if not is_compatible(declared, shape):
+            raise ValueError(
+                f"A value of shape {TensorShape(spec.shape)} is given for {parameter.name}, which has "
+                f"the shape invariant {TensorShape(declared)}"
+            )
+    found = [Spec(x.spec.dtype, x.spec.shape) for x in parameters[:count]]
+    if not counted:
+        found.append(Spec(dtypes.int32, ()))
+    shapes = [x.spec.shape for x in stacks]
+    whole = [None if shape is None else (n, *shape) for shape in shapes[:returned]]
+    whole += [saved_shape(n, shape) for shape in shapes[returned:]]
+    return (*found, *[Spec(x.dtype, shape) for x, shape in zip(stacks, whole, strict=True)])
+
+
+class Loop:
+    """What a plan needs of a loop, and how it is run. Called as the kernel of a control op.
+
+    A carried value that only its own next value depends on is left out, as are elements and stacks that
+    nothing uses, unless the body does more than compute.
+    """
+
+    def __init__(self, op: Operation, used: Collection[Tensor]) -> None:
+        *test, step = op.attrs["branches"]
+        count, elements, stacks = (op.attrs[name] for name in ("count", "elements", "stacks"))
+        parameters = step.parameters
+        self.counted = not test
+        self.reverse = op.attrs["reverse"]
+        self.returned = op.attrs["returned"]
+        self.outputs = len(op.outputs)
+        self.first = self.outputs - len(stacks)  # more may be added after this
+        self.made = [k for k in range(len(stacks)) if op.outputs[self.first + k] in used]
+        self.empty = [Spec(stacks[k].dtype, stacks[k].spec.shape) for k in self.made]
+        carried, needed = self._needed(op, used)
+        self.carried = sorted(carried)
+        self.taken = [i for i in range(count, count + elements) if i in needed]
+        at = count + elements + self.counted
+        self.captured = [
+            range(at, at + len(test[0].captured)) if test else range(0),
+            range(len(op.inputs) - len(step.captured), len(op.inputs)),
+        ]
+        own = [i + self.counted for i in (*self.carried, *self.taken)]
+        inputs = [*range(self.counted), *own, *self.captured[0], *self.captured[1]]
+        self.live = Live(
+            self,
+            targets=[
+                *[list(branch.targets) for branch in test],
+                [*(step.targets[i] for i in self.carried), *(stacks[k] for k in self.made)],
+            ],
+            parameters=[
+                *[[*(x.parameters[i] for i in self.carried), *x.parameters[count:]] for x in test],
+                [
+                    *(parameters[i] for i in (*self.carried, *self.taken)),
+                    *parameters[count + elements :],
+                ],
+            ],
+            inputs=[op.inputs[i] for i in inputs],
+        )
+
+    def _needed(self, op: Operation, used: Collection[Tensor]) -> tuple[set[int], set[int]]:
+        """Return the numbers of carried values that are used, and those of all parameters that are."""
+        *test, step = op.attrs["branches"]
+        count = op.attrs["count"]
+        wanted = {i for i in range(count) if op.outputs[i] in used}
+        if not all(only_computes(branch) for branch in op.attrs["branches"]):
+            wanted = set(range(count))
+        for branch in test:
+            asked = set(ancestors([x.op for x in branch.targets]))
+            wanted |= {i for i in range(count) if branch.parameters[i].op in asked}
+        stacks = op.attrs["stacks"]
+        needed: set[int] = set()
+        numbers = {x.op: i for i, x in enumerate(step.parameters)}
+        left = [stacks[k].op for k in self.made] + [step.targets[i].op for i in wanted]
+        while left:
+            needed |= {numbers[x] for x in ancestors(left) if x in numbers}
+            more = {i for i in needed if i < count} - wanted
+            left = [step.targets[i].op for i in more]
+            wanted |= more
+        return wanted, needed
+
+    async def __call__(
+        self, run: Run, op: Operation, plans: Sequence[Plan], arrays: list[Any], state: Any, base: int
+    ) -> Any:
+        """Run the loop; return its outputs, None for those that are not used, and the state."""
+        waits, counted, reverse = op.op_def.awaits, self.counted, self.reverse
+        inputs = [[arrays[i] for i in numbers] for numbers in self.captured]
+        test = None if counted else Repeated(plans[0], run, inputs[0])
+        step = Repeated(plans[-1], run, inputs[1])
+        values = [arrays[i + counted] for i in self.carried]
+        given = [arrays[i + counted] for i in self.taken]
+        trips = int(arrays[0]) if counted else 0
+        for x in given:
+            if len(x) != trips:
+                raise InvalidArgumentError(f"A loop of {trips} iterations is given {len(x)} elements")
+        count, stacks = len(values), Stacks(trips, self.returned, self.made, self.empty)
+        i = 0
+        while test is not None or i < trips:
+            now = run.iteration(base, i + 1)
+            if test is not None:
+                found, state = (
+                    await test.wait(values, state, now) if waits else test(values, state, now)
+                )
+                if not _holds(found[0]):
+                    break
+            at = trips - 1 - i if reverse else i
+            if given:
+                values = [*values, *[x[at] for x in given]]
+            found, state = await step.wait(values, state, now) if waits else step(values, state, now)
+            values = found[:count]
+            stacks.put(at, found[count:])
+            i += 1
+        outputs: list[Any] = [None] * self.outputs
+        for j, value in zip(self.carried, values, strict=True):
+            outputs[j] = value
+        if not counted:
+            outputs[self.first - 1] = np.int32(i)
+        for k, stack in zip(self.made, stacks.arrays(i), strict=True):
+            outputs[self.first + k] = stack
+        return outputs, state
+
+
+def _holds(condition: Any) -> bool:
+    if getattr(condition, "ndim", 0):
+        raise InvalidArgumentError(f"A condition must be a scalar, but it has shape {condition.shape}")
+    return bool(condition)
+
+
+class Stacks:
+    """Arrays that iterations write their values into."""
+
+    def __init__(self, room: int, returned: int, numbers: Sequence[int], specs: Sequence[Spec]) -> None:
+        self._room = room
+        self._fixed = [k < returned for k in numbers]
+        self._specs = specs
+        self._arrays: list[Any] = []
+
+    def put(self, at: int, values: Sequence[Any]) -> None:
+        """Write the values of an iteration."""
+        if not self._arrays:
+            room = self._room = self._room or _CAPACITY
+            self._arrays = [_room_for(room, value) for value in values]
+        if at >= self._room:
+            self._grow()
+        arrays = self._arrays
+        for k, value in enumerate(values):
+            array = arrays[k]
+            if array.shape[1:] != getattr(value, "shape", ()):
+                array = self._loosen(k, at, value)
+            array[at] = value
+
+    def _grow(self) -> None:
+        self._room *= 2
+        for k, array in enumerate(self._arrays):
+            new = np.empty((self._room, *array.shape[1:]), array.dtype)
+            new[: len(array)] = array
+            self._arrays[k] = new
+
+    def _loosen(self, k: int, at: int, value: Any) -> Any:
+        """Make a stack an array of arrays, as their shapes differ."""
+        array = self._arrays[k]
+        if self._fixed[k]:
+            raise InvalidArgumentError(
+                f"The values that iterations stack must have one shape: iteration {at} returns one of "
+                f"shape {np.shape(value)}, others are of shape {array.shape[1:]}"
+            )
+        if array.ndim > 1 or array.dtype != object:
+            loose = np.empty(len(array), object)
+            for i, item in enumerate(array):
+                loose[i] = item
+            array = self._arrays[k] = loose
+        return array
+
+    def arrays(self, trips: int) -> list[Any]:
+        """Return the stacks of all iterations."""
+        if trips:
+            return [array[:trips] for array in self._arrays]
+        dims = [(0, *(d or 0 for d in spec.shape or ())) for spec in self._specs]
+        return [
+            np.zeros(shape, spec.dtype.numpy) for shape, spec in zip(dims, self._specs, strict=True)
+        ]
+
+
+def _room_for(room: int, value: Any) -> Any:
+    dtype = getattr(value, "dtype", object)
+    return np.empty((room, *getattr(value, "shape", ())), dtype)
+
+
+def _live(op: Operation, used: Collection[Tensor]) -> Live:
+    return Loop(op, used).live
+
+
+register(ControlOpDef("While", None, _spec, gradient, live=_live, loops=True))
+register(ControlOpDef("AsyncWhile", None, _spec, gradient, live=_live, awaits=True))
+register(ControlOpDef("Scan", None, _spec, gradient, live=_live, loops=True))
+register(ControlOpDef("AsyncScan", None, _spec, gradient, live=_live, awaits=True))
+
+
+def while_op(first: Sequence[Tensor], branches: tuple[SubGraph, SubGraph]) -> tuple[Tensor, ...]:
+    """Return the last carried values of a loop with a test and a body."""
+    return subgraph_op("While", first, branches, **_attrs(len(first)))[: len(first)]
+
+
+def scan_op(
+    trips: Tensor,
+    first: Sequence[Tensor],
+    stacks: Sequence[Tensor],
+    body: SubGraph,
+    *,
+    reverse: bool = False,
+) -> tuple[Tensor, ...]:
+    """Return the last carried values of ``trips`` iterations, and the stacks of the other targets."""
+    count = len(first)
+    attrs = _attrs(count, len(stacks), tuple(body.targets[count:]), reverse=reverse)
+    del body.targets[count:]
+    return subgraph_op("Scan", [trips, *first, *stacks], (body,), **attrs)
+
+
+def _attrs(
+    count: int, elements: int = 0, stacks: tuple[Tensor, ...] = (), *, reverse: bool = False
+) -> dict[str, Any]:
+    return {
+        "count": count,
+        "elements": elements,
+        "stacks": stacks,
+        "returned": len(stacks),
+        "reverse": reverse,
+    }

@@ -1,0 +1,348 @@
+"""The gradient of a loop: a ``Scan`` the other way round, over what each iteration has stacked.
+
+The gradient of the body is built of nodes in a graph of their own. What they use of the body becomes a
+stack of the loop, and an element here; what does not change from iteration to iteration stays outside.
+
+Of what all iterations share, weights say, the gradient is a sum over iterations. Where its terms are
+products of matrices or sums over rows, what they are made of is stacked, and one product or sum of the
+stacks gives it. Other terms are carried on and added up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.construction.build import (
+    control_dependencies,
+    convert_to_tensor,
+    get_default_graph,
+)
+from asyncmon.graph.construction.context import BuildContext, building, entered
+from asyncmon.graph.construction.gradients import add_up, gradients
+from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
+from asyncmon.graph.construction.walk import ancestors
+from asyncmon.graph.control.subgraph import SubGraph, subgraph_op
+from asyncmon.graph.control.sums import concat_rows, sum_of_products, sum_to_like
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.op import OpDef
+from asyncmon.graph.core.shape import is_known
+from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.execution.analysis import Access
+from asyncmon.graph.ops.create import zeros, zeros_like
+from asyncmon.graph.ops.shape_ops import shape as shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.core.spec import Shape
+
+    Term = Callable[[Callable[[Tensor], Tensor]], Any]
+    """Makes a term of a sum over iterations; its argument gives the stack of a tensor."""
+
+_OF_SHAPES = frozenset({"Shape", "Size", "Rank"})
+
+
+def saved_shape(n: int | None, shape: Shape) -> Shape:
+    """Return the shape of a stack that a gradient needs, not known where that of elements may vary."""
+    return (n, *shape) if shape is not None and is_known(shape) else None
+
+
+class Body:
+    """The body of a loop, and what stands outside for the tensors inside."""
+
+    def __init__(self, op: Operation) -> None:
+        self.op = op
+        self.graph: SubGraph = op.attrs["branches"][-1]
+        self.counted = len(op.attrs["branches"]) == 1
+        self.count = op.attrs["count"]
+        self.captured = self.count + op.attrs["elements"]
+        """The number of the first parameter that is no carried value or element."""
+        self.parameters = list(self.graph.parameters)
+        self._number = {x: i for i, x in enumerate(self.parameters)}
+        writes = [filter(None, map(Access.of, x.get_operations())) for x in op.attrs["branches"]]
+        self._written = {name for accesses in writes for access in accesses for name in access.writes}
+        self._steady: set[Operation] = set()
+        for node in self.graph.get_operations():
+            if self._runs_steadily(node):
+                self._steady.add(node)
+        self._outside: dict[Tensor, Tensor] = {}
+
+    def _runs_steadily(self, op: Operation) -> bool:
+        """Return whether a node gives the same in all iterations."""
+        if op.outputs and op.outputs[0] in self._number:
+            written = self.graph.variables.get(op.outputs[0]) in self._written
+            return self._number[op.outputs[0]] >= self.captured and not written
+        if op.type == "ReadVariable":
+            name: str = op.inputs[0].op.attrs["variable"]
+            return name not in self._written
+        pure = isinstance(op.op_def, OpDef) and not op.op_def.stateful and op.op_def.kernel is not None
+        return pure and all(x.op in self._steady for x in op.inputs)
+
+    def at(self, number: int) -> int:
+        """Return which input of the loop is for a parameter."""
+        shift = len(self.op.inputs) - len(self.parameters)
+        return number + (shift if number >= self.captured else self.counted)
+
+    def input(self, number: int) -> Tensor:
+        """Return what is given for a parameter, in the graph that is being built."""
+        return convert_to_tensor(self.op.inputs[self.at(number)])
+
+    def is_steady(self, tensor: Tensor) -> bool:
+        """Return whether a tensor is the same in all iterations."""
+        return tensor.op in self._steady
+
+    def variable(self, tensor: Tensor) -> str | None:
+        """Return the name of the variable whose value this is in all iterations, if there is one."""
+        if tensor.op.type == "ReadVariable":
+            name: str = tensor.op.inputs[0].op.attrs["variable"]
+            return None if name in self._written else name
+        return self.graph.variables.get(tensor)
+
+    def outside(self, tensor: Tensor) -> Tensor | None:
+        """Return the tensor outside that a steady one equals, computed there; None for another one."""
+        if not self.is_steady(tensor):
+            return None
+        if tensor not in self._outside:
+            self._outside[tensor] = self._moved(tensor)
+        return self._outside[tensor]
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        if tensor in self._number:
+            return self.input(self._number[tensor])
+        op = tensor.op
+        if op.type == "ReadVariable":
+            return self.input(self._number[self.graph.take_in(self.graph.variable(op.inputs[0]))])
+        inputs = [self.outside(x) for x in op.inputs]
+        found = get_default_graph().add_op(op.type, [x for x in inputs if x is not None], op.attrs)
+        return found.outputs[tensor.value_index]
+
+    def stack(self, tensor: Tensor) -> Tensor:
+        """Return the stack of what a tensor is in the iterations: one more output of the loop."""
+        op, number = self.op, self._number.get(tensor, -1)
+        if self.count <= number < self.captured:
+            return self.input(number)
+        stacks = op.attrs["stacks"]
+        if tensor not in stacks:
+            op.attrs["stacks"] = stacks = (*stacks, tensor)
+            n = (op.inputs[0].spec.known_dims() or (None,))[0] if self.counted else None
+            spec = Spec(tensor.dtype, saved_shape(n, tensor.spec.shape))
+            op.outputs = (*op.outputs, Tensor(op, len(op.outputs), spec))
+        return convert_to_tensor(op.outputs[stacks.index(tensor) - len(stacks)])
+
+
+class _Back(SubGraph):
+    """The graph of a body's gradient. While it is built, it is inside the body."""
+
+    def add_op(
+        self,
+        type: str,
+        inputs: Sequence[Tensor],
+        attrs: Mapping[str, Any] = {},  # as in the class above
+        name: str | None = None,
+    ) -> Operation:
+        """Add a node. Of a tensor of the body whose shape is asked for only the shape is taken in."""
+        source = self.stand_ins.get(inputs[0]) if len(inputs) == 1 else None
+        if source is not None and source.graph is self.outer:
+            if type in _OF_SHAPES:
+                return self._of_shape(self.outer.add_op(type, (source,), attrs, name))
+            if type == "ZerosLike" and is_known(source.spec.shape):
+                return zeros(source.spec.shape, source.dtype).op
+        return super().add_op(type, inputs, attrs, name)
+
+    def _of_shape(self, op: Operation) -> Operation:
+        spec = op.outputs[0].spec
+        dims = spec.known_dims()
+        if dims is None or None in dims:
+            return super().add_op("Identity", (self.take_in(op.outputs[0]),))
+        return convert_to_tensor(spec.dtype.numpy.type(dims).reshape(spec.shape or ())).op
+
+
+def gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
+    """Return the gradients of a loop's inputs, made of a scan over its iterations."""
+    body = Body(op)
+    parameters, stacks = body.parameters, op.attrs["stacks"]
+    floating = [i for i, x in enumerate(parameters) if x.dtype.is_floating]
+    carried = [i for i in floating if i < body.count]
+    ends = grads[len(grads) - len(stacks) :]
+    given = {k: grad for k, grad in enumerate(ends) if grad is not None}
+    back = _Back(body.graph)
+    context = building.get()
+    with entered(BuildContext(back, variable_scope=context and context.variable_scope)):
+        flowing = [back.parameter(parameters[i], parameters[i].op.attrs["shape"]) for i in carried]
+        arriving = [back.parameter(stacks[k], stacks[k].spec.shape) for k in given]
+        ys = [*(body.graph.targets[i] for i in carried), *(stacks[k] for k in given)]
+        found = _inside(body, ys, [*flowing, *arriving], floating)
+        nexts = [to_dense(found[i]) if i in found else zeros_like(parameters[i]) for i in carried]
+        of_elements = {i: to_dense(x) for i, x in found.items() if body.count <= i < body.captured}
+        sums = [_Sum(back, body, i, x) for i, x in found.items() if i >= body.captured]
+    assert parameters == body.graph.parameters, "the gradient of a body takes in what the body does"
+    first = [zeros_like(op.outputs[i]) if grads[i] is None else grads[i] for i in carried]
+    for total in sums:
+        if total.carried is not None:
+            flowing.append(total.carried)
+            nexts.append(total.next)
+            first.append(zeros_like(body.input(total.number)))
+    scan = _Scan(body, back)
+    scan.outside.update(zip(arriving, given.values(), strict=True))
+    scan.build(flowing, nexts, first, list(of_elements.values()), sums)
+    result: list[Any] = [None] * len(op.inputs)
+    for i, grad in zip(carried, scan.ends, strict=False):
+        result[body.at(i)] = grad
+    for i, x in of_elements.items():
+        result[body.at(i)] = scan.stack(x)
+    for total in sums:
+        result[body.at(total.number)] = total.outside(scan)
+    return result
+
+
+def _inside(
+    body: Body, ys: Sequence[Tensor], grads: Sequence[Tensor], numbers: Sequence[int]
+) -> dict[int, Any]:
+    """Return the gradients of those parameters of a body that something flows to."""
+    xs = [body.parameters[i] for i in numbers]
+    refs = [body.graph.refs.get(body.graph.variables.get(x, "")) for x in xs]  # what reads start from
+    listed = [(i, x) for i, x, ref in zip(numbers, xs, refs, strict=True)]
+    listed += [(i, ref) for i, ref in zip(numbers, refs, strict=True) if ref is not None]
+    flows: dict[int, list[Any]] = {}
+    for (i, _), grad in zip(listed, gradients(ys, [x for _, x in listed], grads), strict=True):
+        if grad is not None:
+            flows.setdefault(i, []).append(grad)
+    return {i: add_up(parts) for i, parts in flows.items()}
+
+
+class _Sum:
+    """The gradient of what all iterations share: a sum over them.
+
+    Attributes:
+        number: of the parameter.
+        carried: the parameter of the body's gradient that terms are added to, if there are any.
+        next: this with the terms of an iteration.
+        stacked: what other terms are made of.
+    """
+
+    def __init__(self, back: SubGraph, body: Body, number: int, grad: Any) -> None:
+        self.number = number
+        self.carried: Tensor | None = None
+        self.next: Tensor
+        self.stacked: list[Tensor] = []
+        self._body = body
+        self._terms: list[tuple[Sequence[Tensor], Callable[..., Any]]] = []
+        left = self._split(grad)
+        if left:
+            like = body.parameters[number]
+            self.carried = back.parameter(like, like.spec.shape)
+            self.next = add_up([self.carried, *left])
+
+    def _split(self, grad: Any) -> list[Tensor]:
+        """Find the terms that are made of stacks, and return the others."""
+        if isinstance(grad, IndexedSlices):
+            if grad.dense_shape is None:
+                return [to_dense(grad)]
+            return self._of_stacks((grad.values, grad.indices), self._slices)
+        op = grad.op
+        match op.type:
+            case "AddN" | "AddV2" | "Identity" if all(
+                x.spec.shape == grad.spec.shape for x in op.inputs
+            ):
+                return [x for term in op.inputs for x in self._split(term)]
+            case "MatMul" if all(len(x.spec.shape or ()) == 2 and self._varies(x) for x in op.inputs):
+                return self._of_stacks(op.inputs, lambda a, b: sum_of_products(a, b, op))
+            case "SumToShape" if self._varies(op.inputs[0]):
+                return self._of_stacks(op.inputs[:1], self._total)
+            case "BiasAddGrad" if not op.attrs.get("second") and self._varies(op.inputs[0]):
+                return self._of_stacks(op.inputs, self._total)
+        return [grad]
+
+    def _varies(self, tensor: Tensor) -> bool:
+        source = tensor.graph.stand_ins.get(tensor)
+        return tensor.op.type != "Const" if source is None else not self._body.is_steady(source)
+
+    def _of_stacks(self, operands: Sequence[Tensor], make: Callable[..., Any]) -> list[Tensor]:
+        self.stacked += operands
+        self._terms.append((operands, make))
+        return []
+
+    def _total(self, stack: Tensor) -> Tensor:
+        return sum_to_like(stack, self._body.input(self.number))
+
+    def _slices(self, values: Tensor, indices: Tensor) -> IndexedSlices:
+        shape = shape_of(self._body.input(self.number))
+        return IndexedSlices(concat_rows(values), concat_rows(indices), shape)
+
+    def outside(self, scan: _Scan) -> Any:
+        """Return the sum over all iterations."""
+        terms = [make(*map(scan.stack, operands)) for operands, make in self._terms]
+        return add_up(terms if self.carried is None else [*terms, scan.end(self.carried)])
+
+
+class _Scan:
+    """The scan that runs the gradient of a body.
+
+    Attributes:
+        outside: the stacks that elements come from.
+        ends: the last carried values.
+    """
+
+    def __init__(self, body: Body, back: _Back) -> None:
+        self.body, self.back = body, back
+        self.outside: dict[Tensor, Tensor] = {}
+        self.ends: Sequence[Tensor] = ()
+        self._carried: Sequence[Tensor] = ()
+
+    def build(
+        self,
+        carried: Sequence[Tensor],
+        nexts: Sequence[Tensor],
+        first: Sequence[Any],
+        of_elements: Sequence[Tensor],
+        sums: Sequence[_Sum],
+    ) -> None:
+        """Add it to the graph that is being built."""
+        body, back, op = self.body, self.back, self.body.op
+        operands = {x for total in sums for x in total.stacked}
+        sources = {x: source for x, source in back.stand_ins.items() if source.graph is body.graph}
+        for x, source in sources.items():
+            if x in operands:
+                self.outside[x] = body.stack(source)
+        stacks = tuple(dict.fromkeys([*of_elements, *(x for x in operands if x not in self.outside)]))
+        needed = set(ancestors([x.op for x in (*nexts, *stacks)]))
+        elements = [x for x in self.outside if x.op in needed]
+        captured: list[tuple[Tensor, Tensor]] = []
+        for x, source in sources.items():
+            del back.stand_ins[x]
+            if x.op not in needed or x in self.outside:
+                continue
+            steady = body.outside(source)
+            if steady is None:
+                self.outside[x] = body.stack(source)
+                elements.append(x)
+            else:
+                captured.append((x, steady))
+                if (name := body.variable(source)) is not None:
+                    back.variables[x] = name
+        back.move(get_default_graph(), captured)
+        back.parameters = [*carried, *elements, *(x for x, _ in captured)]
+        back.targets = list(nexts)
+        trips = body.op.inputs[0] if body.counted else op.outputs[body.count]
+        with control_dependencies(op.control_inputs):  # it sees the variables that the loop sees
+            outputs = subgraph_op(
+                "Scan",
+                [trips, *map(convert_to_tensor, first), *(self.outside[x] for x in elements)],
+                (back,),
+                count=len(carried),
+                elements=len(elements),
+                stacks=stacks,
+                returned=len(of_elements),
+                reverse=not op.attrs["reverse"],
+            )
+        self.ends, self._carried = outputs[: len(carried)], carried
+        self.outside.update(zip(stacks, outputs[len(carried) :], strict=True))
+
+    def stack(self, tensor: Tensor) -> Tensor:
+        """Return the stack of what a tensor of the body's gradient is in the iterations."""
+        return self.outside[tensor]
+
+    def end(self, carried: Tensor) -> Tensor:
+        """Return the last of a carried value."""
+        return self.ends[self._carried.index(carried)]
