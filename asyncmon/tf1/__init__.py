@@ -21,7 +21,6 @@ this has not says on access what to use instead.
 from typing import Any
 
 from asyncmon import errors as errors
-from asyncmon import summary as summary
 from asyncmon.graph import *
 from asyncmon.missing_names import missing_name
 from asyncmon.session_config import GPUOptions as GPUOptions
@@ -30,18 +29,46 @@ from asyncmon.session_config import OptimizerOptions as OptimizerOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.tf1 import app as app
 from asyncmon.tf1 import compat as compat
+from asyncmon.tf1 import debugging as debugging
+from asyncmon.tf1 import dtypes as dtypes
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1 import gfile as gfile
+from asyncmon.tf1 import initializer_names
+from asyncmon.tf1 import io as io
 from asyncmon.tf1 import layers as layers
+from asyncmon.tf1 import linalg as linalg
 from asyncmon.tf1 import logging as logging
 from asyncmon.tf1 import losses as losses
+from asyncmon.tf1 import manip as manip
+from asyncmon.tf1 import math as math
 from asyncmon.tf1 import metrics as metrics
+from asyncmon.tf1 import nest as nest
 from asyncmon.tf1 import nn as nn
+from asyncmon.tf1 import queue as queue
+from asyncmon.tf1 import random as random
+from asyncmon.tf1 import summary as summary
 from asyncmon.tf1 import train as train
+from asyncmon.tf1 import version as version
 from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
+from asyncmon.tf1.constants import *
 from asyncmon.tf1.logging import get_logger as get_logger
+from asyncmon.tf1.more_math import *
+from asyncmon.tf1.old_names import *
+from asyncmon.tf1.summary import Event as Event
+from asyncmon.tf1.summary import HistogramProto as HistogramProto
+from asyncmon.tf1.summary import SessionLog as SessionLog
+from asyncmon.tf1.summary import Summary as Summary
+from asyncmon.tf1.summary import SummaryMetadata as SummaryMetadata
+from asyncmon.tf1.summary import audio_summary as audio_summary
+from asyncmon.tf1.summary import histogram_summary as histogram_summary
+from asyncmon.tf1.summary import image_summary as image_summary
+from asyncmon.tf1.summary import merge_all_summaries as merge_all_summaries
+from asyncmon.tf1.summary import merge_summary as merge_summary
+from asyncmon.tf1.summary import scalar_summary as scalar_summary
+from asyncmon.tf1.template import make_template as make_template
 
 ConfigProto = SessionConfig
+initializers = initializer_names  # type: ignore[misc]  # that of the graph, and more
 
 
 def __getattr__(name: str) -> Any:

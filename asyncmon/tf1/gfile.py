@@ -6,10 +6,10 @@ These are plain calls, as in TF1, and they block: use them before the event loop
 
 from __future__ import annotations
 
-import glob
+import glob as _glob
 import os
 import shutil
-import stat
+import stat as _stat
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -192,7 +192,7 @@ def ListDirectory(dirname: Path) -> list[str]:
 def Glob(filename: Path | Iterable[Path]) -> list[str]:
     """Return the paths that match a pattern, or any of several. A "*" matches hidden files, too."""
     patterns = [filename] if isinstance(filename, str | bytes | os.PathLike) else filename
-    return [path for one in patterns for path in glob.glob(_local(one), include_hidden=True)]
+    return [path for one in patterns for path in _glob.glob(_local(one), include_hidden=True)]
 
 
 def MkDir(dirname: Path) -> None:
@@ -258,7 +258,7 @@ def Stat(filename: Path) -> FileStatistics:
     path = _local(filename)
     with _op_errors(path):
         found = os.stat(path)
-    return FileStatistics(found.st_size, found.st_mtime_ns, stat.S_ISDIR(found.st_mode))
+    return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
 
 
 def Walk(top: Path, in_order: bool = True) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -64,7 +64,13 @@ from asyncmon.runtime import WorkerSessionCreator as WorkerSessionCreator
 from asyncmon.runtime import add_queue_runner as add_queue_runner
 from asyncmon.runtime import basic_train_loop as basic_train_loop
 from asyncmon.runtime import start_queue_runners as start_queue_runners
+from asyncmon.summary import FileWriter
+from asyncmon.summary import summary_iterator as summary_iterator
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
+
+LooperThread = LooperTask
+SummaryWriter = FileWriter
+piecewise_constant_decay = piecewise_constant
 
 
 def __getattr__(name: str) -> Any:

@@ -18,9 +18,17 @@ def test_every_public_name_of_the_engine_is_there() -> None:
         (tf.layers, graph.layers),
         (tf.train, graph.train),
     ]:
-        assert [
+        different = [
             name for name in theirs.__all__ if getattr(ours, name) is not getattr(theirs, name)
-        ] == []
+        ]
+        assert different == (["initializers"] if ours is tf else [])
+
+
+def test_tf_initializers_has_those_of_the_graph_and_the_ops_that_initialize() -> None:
+    for name in ("zeros", "ones", "constant", "random_normal", "he_normal", "variance_scaling"):
+        assert getattr(tf.initializers, name) is getattr(graph.initializers, name)
+    assert tf.initializers.global_variables is tf.global_variables_initializer
+    assert tf.initializers.variables is tf.variables_initializer
 
 
 def test_asyncmon_does_not_load_it() -> None:

@@ -1,0 +1,30 @@
+"""TF1: ``tf.initializers``: initial values of variables."""
+
+from typing import Any
+
+# fmt: off
+# isort: off
+from asyncmon.missing_names import missing_name
+from asyncmon.graph import (
+    global_variables_initializer as global_variables,
+    local_variables_initializer as local_variables, variables_initializer as variables,
+)
+from asyncmon.graph.variables.initializers import (
+    constant, glorot_normal, glorot_uniform, he_normal, he_uniform, identity, lecun_normal,
+    lecun_uniform, ones, orthogonal, random_normal, random_uniform, truncated_normal,
+    variance_scaling, zeros,
+)
+from asyncmon.tf1.old_names import tables_initializer
+# isort: on
+
+__all__ = [
+    "constant", "global_variables", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "identity", "lecun_normal", "lecun_uniform", "local_variables", "ones", "orthogonal",
+    "random_normal", "random_uniform", "tables_initializer", "truncated_normal", "variables",
+    "variance_scaling", "zeros",
+]
+# fmt: on
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "initializers.", globals())

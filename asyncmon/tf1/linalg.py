@@ -1,0 +1,25 @@
+"""TF1: ``tf.linalg``: matrices."""
+
+from typing import Any
+
+# fmt: off
+# isort: off
+from asyncmon.missing_names import missing_name
+from asyncmon.graph import (
+    einsum, eye, global_norm, matmul, tensordot,
+)
+from asyncmon.graph.nn import l2_normalize
+from asyncmon.tf1.more_math import (
+    matrix_transpose, matrix_transpose as transpose,
+)
+# isort: on
+
+__all__ = [
+    "einsum", "eye", "global_norm", "l2_normalize", "matmul", "matrix_transpose", "tensordot",
+    "transpose",
+]
+# fmt: on
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "linalg.", globals())

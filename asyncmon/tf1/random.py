@@ -1,0 +1,21 @@
+"""TF1: ``tf.random``: random numbers."""
+
+from typing import Any
+
+# fmt: off
+# isort: off
+from asyncmon.missing_names import missing_name
+from asyncmon.graph import (
+    multinomial, random_normal as normal, set_random_seed, random_shuffle as shuffle,
+    truncated_normal, random_uniform as uniform,
+)
+# isort: on
+
+__all__ = [
+    "multinomial", "normal", "set_random_seed", "shuffle", "truncated_normal", "uniform",
+]
+# fmt: on
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "random.", globals())

@@ -1,0 +1,117 @@
+"""TF1: ``tf.summary``, and the summary functions of TF1 before 1.0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import graph as g
+from asyncmon.graph import GraphKeys
+from asyncmon.missing_names import missing_name
+from asyncmon.summary import Event as Event
+from asyncmon.summary import FileWriter as FileWriter
+from asyncmon.summary import FileWriterCache as FileWriterCache
+from asyncmon.summary import HistogramProto as HistogramProto
+from asyncmon.summary import SessionLog as SessionLog
+from asyncmon.summary import Summary as Summary
+from asyncmon.summary import SummaryMetadata as SummaryMetadata
+from asyncmon.summary import TaggedRunMetadata as TaggedRunMetadata
+from asyncmon.summary import audio as audio
+from asyncmon.summary import follow as follow
+from asyncmon.summary import histogram as histogram
+from asyncmon.summary import image as image
+from asyncmon.summary import merge as merge
+from asyncmon.summary import merge_all as merge_all
+from asyncmon.summary import scalar as scalar
+from asyncmon.summary import summary_iterator as summary_iterator
+from asyncmon.summary import tensor_summary as tensor_summary
+from asyncmon.summary import text as text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph import Tensor
+
+
+def scalar_summary(
+    tags: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
+) -> Tensor:
+    """Return an op that summarises numbers. TF1: ``tf.scalar_summary``, before 1.0.
+
+    Args:
+        tags: one tag, as it is, or a list with one for each element of the vector ``values``.
+        values: a number, or a vector of them.
+        collections: by default ``GraphKeys.SUMMARIES``.
+        name: the op's name.
+    """
+    if isinstance(tags, str | bytes):
+        return _summary("ScalarSummary", name, collections, tags, values)
+    elements = g.unstack(g.convert_to_tensor(values), len(tags))
+    with g.name_scope(name, "ScalarSummary"):
+        parts = [
+            _summary("ScalarSummary", None, (), tag, x) for tag, x in zip(tags, elements, strict=True)
+        ]
+    return merge(parts, [GraphKeys.SUMMARIES] if collections is None else collections)
+
+
+def histogram_summary(
+    tag: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
+) -> Tensor:
+    """Return an op that summarises a distribution. TF1: ``tf.histogram_summary``, before 1.0."""
+    return _summary("HistogramSummary", name, collections, tag, values)
+
+
+def image_summary(
+    tag: Any,
+    tensor: Any,
+    max_images: int = 3,
+    collections: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return an op that summarises images. TF1: ``tf.image_summary``, before 1.0."""
+    return _summary("ImageSummary", name, collections, tag, tensor, max_images=max_images)
+
+
+def audio_summary(
+    tag: Any,
+    tensor: Any,
+    sample_rate: Any,
+    max_outputs: int = 3,
+    collections: Sequence[str] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return an op that summarises sounds. TF1: ``tf.audio_summary``, before 1.0."""
+    rate = g.convert_to_tensor(sample_rate, g.float32)
+    inputs = (tensor, rate)
+    return _summary("AudioSummaryV2", name, collections, tag, *inputs, max_outputs=max_outputs)
+
+
+def merge_summary(
+    inputs: Sequence[Any], collections: Sequence[str] | None = None, name: str | None = None
+) -> Tensor:
+    """Return an op with the values of several summaries. TF1: ``tf.merge_summary``, before 1.0."""
+    return merge(inputs, collections, name)
+
+
+def merge_all_summaries(key: str = GraphKeys.SUMMARIES) -> Tensor | None:
+    """Return an op with all summaries of the graph. TF1: ``tf.merge_all_summaries``, before 1.0."""
+    return merge_all(key)
+
+
+def _summary(
+    kind: str,
+    name: str | None,
+    collections: Sequence[str] | None,
+    tag: str | bytes,
+    *inputs: Any,
+    **attrs: Any,
+) -> Tensor:
+    attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
+    summary = g.create_op(kind, inputs, attrs, name)
+    summary.graph.add_to_collections(
+        (GraphKeys.SUMMARIES,) if collections is None else collections, summary
+    )
+    return summary
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "summary.", globals())

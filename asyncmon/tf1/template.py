@@ -1,0 +1,126 @@
+"""TF1: ``tf.make_template``: a function that makes its variables once."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import graph as g
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def make_template(
+    name_: str,
+    func_: Callable[..., Any],
+    create_scope_now_: bool = False,
+    unique_name_: str | None = None,
+    custom_getter_: Any = None,
+    **kwargs: Any,
+) -> Template:
+    """Return a function whose calls share the variables of the first one. TF1: same name.
+
+    Args:
+        name_: of the variable scope, made unique.
+        func_: makes its variables with ``get_variable``.
+        create_scope_now_: choose the scope's name now, not at the first call.
+        unique_name_: of the variable scope, as it is.
+        custom_getter_: of the variable scope.
+        **kwargs: passed to ``func_`` in each call.
+
+    Raises:
+        ValueError: in a later call, if that makes a new trainable variable.
+    """
+    function = functools.partial(func_, **kwargs) if kwargs else func_
+    return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)
+
+
+class Template:
+    """What :func:`make_template` returns; calling it calls the function."""
+
+    def __init__(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        create_scope_now: bool = False,
+        unique_name: str | None = None,
+        custom_getter: Any = None,
+    ) -> None:
+        if name is None:
+            raise ValueError("name cannot be None.")
+        self._func, self._name, self._unique_name = func, name, unique_name
+        self._custom_getter = custom_getter
+        self._scope: g.VariableScope | None = None
+        self._created = False
+        if create_scope_now:
+            with self._new_scope() as self._scope:
+                pass
+
+    @property
+    def name(self) -> str:
+        """As it was given."""
+        return self._name
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The function, with the arguments it always has."""
+        return self._func
+
+    @property
+    def variable_scope(self) -> g.VariableScope | None:
+        """The scope of its variables; None before the first call."""
+        return self._scope
+
+    var_scope = variable_scope
+
+    @property
+    def variable_scope_name(self) -> str | None:
+        """The name of that scope."""
+        return None if self._scope is None else self._scope.name
+
+    @property
+    def variables(self) -> list[Any]:
+        """Its global and local variables."""
+        return [*self.global_variables, *self.local_variables]
+
+    @property
+    def global_variables(self) -> list[Any]:
+        """Its global variables."""
+        return self._scope.global_variables() if self._scope else []
+
+    @property
+    def local_variables(self) -> list[Any]:
+        """Its local variables."""
+        return self._scope.local_variables() if self._scope else []
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Those that optimizers change."""
+        return self._scope.trainable_variables() if self._scope else []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._scope is None:
+            with self._new_scope() as self._scope:
+                return self._first(*args, **kwargs)
+        if not self._created:
+            with g.variable_scope(self._scope):
+                return self._first(*args, **kwargs)
+        with g.variable_scope(self._scope, reuse=True):
+            before = len(g.trainable_variables())
+            result = self._func(*args, **kwargs)
+            if len(g.trainable_variables()) != before:
+                raise ValueError(
+                    "Trainable variable created when calling a template after the first time, perhaps "
+                    "you used tf.Variable when you meant tf.get_variable: "
+                    f"{g.trainable_variables()[before:]}"
+                )
+            return result
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        result = self._func(*args, **kwargs)
+        self._created = True
+        return result
+
+    def _new_scope(self) -> Any:
+        return g.variable_scope(self._unique_name, self._name, custom_getter=self._custom_getter)

@@ -1,0 +1,236 @@
+"""Old names, and functions of a few ops; compared by hand with TensorFlow 2.15's ``tf.compat.v1``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import asyncmon.tf1 as tf
+from asyncmon import graph
+
+pytestmark = pytest.mark.asyncio
+
+
+async def value(fetches: Any) -> Any:
+    async with tf.Session() as sess:
+        await sess.run([tf.global_variables_initializer(), tf.local_variables_initializer()])
+        return await sess.run(fetches)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("float", "float32"), ("double", "float64"), ("int32", "int32"), ("int64", "int64"),
+     ("complex64", "complex64"), ("complex128", "complex128")],
+)  # fmt: skip
+async def test_casts(name: str, dtype: str) -> None:
+    cast = getattr(tf, f"to_{name}")
+    result = await value(cast([1.5, -2.5]))
+    assert result.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(result, np.array([1.5, -2.5]).astype(dtype))
+    assert cast.__name__ == f"to_{name}"
+
+
+async def test_casts_have_tf1s_names() -> None:
+    tf.reset_default_graph()
+    x = tf.constant(True)
+    assert [tf.to_float(x).name, tf.to_int64(x, "mine").name] == ["ToFloat:0", "mine:0"]
+
+
+async def test_names_before_1_0() -> None:
+    x, y = tf.constant([[1.0, 5.0], [3.0, 2.0]]), tf.constant([[2.0, 2.0], [2.0, 4.0]])
+    found = await value(
+        [
+            tf.mul(x, y), tf.sub(x, y), tf.neg(x), tf.pack([x, y], axis=1), tf.unpack(x)[1],
+            tf.arg_max(x, 1), tf.arg_min(x, dimension=0, output_type=tf.int32), tf.floor_div(y, x),
+            tf.reverse_v2(x, [1]), tf.lin_space(0.0, 1.0, 3), tf.guarantee_const(x),
+        ]
+    )  # fmt: skip
+    a, b = np.array([[1, 5], [3, 2]], "f"), np.array([[2, 2], [2, 4]], "f")
+    wanted = [
+        a * b, a - b, -a, np.stack([a, b], 1), a[1], a.argmax(1), a.argmin(0).astype("i4"), b // a,
+        a[:, ::-1], np.array([0, 0.5, 1], "f"), a,
+    ]  # fmt: skip
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+async def test_variables_by_their_old_names() -> None:
+    tf.reset_default_graph()
+    v = tf.Variable(1.0)
+    w = tf.get_local_variable("w", [], initializer=tf.ones_initializer())
+    assert tf.all_variables() == [v]
+    async with tf.Session() as sess:
+        await sess.run(tf.initialize_variables([v]))
+        await sess.run([tf.initialize_all_variables(), tf.initialize_local_variables()])
+        await sess.run([tf.tables_initializer(), tf.initialize_all_tables()])
+        assert await sess.run([v, w]) == [1.0, 1.0]
+
+
+async def test_old_scopes() -> None:
+    tf.reset_default_graph()
+    x = tf.constant(1.0)
+    with tf.op_scope([x], None, "default") as scope:
+        assert scope == "default/"
+    with tf.variable_op_scope([x], "vs", "default", reuse=tf.AUTO_REUSE):
+        assert tf.get_variable("v", []).name == "vs/v:0"
+
+
+async def test_where_v2_broadcasts() -> None:
+    condition = tf.constant([[True], [False]])
+    assert (await value(tf.where_v2(condition, [1.0, 2.0], 0.0))).tolist() == [[1, 2], [0, 0]]
+    assert (await value(tf.where_v2(condition, 0, tf.constant(7, tf.int64)))).tolist() == [[0], [7]]
+    assert (await value(tf.where_v2(condition))).tolist() == [[0, 0]]
+    with pytest.raises(ValueError, match="x and y must both be non-None or both be None"):
+        tf.where_v2(condition, 1)
+
+
+async def test_numpy_function_is_py_func() -> None:
+    assert await value(tf.numpy_function(lambda x: x + 1, [tf.constant(1.0)], tf.float32)) == 2
+
+
+async def test_this_is_graph_mode() -> None:
+    assert not tf.executing_eagerly()
+    tf.disable_v2_behavior()
+    tf.disable_eager_execution()
+    tf.enable_resource_variables()
+    assert tf.__version__ == tf.VERSION == tf.version.VERSION
+    assert tf.VERSION.split(".")[0] == "1"
+    assert tf.is_numeric_tensor(tf.constant(1))
+    assert not tf.is_numeric_tensor(tf.constant("a"))
+    assert not tf.is_numeric_tensor(1)
+
+
+async def test_count_nonzero() -> None:
+    array = np.array([[0, 1.5, 0], [2, -1, 0]], "f")
+    for axis in (None, 0, 1, [0, 1]):
+        for keepdims in (None, True):
+            found = await value(tf.count_nonzero(array, axis, keepdims))
+            axes = tuple(axis) if isinstance(axis, list) else axis
+            np.testing.assert_array_equal(found, np.count_nonzero(array, axes, keepdims=bool(keepdims)))
+            assert found.dtype == np.int64
+    assert (await value(tf.count_nonzero([True, False], dtype=tf.int32))).dtype == np.int32
+    assert await value(tf.count_nonzero(["", "a", "b"])) == 2
+    assert (await value(tf.count_nonzero(input=array, reduction_indices=[1]))).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="both 'input_tensor' and 'input'"):
+        tf.count_nonzero(array, input=array)
+
+
+async def test_scalar_mul() -> None:
+    assert (await value(tf.scalar_mul(2, [1.0, 3.0]))).tolist() == [2, 6]
+    slices = tf.IndexedSlices(tf.constant([[1.0], [2.0]]), tf.constant([0, 3]), tf.constant([5, 1]))
+    product = tf.scalar_mul(tf.constant(3.0), slices)
+    assert isinstance(product, tf.IndexedSlices)
+    assert (await value(tf.convert_to_tensor(product))).tolist() == [[3], [0], [0], [6], [0]]
+    with pytest.raises(ValueError, match=r"Only scalar multiply works, got shape \(1,\)"):
+        tf.scalar_mul([2.0], [1.0])
+
+
+async def test_accumulate_n_and_identity_n() -> None:
+    parts = [tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])]
+    assert (await value(tf.accumulate_n(parts, shape=[2], tensor_dtype=tf.float32))).tolist() == [4, 6]
+    with pytest.raises(TypeError, match="tensor_dtype is"):
+        tf.accumulate_n(parts, tensor_dtype=tf.int32)
+    with pytest.raises(ValueError, match="at least one tensor"):
+        tf.accumulate_n([])
+    with pytest.raises(ValueError, match=r"[Ss]hape"):
+        tf.accumulate_n(parts, shape=[3])
+    assert [x.tolist() for x in await value(tf.identity_n(parts))] == [[1, 2], [3, 4]]
+
+
+async def test_log_sigmoid_is_safe_from_overflow() -> None:
+    x = tf.constant([-1000.0, 0.0, 3.0, 1000.0], tf.float64)
+    y = tf.log_sigmoid(x)
+    found, grad = await value([y, tf.gradients(y, x)[0]])
+    np.testing.assert_allclose(found, [-1000, -np.log(2), -np.log1p(np.exp(-3)), 0], rtol=1e-14)
+    np.testing.assert_allclose(grad, [1, 0.5, 1 / (1 + np.exp(3)), 0], rtol=1e-12)
+
+
+async def test_saturate_cast() -> None:
+    found = await value(tf.saturate_cast([-5.5, 3.7, 300.0], tf.uint8))
+    assert found.tolist() == [0, 3, 255]
+    assert (await value(tf.saturate_cast(np.array([2**40, -1]), tf.int32))).tolist() == [2**31 - 1, -1]
+
+
+async def test_matrix_transpose() -> None:
+    array = np.arange(12.0).reshape(2, 3, 2)
+    np.testing.assert_array_equal(await value(tf.matrix_transpose(array)), array.swapaxes(1, 2))
+    numbers = array + 1j
+    found = await value(tf.linalg.transpose(numbers, conjugate=True))
+    np.testing.assert_array_equal(found, numbers.swapaxes(1, 2).conj())
+    with pytest.raises(ValueError, match="matrix with rank >= 2"):
+        tf.matrix_transpose([1.0])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "both"),
+    [([3, 1], [2], [3, 2]), ([], [4, 1], [4, 1]), ([None, 2], [1], [None, 2]), ([None], [3], [3]),
+     ([None], [1], [None]), ([1, 5], [None, 1], [None, 5])],
+)  # fmt: skip
+async def test_broadcast_static_shape(x: Any, y: Any, both: Any) -> None:
+    for pair in ((x, y), (y, x)):
+        shapes = [tf.TensorShape(one) for one in pair]
+        assert tf.broadcast_static_shape(*shapes).as_list() == both
+
+
+async def test_broadcast_of_shapes_that_do_not_fit() -> None:
+    assert tf.broadcast_static_shape(tf.TensorShape(None), [2]).ndims is None
+    with pytest.raises(ValueError, match="Incompatible shapes for broadcasting"):
+        tf.broadcast_static_shape([2], [3])
+    assert (await value(tf.broadcast_dynamic_shape([3, 1], [2]))).tolist() == [3, 2]
+    assert (await value(tf.broadcast_dynamic_shape([2], np.array([4, 1, 1], "i4")))).tolist() == [
+        4,
+        1,
+        2,
+    ]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Incompatible shapes for broadcasting"):
+        await value(tf.broadcast_dynamic_shape([2], [3]))
+
+
+async def test_slices_or_a_tensor() -> None:
+    slices = tf.IndexedSlices(tf.constant([1.0]), tf.constant([0]))
+    assert tf.convert_to_tensor_or_indexed_slices(slices) is slices
+    assert await value(tf.convert_to_tensor_or_indexed_slices(1, tf.float32)) == 1.0
+
+
+async def test_old_summaries_have_their_tags_as_they_are() -> None:
+    tf.reset_default_graph()
+    with tf.name_scope("scope"):
+        one = tf.scalar_summary("loss (train)", 2.0)
+        tf.histogram_summary("h", [1.0, 2.0], name="named")
+        tf.image_summary("i", np.zeros([2, 2, 2, 1], "f"), max_images=1)
+        tf.summary.audio_summary("a", np.zeros([1, 5], "f"), 8000.0, max_outputs=1)
+        two = tf.scalar_summary(["p", "q"], [1.0, 3.0], collections=[])
+        other = tf.scalar_summary(b"r", 5, collections=["mine"])
+    merged = tf.merge_summary([two, other])
+    everything = tf.merge_all_summaries()
+    found = [tf.Summary.FromString(x).value for x in await value([one, merged, everything])]
+    assert [[v.tag for v in values] for values in found] == [
+        ["loss (train)"], ["p", "q", "r"], ["loss (train)", "h", "i/image", "a/audio"]
+    ]  # fmt: skip
+    assert [v.simple_value for v in found[1]] == [1, 3, 5]
+    assert tf.merge_all_summaries("mine") is not None
+    assert tf.merge_all_summaries("none") is None
+    assert tf.train.SummaryWriter is tf.summary.FileWriter
+
+
+async def test_names_in_namespaces_are_those_of_the_root() -> None:
+    for space, names in {
+        tf.math: ["abs", "reduce_sum", "log_sigmoid", "argmax", "add_n", "confusion_matrix"],
+        tf.linalg: ["matmul", "eye", "einsum", "tensordot", "global_norm"],
+        tf.dtypes: ["float32", "as_dtype", "cast", "saturate_cast", "string"],
+        tf.debugging: ["Assert", "check_numerics", "is_finite"],
+        tf.queue: ["FIFOQueue", "RandomShuffleQueue"],
+        tf.manip: ["reshape", "tile", "gather_nd"],
+    }.items():
+        for name in names:
+            assert getattr(space, name) is getattr(tf, name)
+    assert tf.math.divide_no_nan is tf.div_no_nan
+    assert tf.math.softplus is graph.nn.softplus
+    assert tf.random.normal is tf.random_normal
+    assert tf.random.shuffle is tf.random_shuffle
+    assert tf.linalg.transpose is tf.matrix_transpose
+    assert tf.io.gfile.makedirs is tf.gfile.MakeDirs
+    assert tf.train.piecewise_constant_decay is tf.train.piecewise_constant

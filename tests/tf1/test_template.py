@@ -1,0 +1,115 @@
+"""``tf.make_template`` and ``tf.nest``."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import pytest
+
+import asyncmon.tf1 as tf
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> None:
+    tf.reset_default_graph()
+
+
+def scaled(x: Any, by: float = 1.0) -> Any:
+    weight = tf.get_variable("weight", [], initializer=tf.constant_initializer(by))
+    return weight * x
+
+
+@pytest.mark.asyncio
+async def test_calls_share_the_variables_of_the_first_one() -> None:
+    scale = tf.make_template("scale", scaled, by=3.0)
+    assert (scale.variables, scale.variable_scope, scale.variable_scope_name) == ([], None, None)
+    first, second = scale(1.0), scale(2.0)
+    other = tf.make_template("scale", scaled)(1.0)
+    assert [v.name for v in tf.trainable_variables()] == ["scale/weight:0", "scale_1/weight:0"]
+    assert scale.trainable_variables == scale.global_variables == [tf.trainable_variables()[0]]
+    assert (scale.variable_scope_name, scale.name) == ("scale", "scale")
+    assert scale.local_variables == []
+    assert scale.var_scope.name == "scale"
+    assert scale.func(4.0) is not None
+    async with tf.Session() as sess:
+        await sess.run(tf.global_variables_initializer())
+        assert await sess.run([first, second, other]) == [3, 6, 1]
+
+
+def test_the_scope_is_chosen_at_the_first_call_or_now() -> None:
+    late = tf.make_template("s", scaled)
+    now = tf.make_template("s", scaled, create_scope_now_=True)
+    assert now.variable_scope_name == "s"
+    now(1.0)
+    now(1.0)
+    late(1.0)
+    assert [v.name for v in tf.trainable_variables()] == ["s/weight:0", "s_1/weight:0"]
+
+
+def test_a_unique_name_is_taken_as_it_is() -> None:
+    with tf.variable_scope("outer"):
+        tf.make_template("x", scaled, unique_name_="mine")(1.0)
+    assert [v.name for v in tf.trainable_variables()] == ["outer/mine/weight:0"]
+    again = tf.make_template("x", scaled, unique_name_="mine")
+    with tf.variable_scope("outer"), pytest.raises(ValueError, match="already exists"):
+        again(1.0)
+
+
+def test_a_custom_getter_is_called() -> None:
+    names: list[str] = []
+
+    def getter(get: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        names.append(name)
+        return get(name, *args, **kwargs)
+
+    tf.make_template("t", scaled, custom_getter_=getter)(1.0)
+    assert names == ["t/weight"]
+
+
+def test_a_variable_made_in_each_call_is_refused() -> None:
+    template = tf.make_template("t", lambda: tf.Variable(1.0))
+    template()
+    with pytest.raises(ValueError, match=r"perhaps you used tf\.Variable"):
+        template()
+
+
+def test_a_first_call_that_fails_can_be_repeated() -> None:
+    calls: list[int] = []
+
+    def body() -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyError("once")
+        return tf.get_variable("v", [])
+
+    template = tf.make_template("t", body)
+    with pytest.raises(KeyError):
+        template()
+    assert template().name == "t/v:0"
+    with pytest.raises(ValueError, match="name cannot be None"):
+        tf.make_template(None, body)  # type: ignore[arg-type]
+
+
+Pair = namedtuple("Pair", ["a", "b"])
+
+
+def test_nests_are_laid_flat_and_put_back() -> None:
+    nest = tf.nest
+    structure = {"b": [1, (2, 3)], "a": Pair(4, 5)}
+    assert nest.flatten(structure) == [4, 5, 1, 2, 3]
+    assert nest.pack_sequence_as(structure, [1, 2, 3, 4, 5]) == {"b": [3, (4, 5)], "a": Pair(1, 2)}
+    doubled = nest.map_structure(lambda x, y: x + y, structure, structure)
+    assert doubled == {"b": [2, (4, 6)], "a": Pair(8, 10)}
+    assert nest.map_structure(str, 5) == "5"
+    assert (nest.is_nested([1]), nest.is_nested("ab")) == (True, False)
+    nest.assert_same_structure([1, (2,)], [3, (4,)])
+    with pytest.raises(ValueError, match="5 leaves, flat_sequence has 1"):
+        nest.pack_sequence_as(structure, [1])
+    with pytest.raises(ValueError, match="same nested structure"):
+        nest.map_structure(max, [1, 2], [1])
+    with pytest.raises(TypeError, match="different sequence types"):
+        nest.map_structure(max, [1, 2], (1, 2))
+    assert nest.map_structure(max, [1, 2], (3, 1), check_types=False) == [3, 2]
+    with pytest.raises(ValueError, match="at least one structure"):
+        nest.map_structure(max)
