@@ -9,7 +9,8 @@ queue at its commit.
 
 There is one exception. Where runs hold all the room, each of them waits for more and only a commit
 could free it, elements enter the queue before the commit, and stay there if the run fails. So do those
-of a run that puts more elements than the queue can hold.
+of a run that puts more elements than the queue can hold. A run that has room for some of its elements
+only commits, and the others follow as room becomes free.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Request:
     """Room or elements that one operation of a run waits for, or has.
 
     Attributes:
-        owner: the run.
+        owner: the run; None for elements of one that has committed.
         count: how many.
         at_most: fewer elements are enough if the queue is closed.
         elements: those taken, or those that enter the queue at the commit.
@@ -146,9 +147,17 @@ class QueueCore:
         self._serve()
 
     def commit(self, room: Request) -> None:
-        """Put the elements of a room into the queue, and give the room back."""
-        self._put(room, len(room.elements))
-        self.release(room)
+        """Put the elements of a room into the queue, and give the room back.
+
+        Where they are more than the room, the rest enters the queue before all that waits for room.
+        """
+        self._put(room, room.count)
+        self._give_up(room)
+        if room.elements:
+            rest = Request(None, len(room.elements))
+            rest.elements = room.elements
+            self._putters.appendleft(rest)
+        self._serve()
 
     def release(self, room: Request) -> None:
         """Give room back. Its run has failed, if there are elements left."""
@@ -215,8 +224,9 @@ class QueueCore:
         for room in self._rooms:
             while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
                 taken.elements.append(room.elements.pop(0))
-                room.count -= 1
-                self._reserved -= 1
+                if room.count:
+                    room.count -= 1
+                    self._reserved -= 1
 
     def _return(self, taken: Request) -> None:
         self._order.restore(taken.restorable)
@@ -300,9 +310,20 @@ class QueueCore:
         return True
 
     def _serve_putter(self) -> bool:
-        if not self._putters or self._putters[0].count > self._free():
+        if not self._putters:
             return False
-        self._grant_room(self._putters.popleft())
+        first, free = self._putters[0], self._free()
+        if first.owner is None and 0 < free < first.count:  # its run has committed
+            self._put(first, int(free))
+            first.count = len(first.elements)
+            return True
+        if first.count > free:
+            return False
+        self._putters.popleft()
+        if first.owner is None:
+            self._put(first, first.count)
+        else:
+            self._grant_room(first)
         return True
 
     def _put_early(self) -> bool:

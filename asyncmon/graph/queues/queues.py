@@ -74,6 +74,7 @@ class QueueBase:
         with control_dependencies(None):
             self.queue_ref: Tensor = create_op(f"{kind}V2", (), attrs, name)
         self.name = self.queue_ref.op.name
+        self._base = self.name.rsplit("/", 1)[-1]  # of its operations, within their scope
         self.dtypes = [spec.dtype for spec in components]
         self.shapes = [TensorShape(spec.shape) for spec in components]
         self.names = None if names is None else list(names)
@@ -93,25 +94,28 @@ class QueueBase:
             vals: a tensor, or a list or tuple of one for each component, or a dict where the queue has
                 names.
         """
-        return self._enqueue("QueueEnqueueV2", self._tensors(vals), 1, name or f"{self.name}_enqueue")
+        return self._enqueue("QueueEnqueueV2", self._tensors(vals), 1, name or f"{self._base}_enqueue")
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that puts each row of the components as one element.
 
         All or none, as all that a run puts, unless they are more than the queue can hold beside what
-        must stay in it: such a run puts them as room becomes free, not at its commit.
+        must stay in it: such a run puts them as room becomes free, not at its commit. Where they depend
+        on variables or random numbers, it commits when there is room for one, and the others follow.
         """
         tensors = self._tensors(vals)
         shape = tensors[0].spec.shape
         rows = shape[0] if shape else None
-        return self._enqueue("QueueEnqueueManyV2", tensors, rows, name or f"{self.name}_EnqueueMany")
+        return self._enqueue("QueueEnqueueManyV2", tensors, rows, name or f"{self._base}_EnqueueMany")
 
     def _enqueue(self, kind: str, tensors: list[Tensor], count: int | None, name: str) -> Operation:
-        fits = count is not None and (self._spec.capacity < 0 or count <= self._spec.capacity)
-        if fits and _depends_on_state(tensors):
-            # Wait for room before the run lock, which the state is read under: other runs go on.
+        if _depends_on_state(tensors):
+            # Wait for room before the run lock, which the state is read under: other runs go on. Where
+            # the elements are too many, or how many is not known, there is room for one.
+            fits = count is not None and (self._spec.capacity < 0 or count <= self._spec.capacity)
             with control_dependencies(None):
-                tensors = [*self._op("QueueReserve", f"{name}_Reserve", count=count).outputs, *tensors]
+                reserve = self._op("QueueReserve", f"{name}_Reserve", count=count if fits else 1)
+            tensors = [*reserve.outputs, *tensors]
         return self._op(kind, name, *tensors)
 
     def _op(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Operation:
@@ -144,18 +148,20 @@ class QueueBase:
         They are a tensor, or a list of one for each component, or a dict where the queue has names. In
         the run: OutOfRangeError where the queue is closed and empty.
         """
-        return self._dequeue("QueueDequeueV2", name or f"{self.name}_Dequeue")
+        return self._dequeue("QueueDequeueV2", name or f"{self._base}_Dequeue")
 
     def dequeue_many(self, n: Any, name: str | None = None) -> Any:
         """Return batches of ``n`` elements, an integer or a tensor. The run waits for all of them.
 
         In the run: OutOfRangeError where the queue is closed and has fewer; they stay.
         """
-        return self._dequeue("QueueDequeueManyV2", name or f"{self.name}_DequeueMany", n, at_most=False)
+        return self._dequeue(
+            "QueueDequeueManyV2", name or f"{self._base}_DequeueMany", n, at_most=False
+        )
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
         """Like :meth:`dequeue_many`; a closed queue gives what it has, if that is anything."""
-        return self._dequeue("QueueDequeueManyV2", name or f"{self.name}_DequeueUpTo", n, at_most=True)
+        return self._dequeue("QueueDequeueManyV2", name or f"{self._base}_DequeueUpTo", n, at_most=True)
 
     def _dequeue(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Any:
         tensors = self._op(kind, name, *inputs, **attrs).outputs
@@ -171,7 +177,7 @@ class QueueBase:
         The elements that are there can still be taken. Enqueues that wait stay, unless they are to be
         cancelled: they fail with ``CancelledError``.
         """
-        name = name or f"{self.name}_Close"
+        name = name or f"{self._base}_Close"
         return self._op("QueueCloseV2", name, cancel=cancel_pending_enqueues, fails=False)
 
     def fail(self, name: str | None = None) -> Operation:
@@ -180,15 +186,15 @@ class QueueBase:
         Dequeues take what is there, then raise the error that
         :data:`~asyncmon.graph.queues.ops.closing_error` had in the run.
         """
-        return self._op("QueueCloseV2", name or f"{self.name}_Fail", cancel=True, fails=True)
+        return self._op("QueueCloseV2", name or f"{self._base}_Fail", cancel=True, fails=True)
 
     def is_closed(self, name: str | None = None) -> Tensor:
         """Return a bool scalar: whether the queue is closed."""
-        return self._op("QueueIsClosedV2", name or f"{self.name}_Is_Closed").outputs[0]
+        return self._op("QueueIsClosedV2", name or f"{self._base}_Is_Closed").outputs[0]
 
     def size(self, name: str | None = None) -> Tensor:
         """Return an int32 scalar: how many elements are there."""
-        return self._op("QueueSizeV2", name or f"{self.name}_Size").outputs[0]
+        return self._op("QueueSizeV2", name or f"{self._base}_Size").outputs[0]
 
 
 class FIFOQueue(QueueBase):

@@ -478,3 +478,38 @@ async def test_a_run_that_is_tried_and_has_to_wait_leaves_no_trace(sess: Session
     await sess.run(second.enqueue(9))
     assert await waiting == [1, 9]
     assert await sess.run(first.dequeue()) == 2
+
+
+async def test_more_elements_than_fit_of_a_run_that_draws_leave_the_lock_to_other_runs(
+    sess: Session,
+) -> None:
+    """They enter the queue after the commit; the run that waits for room holds no lock."""
+    step = Variable(0)
+    queue = FIFOQueue(2, int32, shapes=[[]])
+    with control_dependencies([assign_add(step, 0)]):
+        enqueue, dequeue = queue.enqueue_many([constant([1, 2, 3, 4, 5])]), queue.dequeue()
+    train = assign_add(step, 1)
+    await sess.run(global_variables_initializer())
+    await sess.run(enqueue)
+    more = await started(sess.run(enqueue))
+    assert await sess.run(train) == 1
+    await sess.run(queue.close())
+    assert [await sess.run(dequeue) for _ in range(5)] == [1, 2, 3, 4, 5]
+    await more
+    assert [await sess.run(dequeue) for _ in range(5)] == [1, 2, 3, 4, 5]
+    with pytest.raises(OutOfRangeError):
+        await sess.run(dequeue)
+
+
+async def test_cancelling_pending_enqueues_drops_what_has_not_entered_yet(sess: Session) -> None:
+    step = Variable(0)
+    queue = FIFOQueue(2, int32, shapes=[[]])
+    with control_dependencies([assign_add(step, 0)]):
+        enqueue = queue.enqueue_many([constant([1, 2, 3, 4, 5])])
+    await sess.run(global_variables_initializer())
+    await sess.run(enqueue)
+    assert await sess.run(queue.size()) == 2
+    await sess.run(queue.close(cancel_pending_enqueues=True))
+    assert list(await sess.run(queue.dequeue_many(2))) == [1, 2]
+    with pytest.raises(OutOfRangeError):
+        await sess.run(queue.dequeue())
