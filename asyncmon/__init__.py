@@ -16,7 +16,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 # The house, from the ground up. Imports go down only; tests/test_layers.py holds this.
 #
 #   L0  errors, error_text, clock, loop_budget, cancellation, snapshot, files, portable, fair_lock,
-#       daemon_executor, run_options, session_config, protobuf, tf_types,
+#       daemon_executor, run_options, session_config, protobuf, tf_types, tfrecord,
 #       missing_names
 #                   the error tree; time; cancellation; a consistent state; blocking calls, and what
 #                   differs between systems; locks, threads; the wire format and numbers of TF files

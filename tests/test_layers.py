@@ -21,15 +21,14 @@ LAYER = {
     **dict.fromkeys(
         ["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options", "daemon_executor"], 0
     ),
-    **dict.fromkeys(["missing_names", "session_config"], 0),
+    **dict.fromkeys(["missing_names", "session_config", "tfrecord"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
     "training": 4,
     **dict.fromkeys(["tf1", "monitor", "testing"], 5),
-    "port": 6,
-    **dict.fromkeys(["cli", "__main__"], 7),
-    "__init__": 8,
+    **dict.fromkeys(["cli", "__main__"], 6),
+    "__init__": 7,
 }
 WING = {
     wing: floor
@@ -56,6 +55,8 @@ BESIDE = {
     ("cancellation", "error_text"),
     ("files", "cancellation"),
     ("files", "portable"),
+    ("tfrecord", "errors"),
+    ("tfrecord", "tf_types"),
 }
 """The only steps that are not down: summary ops are graph ops, and L0 has helpers of its own."""
 

@@ -38,6 +38,11 @@ _CLASSES: dict[int, type[OpError]] = {
 }
 
 
+def error_class(error: OSError) -> type[OpError]:
+    """Return the class that stands for a system error."""
+    return _CLASSES.get(error.errno or 0, UnknownError)
+
+
 @contextlib.contextmanager
 def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     """Raise system errors of the block as :class:`OpError`.
@@ -49,7 +54,7 @@ def op_errors(what: str, found: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cls = _CLASSES.get(error.errno or 0, UnknownError)
+        cls = error_class(error)
         name = errno.errorcode.get(error.errno or 0, type(error).__name__)
         at = f" at {os.fspath(error.filename)!r}" if error.filename is not None else ""
         raise cls(

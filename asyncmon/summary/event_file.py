@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from asyncmon.summary.event_queue import encode_entry
 from asyncmon.summary.events import Event
-from asyncmon.summary.tfrecord import frame
+from asyncmon.tfrecord import frame
 
 if TYPE_CHECKING:
     from asyncmon.files import FileCalls

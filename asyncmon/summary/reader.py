@@ -11,7 +11,7 @@ from asyncmon import files
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.protobuf import WireError
 from asyncmon.summary.events import Event, SessionLog
-from asyncmon.summary.tfrecord import RecordParser
+from asyncmon.tfrecord import RecordParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator

@@ -22,6 +22,7 @@ from typing import Any
 
 from asyncmon import errors as errors
 from asyncmon.graph import *
+from asyncmon.graph.queues.readers import ReaderBase as ReaderBase
 from asyncmon.missing_names import missing_name
 from asyncmon.session_config import GPUOptions as GPUOptions
 from asyncmon.session_config import GraphOptions as GraphOptions
@@ -44,6 +45,7 @@ from asyncmon.tf1 import math as math
 from asyncmon.tf1 import metrics as metrics
 from asyncmon.tf1 import nest as nest
 from asyncmon.tf1 import nn as nn
+from asyncmon.tf1 import python_io as python_io
 from asyncmon.tf1 import queue as queue
 from asyncmon.tf1 import random as random
 from asyncmon.tf1 import summary as summary
@@ -51,9 +53,22 @@ from asyncmon.tf1 import train as train
 from asyncmon.tf1 import version as version
 from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.constants import *
+from asyncmon.tf1.file_ops import matching_files as matching_files
+from asyncmon.tf1.file_ops import read_file as read_file
+from asyncmon.tf1.file_ops import write_file as write_file
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.more_math import *
 from asyncmon.tf1.old_names import *
+from asyncmon.tf1.parsing import FixedLenFeature as FixedLenFeature
+from asyncmon.tf1.parsing import FixedLenSequenceFeature as FixedLenSequenceFeature
+from asyncmon.tf1.parsing import parse_example as parse_example
+from asyncmon.tf1.parsing import parse_single_example as parse_single_example
+from asyncmon.tf1.parsing import parse_single_sequence_example as parse_single_sequence_example
+from asyncmon.tf1.readers import FixedLengthRecordReader as FixedLengthRecordReader
+from asyncmon.tf1.readers import IdentityReader as IdentityReader
+from asyncmon.tf1.readers import TextLineReader as TextLineReader
+from asyncmon.tf1.readers import TFRecordReader as TFRecordReader
+from asyncmon.tf1.readers import WholeFileReader as WholeFileReader
 from asyncmon.tf1.summary import Event as Event
 from asyncmon.tf1.summary import HistogramProto as HistogramProto
 from asyncmon.tf1.summary import SessionLog as SessionLog

@@ -66,6 +66,29 @@ from asyncmon.runtime import basic_train_loop as basic_train_loop
 from asyncmon.runtime import start_queue_runners as start_queue_runners
 from asyncmon.summary import FileWriter
 from asyncmon.summary import summary_iterator as summary_iterator
+from asyncmon.tf1.batching import batch as batch
+from asyncmon.tf1.batching import batch_join as batch_join
+from asyncmon.tf1.batching import maybe_batch as maybe_batch
+from asyncmon.tf1.batching import maybe_batch_join as maybe_batch_join
+from asyncmon.tf1.batching import maybe_shuffle_batch as maybe_shuffle_batch
+from asyncmon.tf1.batching import maybe_shuffle_batch_join as maybe_shuffle_batch_join
+from asyncmon.tf1.batching import shuffle_batch as shuffle_batch
+from asyncmon.tf1.batching import shuffle_batch_join as shuffle_batch_join
+from asyncmon.tf1.example import BytesList as BytesList
+from asyncmon.tf1.example import Example as Example
+from asyncmon.tf1.example import Feature as Feature
+from asyncmon.tf1.example import FeatureList as FeatureList
+from asyncmon.tf1.example import FeatureLists as FeatureLists
+from asyncmon.tf1.example import Features as Features
+from asyncmon.tf1.example import FloatList as FloatList
+from asyncmon.tf1.example import Int64List as Int64List
+from asyncmon.tf1.example import SequenceExample as SequenceExample
+from asyncmon.tf1.input import input_producer as input_producer
+from asyncmon.tf1.input import limit_epochs as limit_epochs
+from asyncmon.tf1.input import match_filenames_once as match_filenames_once
+from asyncmon.tf1.input import range_input_producer as range_input_producer
+from asyncmon.tf1.input import slice_input_producer as slice_input_producer
+from asyncmon.tf1.input import string_input_producer as string_input_producer
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 
 LooperThread = LooperTask

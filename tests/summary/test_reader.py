@@ -9,7 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon.summary import Event, FileWriter, Summary, follow, summary_iterator
-from asyncmon.summary.tfrecord import frame
+from asyncmon.tfrecord import frame
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from asyncmon.errors import DataLossError
-from asyncmon.summary.tfrecord import RecordParser, frame
+from asyncmon.tfrecord import RecordParser, frame
 
 payloads = st.lists(st.binary(max_size=40), max_size=6)
 

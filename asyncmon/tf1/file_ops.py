@@ -1,0 +1,128 @@
+"""Whole files in a graph: ``tf.read_file``, ``tf.write_file``, ``tf.matching_files``."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.checkpoint.os_errors import error_class
+from asyncmon.files import beside, in_thread
+from asyncmon.graph import AwaitedOpDef, Spec, create_op, create_operation, register, string
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asyncmon.graph import Operation, Tensor
+
+
+@contextmanager
+def file_errors(path: str) -> Iterator[None]:
+    """Raise the OSError of a block as the OpError that TF1 raises, with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise error_class(error)(f"{path}; {error.strerror or error}") from error
+
+
+def read_file(filename: Any, name: str | None = None) -> Tensor:
+    """Return the bytes of a file, a string scalar. TF1: ``tf.read_file``. Read in a worker thread.
+
+    In the run: NotFoundError where there is no such file.
+    """
+    return create_op("ReadFile", (filename,), None, name)
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+    """Return an operation that writes a file, with its directories. TF1: ``tf.write_file``.
+
+    It is written beside and then renamed, in a worker thread. It stays where the run fails later on.
+    """
+    return create_operation("WriteFile", (filename, contents), None, name)
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+    """Return the names of the files that match, sorted, a string vector. TF1: ``tf.matching_files``.
+
+    Args:
+        pattern: a string scalar or vector of patterns: ``*``, ``?`` and ``[...]``, none of which
+            matches a ``/``.
+        name: of the node.
+    """
+    return create_op("MatchingFiles", (pattern,), None, name)
+
+
+def path_of(value: Any) -> str:
+    """Return the path in a string scalar."""
+    item = value.item() if isinstance(value, np.ndarray) else value
+    return item.decode() if isinstance(item, bytes) else str(item)
+
+
+def _read(path: str) -> bytes:
+    with file_errors(path):
+        return Path(path).read_bytes()
+
+
+def _write(path: str, contents: Any) -> None:
+    data = contents.item() if isinstance(contents, np.ndarray) else contents
+    target = Path(path)
+    with file_errors(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        written = target.with_name(beside(target.name))
+        written.write_bytes(data if isinstance(data, bytes) else str(data).encode())
+        written.replace(target)
+
+
+def _matching(patterns: Any) -> Any:
+    found: set[bytes] = set()
+    for one in np.ravel(patterns):
+        pattern = path_of(one)
+        fixed = re.split(r"[*?\[\\]", pattern)[0]
+        where = "" if os.path.dirname(fixed) else "./"
+        found.update(f"{where}{path}".encode() for path in glob.glob(pattern, include_hidden=True))
+    return np.array(sorted(found), object)
+
+
+async def _read_file(run: Any, op: Any, filename: Any) -> bytes:
+    return await in_thread(_read, path_of(filename))
+
+
+async def _write_file(run: Any, op: Any, filename: Any, contents: Any) -> None:
+    await in_thread(_write, path_of(filename), contents)
+
+
+async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:
+    return await in_thread(_matching, patterns)
+
+
+def _rule(*inputs: Spec) -> None:
+    """Check that inputs are strings, and scalars but for patterns."""
+    for spec in inputs:
+        if spec.dtype is not string or spec.shape not in (None, ()):
+            raise ValueError(f"Names and contents of files are string scalars, got {spec}.")
+
+
+def _read_rule(filename: Spec) -> Spec:
+    _rule(filename)
+    return Spec(string, ())
+
+
+def _write_rule(filename: Spec, contents: Spec) -> tuple[Spec, ...]:
+    _rule(filename, contents)
+    return ()
+
+
+def _matching_rule(pattern: Spec) -> Spec:
+    if pattern.dtype is not string or (pattern.shape is not None and len(pattern.shape) > 1):
+        raise ValueError(f"A pattern is a string scalar or vector, got {pattern}.")
+    return Spec(string, (None,))
+
+
+register(AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
+register(AwaitedOpDef("WriteFile", _write_file, _write_rule, nowait=True, changes=True))
+register(AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))

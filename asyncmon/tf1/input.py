@@ -1,0 +1,253 @@
+"""TF1's input producers: ``tf.train.string_input_producer`` and kin.
+
+A producer is a queue that a queue runner fills with the elements of a tensor, epoch after epoch. The
+epochs are counted in a local variable; after the last one the queue is closed, and at its end dequeues
+raise ``OutOfRangeError``, which ends a monitored session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import OutOfRangeError
+from asyncmon.graph import (
+    Assert,
+    FIFOQueue,
+    GraphKeys,
+    Spec,
+    TensorShape,
+    Variable,
+    VariableOpDef,
+    cast,
+    control_dependencies,
+    convert_to_tensor,
+    create_op,
+    float32,
+    gather,
+    greater,
+    identity,
+    int64,
+    multiply,
+    name_scope,
+    random_shuffle,
+    register,
+    shape,
+    size,
+    string,
+)
+from asyncmon.graph import range as range_op
+from asyncmon.runtime import QueueRunner, add_queue_runner
+from asyncmon.summary import scalar
+from asyncmon.tf1.file_ops import matching_files
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.graph import Tensor
+
+
+def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
+    """Return a local variable with the names of the files that match now. TF1: same name.
+
+    They are found when it is initialised: by the local initialisers of a session.
+    """
+    with name_scope(name, "matching_filenames", [pattern]) as scope:
+        return Variable(
+            matching_files(pattern),
+            trainable=False,
+            validate_shape=False,
+            name=scope,
+            collections=[GraphKeys.LOCAL_VARIABLES],
+        )
+
+
+def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
+    """Return a tensor that can be computed so many times. TF1: same name.
+
+    In the run: OutOfRangeError afterwards. The local variable ``epochs`` counts.
+
+    Args:
+        tensor: any tensor.
+        num_epochs: how many times; None for no limit.
+        name: of the result.
+
+    Raises:
+        ValueError: ``num_epochs`` is not positive.
+    """
+    if num_epochs is None:
+        return tensor
+    if num_epochs <= 0:
+        raise ValueError(f"num_epochs must be > 0 not {num_epochs}.")
+    with name_scope(name, "limit_epochs", [tensor]) as scope:
+        epochs = Variable(
+            0, name="epochs", trainable=False, dtype=int64, collections=[GraphKeys.LOCAL_VARIABLES]
+        )
+        with control_dependencies([create_op("CountEpoch", [epochs], {"limit": num_epochs})]):
+            return identity(tensor, name=scope)
+
+
+def input_producer(
+    input_tensor: Any,
+    element_shape: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    summary_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> FIFOQueue:
+    """Return a queue that is filled with the rows of a tensor. TF1: same name.
+
+    Args:
+        input_tensor: ``[rows, ...]``.
+        element_shape: of a row, where it is not known.
+        num_epochs: how often each row is produced, see :func:`limit_epochs`; None for ever.
+        shuffle: whether the rows of each epoch are in random order.
+        seed: of that order.
+        capacity: of the queue.
+        shared_name: see :class:`asyncmon.graph.FIFOQueue`.
+        summary_name: of a summary of how full the queue is; None for no summary.
+        name: of the operations.
+        cancel_op: of the queue runner.
+
+    Raises:
+        ValueError: the shape of a row is not known.
+    """
+    with name_scope(name, "input_producer", [input_tensor]) as scope:
+        tensor = convert_to_tensor(input_tensor, name="input_tensor")
+        row = TensorShape(tensor.shape)[1:].merge_with(element_shape)
+        if not row.is_fully_defined():
+            raise ValueError(
+                "Either `input_tensor` must have a fully defined shape or `element_shape` must be "
+                f"specified, got {tensor.shape} and {element_shape}."
+            )
+        if shuffle:
+            tensor = random_shuffle(tensor, seed=seed)
+        tensor = limit_epochs(tensor, num_epochs)
+        queue = FIFOQueue(capacity, [tensor.dtype], [row], shared_name=shared_name, name=scope)
+        add_queue_runner(QueueRunner(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op))
+        if summary_name is not None:
+            scalar(summary_name, multiply(cast(queue.size(), float32), 1.0 / capacity))
+        return queue
+
+
+def string_input_producer(
+    string_tensor: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> FIFOQueue:
+    """Return a queue of strings, the names of files, say. TF1: same name.
+
+    Args:
+        string_tensor: a vector of strings, with one at least.
+        num_epochs: see :func:`input_producer`, also for the other arguments.
+        shuffle: likewise.
+        seed: likewise.
+        capacity: likewise.
+        shared_name: likewise.
+        name: likewise.
+        cancel_op: likewise.
+
+    Raises:
+        ValueError: there are no strings. Where that is known in the run only: InvalidArgumentError.
+    """
+    no_strings = "string_input_producer requires a non-null input tensor"
+    if isinstance(string_tensor, list | tuple | np.ndarray) and not len(string_tensor):
+        raise ValueError(no_strings)
+    with name_scope(name, "input_producer", [string_tensor]) as scope:
+        tensor = convert_to_tensor(string_tensor, string)
+        check = Assert(greater(size(tensor), 0), [no_strings])
+        with control_dependencies([check]):
+            tensor = identity(tensor)
+        return input_producer(
+            tensor,
+            [],
+            num_epochs,
+            shuffle,
+            seed,
+            capacity,
+            shared_name,
+            f"fraction_of_{capacity}_full",
+            scope,
+            cancel_op,
+        )
+
+
+def range_input_producer(
+    limit: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> FIFOQueue:
+    """Return a queue of the integers from 0 below ``limit``, an int32 scalar. TF1: same name.
+
+    Other arguments as for :func:`input_producer`.
+    """
+    with name_scope(name, "input_producer", [limit]) as scope:
+        return input_producer(
+            range_op(limit),
+            [],
+            num_epochs,
+            shuffle,
+            seed,
+            capacity,
+            shared_name,
+            f"fraction_of_{capacity}_full",
+            scope,
+        )
+
+
+def slice_input_producer(
+    tensor_list: Sequence[Any],
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> list[Tensor]:
+    """Return one row of each tensor, the same one of all, another one in each run. TF1: same name.
+
+    Args:
+        tensor_list: tensors with the same number of rows.
+        num_epochs: see :func:`input_producer`, also for the other arguments.
+        shuffle: likewise.
+        seed: likewise.
+        capacity: likewise.
+        shared_name: likewise.
+        name: likewise.
+
+    Raises:
+        ValueError: there are no tensors.
+    """
+    with name_scope(name, "input_producer", tensor_list):
+        tensors = [convert_to_tensor(tensor) for tensor in tensor_list]
+        if not tensors:
+            raise ValueError(
+                "Expected at least one tensor in slice_input_producer(), tensor_list is empty."
+            )
+        rows = shape(tensors[0])[0]
+        queue = range_input_producer(rows, num_epochs, shuffle, seed, capacity, shared_name)
+        index = queue.dequeue()
+        return [gather(tensor, index) for tensor in tensors]
+
+
+def _count_epoch(epochs: Any, *, limit: int) -> Any:
+    if epochs >= limit:
+        raise OutOfRangeError(f"Reached limit of {limit}")
+    return np.int64(epochs + 1)
+
+
+register(VariableOpDef("CountEpoch", _count_epoch, lambda epochs, *, limit: Spec(int64, ())))

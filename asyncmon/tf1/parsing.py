@@ -1,0 +1,364 @@
+"""TF1: ``tf.parse_example`` and kin: serialized examples become tensors.
+
+::
+
+    features = {"x": tf.FixedLenFeature([2], tf.float32), "label": tf.FixedLenFeature([], tf.int64)}
+    parsed = tf.parse_single_example(serialized, features)      # {"x": ..., "label": ...}
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph import (
+    DType,
+    OpDef,
+    Spec,
+    Tensor,
+    TensorShape,
+    as_dtype,
+    convert_to_tensor,
+    create_operation,
+    float32,
+    int64,
+    register,
+    string,
+)
+from asyncmon.protobuf import WireError
+from asyncmon.tf1.example_bytes import FLOATS, INTS, STRINGS, feature_of, features_of, lists_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class FixedLenFeature(NamedTuple):
+    """A feature with one number of values in each example. TF1: same name.
+
+    ``shape`` is that of the values; without a ``default_value`` each example must have the feature.
+    """
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+class FixedLenSequenceFeature(NamedTuple):
+    """A feature with any number of rows. TF1: same name.
+
+    ``shape`` is that of a row. In :func:`parse_example` ``allow_missing`` must be true: rows are
+    filled up to the longest example with ``default_value`` (0 or b"" by default).
+    """
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+class _Wanted(NamedTuple):
+    """A feature as the kernel needs it."""
+
+    name: str
+    key: bytes
+    dtype: DType
+    shape: tuple[int, ...]  # of a row, where it has rows
+    default: Any  # an array of the shape, or None; of rows: what fills them up
+    rows: bool
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def spec(self, batch: tuple[int | None, ...]) -> Spec:
+        return Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
+
+
+_KINDS = {int64: INTS, float32: FLOATS, string: STRINGS}
+
+
+def parse_example(
+    serialized: Any,
+    features: Mapping[str, Any],
+    name: str | None = None,
+    example_names: Any = None,
+) -> dict[str, Tensor]:
+    """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
+
+    Args:
+        serialized: a vector of strings; a scalar is parsed as by :func:`parse_single_example`.
+        features: names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
+            float32 or string.
+        name: of the node.
+        example_names: a vector of strings that errors name examples by.
+
+    Returns:
+        Names to tensors ``[batch, *shape]``, or ``[batch, rows, *shape]``.
+
+    Raises:
+        ValueError: features that cannot be parsed.
+        InvalidArgumentError: in the run: an example lacks a feature, or has another number or type of
+            values.
+    """
+    inputs = [convert_to_tensor(serialized, string)]
+    if example_names is not None:
+        inputs.append(convert_to_tensor(example_names, string))
+    wanted = _all_wanted(features, single=False)
+    outputs = create_operation(
+        "ParseExample", inputs, {"wanted": wanted}, name or "ParseExample"
+    ).outputs
+    return dict(zip([one.name for one in wanted], outputs, strict=True))
+
+
+def parse_single_example(
+    serialized: Any,
+    features: Mapping[str, Any],
+    name: str | None = None,
+    example_names: Any = None,
+) -> dict[str, Tensor]:
+    """Return the features of one serialized ``Example``, a string scalar. TF1: same name.
+
+    Tensors have the shapes of the features, without a batch; else as :func:`parse_example`.
+    """
+    tensor = convert_to_tensor(serialized, string)
+    if tensor.spec.shape not in (None, ()):
+        raise ValueError(f"Input serialized must be a scalar, got shape {tensor.shape}.")
+    return parse_example(tensor, features, name or "ParseSingleExample", example_names)
+
+
+def parse_single_sequence_example(
+    serialized: Any,
+    context_features: Mapping[str, Any] | None = None,
+    sequence_features: Mapping[str, Any] | None = None,
+    example_name: Any = None,
+    name: str | None = None,
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the context and the sequences of one serialized ``SequenceExample``. TF1: same name.
+
+    Args:
+        serialized: a string scalar.
+        context_features: names to :class:`FixedLenFeature`.
+        sequence_features: names to :class:`FixedLenSequenceFeature`, whose rows are the steps; with
+            ``allow_missing`` a list that is not there has none.
+        example_name: a string scalar that errors name the example by.
+        name: of the node.
+
+    Raises:
+        ValueError: neither kind of features, or some that cannot be parsed.
+        InvalidArgumentError: in the run: see :func:`parse_example`.
+    """
+    if not (context_features or sequence_features):
+        raise ValueError("Missing features: give context_features or sequence_features.")
+    inputs = [convert_to_tensor(serialized, string)]
+    if example_name is not None:
+        inputs.append(convert_to_tensor(example_name, string))
+    context = _all_wanted(context_features, single=True) if context_features else ()
+    steps = _all_wanted(sequence_features, single=True) if sequence_features else ()
+    missing = frozenset(
+        key.encode()
+        for key, one in (sequence_features or {}).items()
+        if getattr(one, "allow_missing", 0)
+    )
+    for one in (*context, *steps):
+        if one.rows is not (one in steps):
+            kind = "FixedLenSequenceFeature" if one in steps else "FixedLenFeature"
+            raise ValueError(f"{one.name!r} needs to be a {kind} there.")
+    outputs = create_operation(
+        "ParseSingleSequenceExample",
+        inputs,
+        {"context": context, "steps": steps, "missing": missing},
+        name or "ParseSingleSequenceExample",
+    ).outputs
+    split = len(context)
+    return (
+        dict(zip([one.name for one in context], outputs[:split], strict=True)),
+        dict(zip([one.name for one in steps], outputs[split:], strict=True)),
+    )
+
+
+def _all_wanted(features: Mapping[str, Any], *, single: bool) -> tuple[_Wanted, ...]:
+    if not features:
+        raise ValueError("Missing: features was empty or None; give names to FixedLenFeature.")
+    return tuple(_wanted(key, features[key], single) for key in sorted(features))
+
+
+def _wanted(key: str, feature: Any, single: bool) -> _Wanted:
+    rows = isinstance(feature, FixedLenSequenceFeature)
+    if not isinstance(feature, FixedLenFeature | FixedLenSequenceFeature):
+        raise ValueError(
+            f"Unsupported {type(feature).__name__} {feature!r} for key {key!r}: give a "
+            "FixedLenFeature or a FixedLenSequenceFeature."
+        )
+    if isinstance(feature, FixedLenSequenceFeature) and not (single or feature.allow_missing):
+        raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
+    if feature.shape is None or feature.dtype is None:
+        missing = "shape" if feature.shape is None else "dtype"
+        raise ValueError(f"Missing {missing} for feature {key}. Received feature={feature}.")
+    dtype, shape = as_dtype(feature.dtype), TensorShape(feature.shape)
+    if not shape.is_fully_defined():
+        raise ValueError(
+            f"All dimensions of shape for feature {key} need to be known but received {shape}. "
+            f"Consider using FixedLenSequenceFeature. Received feature={feature}."
+        )
+    if dtype not in _KINDS:
+        raise TypeError(f"Feature {key!r} is {dtype.name}; examples hold float32, int64 and string.")
+    default = None if feature.default_value is None else _default(key, feature, dtype)
+    extents = tuple(int(extent or 0) for extent in shape.as_list())
+    if default is not None and not rows:
+        if default.size != math.prod(extents):
+            raise ValueError(
+                f"The default_value of {key!r} has {default.size} elements, its shape is {shape}."
+            )
+        default = default.reshape(extents)
+    return _Wanted(key, key.encode(), dtype, extents, default, rows)
+
+
+def _default(key: str, feature: Any, dtype: DType) -> Any:
+    value = feature.default_value
+    tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype)
+    if tensor.spec.value is None or tensor.dtype is not dtype:
+        raise ValueError(
+            f"The default_value of {key!r} must be a constant of {dtype.name}, got {value!r}."
+        )
+    found = np.asarray(tensor.spec.value)
+    if dtype is string:
+        found = np.array([x.encode() if isinstance(x, str) else x for x in found.flat], object)
+    return found.reshape(tensor.spec.shape or ())
+
+
+# --- kernels --------------------------------------------------------------------------------------
+def _parse_example(serialized: Any, names: Any = None, *, wanted: Sequence[_Wanted]) -> Any:
+    shape = np.shape(serialized)
+    if not shape:
+        found = features_of(_bytes(serialized))
+        outputs = [_dense(one, found, names) for one in wanted]
+        return outputs if len(outputs) > 1 else outputs[0]
+    examples = [features_of(_bytes(item)) for item in serialized]
+    labels = [None] * len(examples) if names is None else list(names)
+    outputs = []
+    for one in wanted:
+        values = [_dense(one, *pair) for pair in zip(examples, labels, strict=True)]
+        outputs.append(_padded(one, values) if one.rows else _batch(one, values))
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _batch(one: _Wanted, values: list[Any]) -> Any:
+    batch = np.empty((len(values), *one.shape), one.dtype.as_numpy_dtype)
+    for i, value in enumerate(values):
+        batch[i] = value
+    return batch
+
+
+def _padded(one: _Wanted, values: list[Any]) -> Any:
+    most = max(map(len, values), default=0)
+    filler = (b"" if one.dtype is string else 0) if one.default is None else one.default
+    batch = np.full((len(values), most, *one.shape), filler, one.dtype.as_numpy_dtype)
+    for i, value in enumerate(values):
+        batch[i, : len(value)] = value
+    return batch
+
+
+def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
+    """Return the values of a feature of one example, or its default."""
+    feature = found.get(one.key)
+    values = None if feature is None else feature_of(feature, _KINDS[one.dtype])
+    if values is None:
+        if one.rows:
+            return np.empty((0, *one.shape), one.dtype.as_numpy_dtype)
+        if one.default is None:
+            example = "" if label is None else f"Name: {_bytes(label).decode()}, "
+            raise InvalidArgumentError(
+                f"{example}Feature: {one.name} (data type: {one.dtype.name}) is required but could not "
+                "be found."
+            )
+        return one.default.copy() if one.shape else one.default[()]
+    if isinstance(values, str):
+        raise InvalidArgumentError(
+            f"Key: {one.name}.  Data types don't match. Data type: {values} but expected type: "
+            f"{one.dtype.name}"
+        )
+    count, size = len(values), one.size
+    if one.rows:
+        if not size or count % size:
+            raise _wrong_size(one, count, "a whole number of rows of shape")
+        return values.reshape(-1, *one.shape)
+    if count != size:
+        raise _wrong_size(one, count, "output shape:")
+    if one.shape:
+        return values.reshape(one.shape)
+    return values[0]
+
+
+def _wrong_size(one: _Wanted, count: int, what: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"Key: {one.name}.  Number of {one.dtype.name} values != expected.  values size: {count} but "
+        f"{what} {list(one.shape)}"
+    )
+
+
+def _parse_sequence(
+    serialized: Any,
+    label: Any = None,
+    *,
+    context: Sequence[_Wanted],
+    steps: Sequence[_Wanted],
+    missing: frozenset[bytes],
+) -> Any:
+    data = _bytes(serialized)
+    found, lists = features_of(data), lists_of(data)
+    outputs = [_dense(one, found, label) for one in context]
+    for one in steps:
+        features = lists.get(one.key)
+        if features is None and one.key not in missing:
+            raise InvalidArgumentError(
+                f"Feature list {one.name!r} is required but could not be found. Did you mean to "
+                "include it with allow_missing?"
+            )
+        single = one._replace(rows=False, default=None)
+        rows = [_dense(single, {one.key: feature}, label) for feature in features or ()]
+        outputs.append(_batch(one, rows))
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _bytes(value: Any) -> bytes:
+    item = value.item() if isinstance(value, np.ndarray) else value
+    return item if isinstance(item, bytes) else str(item).encode()
+
+
+def _parsing(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a kernel whose errors name what it could not parse."""
+
+    def parse(serialized: Any, *names: Any, **attrs: Any) -> Any:
+        try:
+            return kernel(serialized, *names, **attrs)
+        except (WireError, UnicodeDecodeError) as error:
+            raise InvalidArgumentError(
+                f"Could not parse example input, value: {str(serialized)[:200]!r}: {error}"
+            ) from None
+
+    return parse
+
+
+def _parse_rule(serialized: Spec, names: Spec | None = None, *, wanted: Sequence[_Wanted]) -> Any:
+    if serialized.shape is not None and len(serialized.shape) > 1:
+        raise ValueError(
+            f"serialized must be a scalar or a vector, got shape {list(serialized.shape)}."
+        )
+    if serialized.shape is None:
+        return tuple(Spec(one.dtype, None) for one in wanted)
+    return tuple(one.spec(serialized.shape) for one in wanted)
+
+
+def _sequence_rule(
+    serialized: Spec, name: Spec | None = None, *, context: Any, steps: Any, missing: Any
+) -> Any:
+    if serialized.shape not in (None, ()):
+        raise ValueError(f"Input serialized must be a scalar, got shape {serialized.shape}.")
+    return tuple(one.spec(()) for one in (*context, *steps))
+
+
+register(OpDef("ParseExample", _parsing(_parse_example), _parse_rule))
+register(OpDef("ParseSingleSequenceExample", _parsing(_parse_sequence), _sequence_rule))

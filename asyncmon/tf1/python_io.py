@@ -1,0 +1,184 @@
+"""TF1: ``tf.python_io``: TFRecord files outside a graph.
+
+These are plain calls, as in TF1, and they block: use them before the event loop runs, or in a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Self
+
+from asyncmon.errors import FailedPreconditionError
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1.file_ops import file_errors
+from asyncmon.tfrecord import WINDOW_BITS, frame, read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TFRecordCompressionType:
+    """The kinds of compression. TF1: same name."""
+
+    NONE, ZLIB, GZIP = 0, 1, 2
+
+
+class TFRecordOptions:
+    """How a TFRecord file is compressed. TF1: same name.
+
+    Args:
+        compression_type: a :class:`TFRecordCompressionType`, or "", "ZLIB", "GZIP".
+        compression_level: 0 to 9; by default zlib's 6.
+        mem_level: zlib's, 1 to 9.
+        compression_strategy: zlib's.
+        flush_mode: has no meaning here, as the sizes of buffers, ``window_bits`` and
+            ``compression_method`` have none: refused unless None.
+
+    Raises:
+        ValueError: an argument that is not one of these.
+    """
+
+    compression_type_map: ClassVar[dict[int, str]] = {0: "", 1: "ZLIB", 2: "GZIP"}
+
+    def __init__(
+        self,
+        compression_type: Any = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        refused = {
+            "flush_mode": flush_mode,
+            "input_buffer_size": input_buffer_size,
+            "output_buffer_size": output_buffer_size,
+            "window_bits": window_bits,
+            "compression_method": compression_method,
+        }
+        given = [name for name, value in refused.items() if value is not None]
+        if given:
+            raise ValueError(
+                f"TFRecordOptions got {given}; give compression_type, compression_level, mem_level and "
+                "compression_strategy only, the rest is fixed."
+            )
+        self.get_compression_type_string(compression_type)
+        self.compression_type = compression_type
+        self.compression_level = compression_level
+        self.mem_level = mem_level
+        self.compression_strategy = compression_strategy
+
+    @classmethod
+    def get_compression_type_string(cls, options: Any) -> str:
+        """Return "", "ZLIB" or "GZIP" for options, a type, a name or None.
+
+        Raises:
+            ValueError: something else.
+        """
+        if isinstance(options, TFRecordOptions):
+            options = options.compression_type
+        name = cls.compression_type_map.get(options, options) if options else ""
+        if name not in WINDOW_BITS:
+            raise ValueError(f"Not a valid compression_type: {options!r}; give '', 'ZLIB' or 'GZIP'.")
+        return str(name)
+
+    def _compressor(self) -> Any:
+        name = self.get_compression_type_string(self)
+        level = -1 if self.compression_level is None else self.compression_level
+        memory = zlib.DEF_MEM_LEVEL if self.mem_level is None else self.mem_level
+        bits, strategy = WINDOW_BITS[name], self.compression_strategy or zlib.Z_DEFAULT_STRATEGY
+        return zlib.compressobj(level, zlib.DEFLATED, bits, memory, strategy) if name else None
+
+
+class TFRecordWriter:
+    """Writes records to a file. TF1: ``tf.python_io.TFRecordWriter``. Calls block.
+
+    Args:
+        path: the file, which is made anew.
+        options: the compression, or None.
+
+    Raises:
+        NotFoundError: its directory is missing.
+        FailedPreconditionError: by the methods: the writer is closed.
+
+    Example::
+
+        with tf.python_io.TFRecordWriter("train.tfrecord") as writer:
+            writer.write(example.SerializeToString())
+    """
+
+    def __init__(self, path: str | os.PathLike[str], options: Any = None) -> None:
+        if not isinstance(options, TFRecordOptions):
+            options = TFRecordOptions(options)
+        self._compressor = options._compressor()
+        self._path = os.fspath(path)
+        with file_errors(self._path):
+            self._file: IO[bytes] | None = Path(self._path).open("wb")  # noqa: SIM115 -- close() does
+
+    def write(self, record: bytes) -> None:
+        """Append a record.
+
+        Raises:
+            TypeError: it is not bytes.
+        """
+        if not isinstance(record, bytes):
+            raise TypeError(f"A record is bytes, got {type(record).__name__}; encode text first.")
+        self._put(frame(record))
+
+    def flush(self) -> None:
+        """Give what was written to the system. Compressed data becomes readable up to here."""
+        self._put(b"" if self._compressor is None else self._compressor.flush(zlib.Z_SYNC_FLUSH), True)
+
+    def close(self) -> None:
+        """Write what is left and close the file. A second call does nothing."""
+        if self._file is None:
+            return
+        with file_errors(self._path):
+            if self._compressor is not None:
+                self._file.write(self._compressor.flush())
+            self._file.close()
+        self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _put(self, data: bytes, flush: bool = False) -> None:
+        if self._file is None:
+            raise FailedPreconditionError(f"Writer is closed. It wrote {self._path!r}.")
+        with file_errors(self._path):
+            if flush:
+                self._file.write(data)
+                self._file.flush()
+            else:
+                self._file.write(self._compressor.compress(data) if self._compressor else data)
+
+
+def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Iterator[bytes]:
+    """Yield the records of a file. TF1: same name. Blocks.
+
+    Args:
+        path: the file.
+        options: its compression, or None.
+
+    Raises:
+        NotFoundError: there is no such file.
+        DataLossError: a record is damaged, or cut off; the error names file and byte. Those before it
+            have been given.
+    """
+    compression = TFRecordOptions.get_compression_type_string(options)
+    with file_errors(os.fspath(path)):
+        for records in read_records(path, compression):
+            for _offset, record in records:
+                yield record
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "python_io.", globals())

@@ -1,0 +1,140 @@
+"""Producers fill queues epoch after epoch, and end cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import asyncmon.tf1 as tf
+from asyncmon.errors import InvalidArgumentError, NotFoundError, OutOfRangeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+
+async def produced(fetch: Any, count: int | None = None) -> list[Any]:
+    """Return the values of a fetch in a monitored session: so many, or all that there are."""
+    found = []
+    async with tf.train.MonitoredTrainingSession(log_step_count_steps=None) as sess:
+        while not sess.should_stop() and (count is None or len(found) < count):
+            found.append(await sess.run(fetch))
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not others, "the session's tasks have ended"
+    return found
+
+
+async def test_strings_come_in_order_or_shuffled_in_each_epoch() -> None:
+    names = [f"f{i}" for i in range(6)]
+    queue = tf.train.string_input_producer(names, num_epochs=2, shuffle=False)
+    found = [tf.compat.as_text(one) for one in await produced(queue.dequeue())]
+    assert found == names * 2
+    tf.reset_default_graph()
+    queue = tf.train.string_input_producer(tf.constant(names), num_epochs=3, seed=1)
+    found = [tf.compat.as_text(one) for one in await produced(queue.dequeue())]
+    epochs = [found[:6], found[6:12], found[12:]]
+    assert all(sorted(epoch) == names for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+async def test_without_epochs_it_goes_on_for_ever() -> None:
+    queue = tf.train.range_input_producer(3, shuffle=False)
+    assert await produced(queue.dequeue(), 8) == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+async def test_slices_of_several_tensors_belong_together() -> None:
+    images, labels = np.arange(20.0).reshape(10, 2), np.arange(10)
+    image, label = tf.train.slice_input_producer([images, labels], num_epochs=1, seed=3)
+    assert image.shape.as_list() == [2]
+    found = await produced([image, label])
+    assert sorted(int(label) for _image, label in found) == list(range(10))
+    assert all((image == images[label]).all() for image, label in found)
+
+
+async def test_rows_of_a_tensor() -> None:
+    queue = tf.train.input_producer(tf.constant([[1, 2], [3, 4]]), num_epochs=1, shuffle=False)
+    assert [one.tolist() for one in await produced(queue.dequeue())] == [[1, 2], [3, 4]]
+
+
+async def test_more_elements_than_the_queue_holds_let_the_training_go_on() -> None:
+    """The producer of an epoch waits for room without the lock that each training step takes."""
+    step = tf.train.create_global_step()
+    index = tf.train.range_input_producer(300, num_epochs=2, shuffle=False, capacity=4).dequeue()
+    x = tf.train.batch([index], 5, capacity=8)
+    train = tf.assign_add(step, 1)
+    found = await produced([x, train])
+    assert [int(one) for x, _step in found for one in x] == list(range(300)) * 2
+    assert found[-1][1] == 120
+
+
+async def test_epochs_are_counted_in_a_local_variable() -> None:
+    limited = tf.train.limit_epochs(tf.constant(5), 2)
+    assert [v.op.name for v in tf.local_variables()] == ["limit_epochs/epochs"]
+    assert tf.global_variables() == []
+    async with tf.Session() as sess:
+        await sess.run(tf.local_variables_initializer())
+        assert [await sess.run(limited) for _ in range(2)] == [5, 5]
+        with pytest.raises(OutOfRangeError, match="Reached limit of 2"):
+            await sess.run(limited)
+        assert await sess.run(tf.local_variables()[0]) == 2
+    assert tf.train.limit_epochs(limited) is limited
+
+
+async def test_names_collections_and_summaries_are_tf1s() -> None:
+    with tf.Graph().as_default() as graph:
+        queue = tf.train.string_input_producer(["a"], num_epochs=1, capacity=10)
+        assert queue.name == "input_producer"
+        (summary,) = graph.get_collection(tf.GraphKeys.SUMMARIES)
+        assert summary.op.name == "input_producer/fraction_of_10_full"
+        (runner,) = graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)
+        assert runner.name == "input_producer"
+        assert runner.enqueue_ops[0].name == "input_producer/input_producer_EnqueueMany"
+        (epochs,) = tf.local_variables()
+        assert epochs.op.name == "input_producer/limit_epochs/epochs"
+        image, _ = tf.train.slice_input_producer([tf.zeros([5, 2]), tf.zeros([5])], name="mine")
+        assert image.op.name == "mine/GatherV2"
+        assert len(graph.get_collection(tf.GraphKeys.QUEUE_RUNNERS)) == 2
+
+
+async def test_files_are_matched_once(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(name)
+    names = tf.train.match_filenames_once(str(tmp_path / "*.txt"))
+    queue = tf.train.string_input_producer(names, num_epochs=2, shuffle=False)
+    _, value = tf.WholeFileReader().read(queue)
+    assert [bytes(one) for one in await produced(value)] == [b"a", b"b"] * 2
+    tf.reset_default_graph()
+    names = tf.train.match_filenames_once(str(tmp_path / "*.none"))
+    with pytest.raises(InvalidArgumentError, match="requires a non-null input tensor"):
+        await produced(tf.train.string_input_producer(names).dequeue())
+
+
+async def test_a_missing_file_ends_the_session_with_its_name(tmp_path: Path) -> None:
+    queue = tf.train.string_input_producer([str(tmp_path / "absent")])
+    _, value = tf.TextLineReader().read(queue)
+    with pytest.raises(NotFoundError, match="absent; No such file or directory"):
+        await produced(value)
+    tf.reset_default_graph()
+    queue = tf.train.string_input_producer([str(tmp_path / "absent")])
+    _, value = tf.TextLineReader().read(queue)
+    with pytest.raises(NotFoundError, match="absent; No such file or directory"):
+        await produced(tf.train.batch([value], 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: tf.train.string_input_producer([]), "requires a non-null input tensor"),
+        (lambda: tf.train.slice_input_producer([]), "Expected at least one tensor"),
+        (lambda: tf.train.limit_epochs(tf.zeros([]), 0), "num_epochs must be > 0 not 0"),
+        (lambda: tf.train.input_producer(tf.placeholder(tf.int32, [3, None])), "`element_shape` must"),
+        (lambda: tf.train.string_input_producer(tf.zeros([3])), "string"),
+    ],
+)
+async def test_what_cannot_be_produced_is_refused(make: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        make()

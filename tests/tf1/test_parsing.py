@@ -1,0 +1,174 @@
+"""Examples become tensors, with TF1's shapes, defaults and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import asyncmon.tf1 as tf
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.protobuf import delimited, floating, integer
+from asyncmon.tf1.example_bytes import FLOATS, INTS, feature_of
+
+pytestmark = pytest.mark.asyncio
+Fixed, Rows = tf.FixedLenFeature, tf.FixedLenSequenceFeature
+
+
+def example(**values: Any) -> bytes:
+    made = tf.train.Example()
+    for name, items in values.items():
+        kind = {int: "int64_list", float: "float_list", bytes: "bytes_list"}[type(items[0])]
+        getattr(made.features.feature[name], kind).value.extend(items)
+    return made.SerializeToString()
+
+
+async def parse(serialized: Any, features: dict[str, Any], *, batch: bool = False) -> Any:
+    with tf.Graph().as_default():
+        build = tf.parse_example if batch else tf.parse_single_example
+        parsed = build(serialized, features)
+        async with tf.Session() as sess:
+            values = await sess.run(parsed)
+        for name, tensor in parsed.items():
+            assert tensor.shape.is_compatible_with(np.shape(values[name]))
+            assert np.asarray(values[name]).dtype == tensor.dtype.as_numpy_dtype or (
+                tensor.dtype is tf.string
+            )
+        return values
+
+
+async def test_a_single_example() -> None:
+    data = example(x=[1, -2], f=[0.5, 1.5, 2.5, 3.5], s=[b"a\xff"], n=[300])
+    found = await parse(
+        data,
+        {
+            "x": Fixed([2], tf.int64),
+            "f": Fixed([2, 2], tf.float32),
+            "s": Fixed([], tf.string),
+            "n": Fixed([], tf.int64),
+        },
+    )
+    assert found["x"].tolist() == [1, -2]
+    assert found["f"].tolist() == [[0.5, 1.5], [2.5, 3.5]]
+    assert (found["s"], found["n"]) == (b"a\xff", 300)
+
+
+async def test_defaults_and_rows() -> None:
+    data = example(x=[1, 2, 3, 4])
+    found = await parse(
+        data,
+        {
+            "x": Rows([2], tf.int64, allow_missing=True),
+            "none": Rows([], tf.float32, allow_missing=True),
+            "i": Fixed([2], tf.int64, [7, 8]),
+            "s": Fixed([], tf.string, "d"),
+            "f": Fixed([], tf.float32, default_value=0.5),
+        },
+    )
+    assert found["x"].tolist() == [[1, 2], [3, 4]]
+    assert found["none"].shape == (0,)
+    assert (found["i"].tolist(), found["s"], found["f"]) == ([7, 8], b"d", 0.5)
+    found["i"][0] = 0  # the caller's own
+    assert (await parse(data, {"i": Fixed([2], tf.int64, [7, 8])}))["i"].tolist() == [7, 8]
+
+
+async def test_a_batch_of_examples() -> None:
+    batch = [example(x=[1], s=[b"a"]), example(x=[2, 3], s=[b"b"]), example(s=[b"c"])]
+    found = await parse(
+        batch,
+        {"s": Fixed([1], tf.string), "x": Rows([], tf.int64, allow_missing=True, default_value=-1)},
+        batch=True,
+    )
+    assert found["s"].tolist() == [[b"a"], [b"b"], [b"c"]]
+    assert found["x"].tolist() == [[1, -1], [2, 3], [-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("features", "match"),
+    [
+        ({"nope": Fixed([], tf.int64)}, r"Feature: nope \(data type: int64\) is required but"),
+        ({"x": Fixed([2], tf.float32)}, "Key: x.  Data types don't match. Data type: int64 but exp"),
+        ({"x": Fixed([], tf.int64)}, r"Key: x.  Number of int64 values != expected.  values size: 2"),
+        ({"x": Rows([3], tf.int64, allow_missing=True)}, "a whole number of rows"),
+    ],
+)
+async def test_what_an_example_has_not_is_an_error_in_the_run(features: Any, match: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=match):
+        await parse(example(x=[1, 2]), features)
+
+
+async def test_what_is_no_example_is_an_error_in_the_run() -> None:
+    with pytest.raises(InvalidArgumentError, match="Could not parse example input, value: \"b'abc'\""):
+        await parse(b"abc", {"x": Fixed([], tf.int64)})
+    names = tf.constant(["first", "second"])
+    parsed = tf.parse_example([example(x=[1]), b""], {"x": Fixed([], tf.int64)}, example_names=names)
+    async with tf.Session() as sess:
+        with pytest.raises(InvalidArgumentError, match="Name: second, Feature: x"):
+            await sess.run(parsed)
+
+
+@pytest.mark.parametrize(
+    ("features", "error", "match"),
+    [
+        ({}, ValueError, "features was empty"),
+        ({"x": 5}, ValueError, "Unsupported int 5 for key 'x'"),
+        ({"x": Fixed([None], tf.int64)}, ValueError, "Consider using FixedLenSequenceFeature"),
+        ({"x": Fixed(None, tf.int64)}, ValueError, "Missing shape for feature x"),
+        ({"x": Fixed([], None)}, ValueError, "Missing dtype for feature x"),
+        ({"x": Rows([], tf.int64)}, ValueError, "requires allow_missing to be True"),
+        ({"x": Fixed([], tf.int32)}, TypeError, "hold float32, int64 and string"),
+        ({"x": Fixed([2], tf.int64, 4)}, ValueError, "default_value of 'x' has 1 elements"),
+    ],
+)
+async def test_features_that_cannot_be_parsed_are_refused(
+    features: Any, error: Any, match: str
+) -> None:
+    with pytest.raises(error, match=match):
+        tf.parse_single_example(tf.placeholder(tf.string, []), features)
+
+
+async def test_a_batch_is_no_single_example() -> None:
+    with pytest.raises(ValueError, match="must be a scalar"):
+        tf.parse_single_example([b"a", b"b"], {"x": Fixed([], tf.int64)})
+
+
+async def test_a_sequence_example() -> None:
+    made = tf.train.SequenceExample()
+    made.context.feature["label"].int64_list.value.append(3)
+    for i in range(3):
+        step = made.feature_lists.feature_list["x"].feature.add()
+        step.float_list.value.extend([i, i + 0.5])
+    context, steps = tf.parse_single_sequence_example(
+        made.SerializeToString(),
+        {"label": Fixed([], tf.int64)},
+        {"x": Rows([2], tf.float32), "none": Rows([], tf.int64, allow_missing=True)},
+    )
+    assert steps["x"].shape.as_list() == [None, 2]
+    async with tf.Session() as sess:
+        label, x, none = await sess.run([context["label"], steps["x"], steps["none"]])
+        assert (label, x.tolist(), none.tolist()) == (3, [[0, 0.5], [1, 1.5], [2, 2.5]], [])
+        _, bad = tf.parse_single_sequence_example(
+            made.SerializeToString(), None, {"none": Rows([], tf.int64)}
+        )
+        with pytest.raises(InvalidArgumentError, match="Feature list 'none' is required"):
+            await sess.run(bad["none"])
+    with pytest.raises(ValueError, match="needs to be a FixedLenSequenceFeature"):
+        tf.parse_single_sequence_example(b"", None, {"x": Fixed([], tf.int64)})
+    with pytest.raises(ValueError, match="Missing features"):
+        tf.parse_single_sequence_example(b"")
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.integers(0, 5))
+async def test_lists_are_found_packed_or_not(values: list[int], split: int) -> None:
+    unpacked = b"".join(integer(1, v) for v in values[:split])
+    rest = delimited(1, b"".join(integer(1, v)[1:] for v in values[split:]))
+    data = delimited(3, unpacked + rest)
+    assert feature_of((data, 0, len(data)), INTS).tolist() == values
+
+
+async def test_floats_are_found_in_several_parts() -> None:
+    data = integer(9, 1) + delimited(2, floating(1, 0.5)) + delimited(2, floating(1, 1.5))
+    assert feature_of((data, 0, len(data)), FLOATS).tolist() == [0.5, 1.5]
