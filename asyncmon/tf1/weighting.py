@@ -73,7 +73,7 @@ def squeezed(labels: Any, predictions: Any, rank_difference: int = 0) -> tuple[t
 def _without_last(x: tf.Tensor, other: tf.Tensor, more: int) -> tf.Tensor:
     """Return ``x`` without its last dimension, of 1, if it has ``more`` dimensions than the other."""
     rank, than = x.shape.ndims, other.shape.ndims
-    if rank is not None and (rank == 0 or x.shape[-1] not in (None, 1)):
+    if rank is not None and (rank == 0 or x.shape.as_list()[-1] not in (None, 1)):
         return x
     if rank is not None and than is not None:
         return tf.squeeze(x, [-1]) if rank - than == more else x

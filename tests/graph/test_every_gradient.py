@@ -159,6 +159,10 @@ FIXED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bias_add": (nn.bias_add, (MATRIX, MATRIX[0])),
     "conv2d": (lambda x, w: nn.conv2d(x, w, 1, "SAME"), (IMAGES, FILTERS)),
     "conv2d strides": (lambda x, w: nn.conv2d(x, w, 2, "VALID"), (IMAGES, FILTERS)),
+    "depthwise": (
+        lambda x, w: nn.depthwise_conv2d(x, w, [1, 2, 2, 1], "SAME"),
+        (IMAGES, FILTERS[..., :2]),
+    ),
     "max_pool": (lambda x: nn.max_pool(x, 2, 2, "VALID"), (IMAGES,)),
     "max_pool thrice": (_pooled_back_and_forth, (IMAGES, IMAGES, IMAGES[:, ::2, ::2])),
     "avg_pool": (lambda x: nn.avg_pool(x, 2, 1, "SAME"), (IMAGES,)),

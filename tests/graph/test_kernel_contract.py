@@ -197,6 +197,10 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     ),
     "sigmoid xent": (lambda x, y: nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x), (X, Y)),
     "conv": (lambda x, w: [nn.conv2d(x, w, 1, "SAME"), nn.conv2d(x, w, 2, "VALID")], (IMAGES, FILTERS)),
+    "depthwise": (
+        lambda x, w: nn.depthwise_conv2d(x, w, [1, 2, 2, 1], "VALID"),
+        (IMAGES, FILTERS),
+    ),
     "pools": (
         lambda x: [
             nn.max_pool(x, 2, 2, "VALID"),

@@ -1,15 +1,35 @@
-"""Layers, which create their variables. TF1: ``tf.layers``."""
+"""Layers, which create their variables. TF1: ``tf.layers``.
+
+::
+
+    hidden = layers.dense(images, 128, activation=nn.relu)       # dense/kernel, dense/bias
+    logits = layers.dense(layers.dropout(hidden, 0.4, training=is_training), 10)
+
+A class is a layer that can be called again and then shares its variables; the function of that name is
+the class applied once. The variables are trained and saved. A regularizer's loss joins
+``GraphKeys.REGULARIZATION_LOSSES``; a constraint is applied after each update by an optimizer.
+"""
 
 # fmt: off
 # isort: off
-from asyncmon.graph.layers.batch_norm import batch_normalization
-from asyncmon.graph.layers.layers import (
-    average_pooling2d, conv2d, dense, dropout, flatten, max_pooling2d,
+from asyncmon.graph.layers.batch_norm import BatchNormalization, batch_normalization
+from asyncmon.graph.layers.conv import (
+    Conv1D, Conv2D, Conv2DTranspose, SeparableConv1D, SeparableConv2D, conv1d, conv2d,
+    conv2d_transpose, separable_conv1d, separable_conv2d,
+)
+from asyncmon.graph.layers.core import Dense, Dropout, Flatten, dense, dropout, flatten
+from asyncmon.graph.layers.layer import Layer
+from asyncmon.graph.layers.pool import (
+    AveragePooling1D, AveragePooling2D, MaxPooling1D, MaxPooling2D, average_pooling1d,
+    average_pooling2d, max_pooling1d, max_pooling2d,
 )
 # isort: on
 
 __all__ = [
-    "average_pooling2d", "batch_normalization", "conv2d", "dense", "dropout", "flatten",
-    "max_pooling2d",
+    "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Conv1D", "Conv2D", "Conv2DTranspose",
+    "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D", "MaxPooling2D", "SeparableConv1D",
+    "SeparableConv2D", "average_pooling1d", "average_pooling2d", "batch_normalization", "conv1d",
+    "conv2d", "conv2d_transpose", "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d",
+    "separable_conv1d", "separable_conv2d",
 ]
 # fmt: on

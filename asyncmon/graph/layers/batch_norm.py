@@ -2,43 +2,176 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph.construction.build import add_to_collection, convert_to_tensor, create_op
+from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
-from asyncmon.graph.core.dtypes import int64
-from asyncmon.graph.core.keys import GraphKeys
-from asyncmon.graph.layers.layers import ZEROS, Maker, make_variable
+from asyncmon.graph.core.dtypes import float16, float32, int64
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
+from asyncmon.graph.nn.normalization import LEAST_EPSILON, moments, normalized_batch
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
-from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.arithmetic import maximum
 from asyncmon.graph.ops.basic import stop_gradient
-from asyncmon.graph.ops.shape_ops import cast, in_single
+from asyncmon.graph.ops.shape_ops import cast
 from asyncmon.graph.ops.shape_ops import size as size_of
 from asyncmon.graph.train.averages import assign_moving_average
 from asyncmon.graph.variables.initializers import ones_initializer
-from asyncmon.graph.variables.scope import variable_scope
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.tensor_shape import TensorShape
     from asyncmon.graph.variables.variable import Variable
 
 _ONES = ones_initializer()
 
 
+@dataclass(eq=False, repr=False)
+class BatchNormalization(Layer):
+    """A batch normalized by its moments in training, by moving averages of them otherwise.
+
+    TF1: ``tf.layers.BatchNormalization``. The averages move only when the ops in
+    ``GraphKeys.UPDATE_OPS`` are run; make the train op depend on them::
+
+        with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
+            train_op = optimizer.minimize(loss)
+
+    Args:
+        axis: the dimension that keeps its own moments, the channels; also a list of that one.
+        momentum: of the moving averages, "moving_mean", zeros at first, and "moving_variance", ones.
+        epsilon: added to the variance; of images at least 1.001e-5 unless ``fused`` is false.
+        center: add the variable "beta", zeros by default.
+        scale: multiply by the variable "gamma", ones by default.
+        renorm: must be false: batch renormalization is not supported, nor are its two arguments.
+        fused: false averages the biased variance of images (rank 4, channels last or second) rather
+            than the unbiased one, as TF1's two ways do; otherwise without effect.
+        trainable: whether optimizers find "beta" and "gamma".
+        virtual_batch_size: must be None.
+        adjustment: must be None.
+        name: of the layer; "batch_normalization" by default.
+
+    The other arguments are of the variables that they are named after.
+
+    Attributes:
+        gamma, beta, moving_mean, moving_variance: the variables, from the first call on, or None.
+
+    Raises:
+        ValueError: an argument that is not supported; at the call, a rank or a size of ``axis`` that is
+            not known.
+    """
+
+    axis: Any = -1
+    momentum: float = 0.99
+    epsilon: float = 1e-3
+    center: bool = True
+    scale: bool = True
+    beta_initializer: Any = ZEROS
+    gamma_initializer: Any = _ONES
+    moving_mean_initializer: Any = ZEROS
+    moving_variance_initializer: Any = _ONES
+    beta_regularizer: Maker = None
+    gamma_regularizer: Maker = None
+    beta_constraint: Maker = None
+    gamma_constraint: Maker = None
+    renorm: bool = False
+    renorm_clipping: Any = None
+    renorm_momentum: float = 0.99
+    fused: bool | None = None
+    trainable: bool = True
+    virtual_batch_size: int | None = None
+    adjustment: Any = None
+    name: str | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    dtype: Any = None
+    _scope: InitVar[Any] = None
+    _reuse: InitVar[Any] = None
+
+    gamma = beta = moving_mean = moving_variance = UNBUILT
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        super().__init__(self.trainable, self.name, self.dtype, _scope=_scope, _reuse=_reuse)
+        if not isinstance(self.axis, int):
+            if len(list(self.axis)) != 1:
+                raise ValueError(f"axis must be one dimension, got {self.axis!r}: reshape the inputs.")
+            self.axis = int(next(iter(self.axis)))
+        for name in ("renorm", "renorm_clipping", "virtual_batch_size", "adjustment"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is not supported: leave it out. Batches are "
+                    "normalized whole, by their own moments."
+                )
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Create the variables."""
+        if input_shape.ndims is None:
+            raise ValueError("Input has undefined rank.")
+        size = input_shape[rules.normalize_axis(self.axis, input_shape.ndims)].value
+        if size is None:
+            raise ValueError(
+                f"Input has undefined `axis` dimension. Received input with shape {input_shape}."
+            )
+        kind = float32 if self.dtype is float16 else self.dtype
+        if self.scale:
+            self.gamma = self.add_weight(
+                "gamma", [size], kind, self.gamma_initializer, self.gamma_regularizer, True,
+                self.gamma_constraint,
+            )  # fmt: skip
+        if self.center:
+            self.beta = self.add_weight(
+                "beta", [size], kind, self.beta_initializer, self.beta_regularizer, True,
+                self.beta_constraint,
+            )  # fmt: skip
+        for name in ("moving_mean", "moving_variance"):
+            initializer = getattr(self, f"{name}_initializer")
+            setattr(self, name, self.add_weight(name, [size], kind, initializer, trainable=False))
+
+    def call(self, inputs: Any, training: Any = False) -> Tensor:
+        """Return the result; ``training`` is a bool, or a bool scalar tensor to be fed."""
+        x = convert_to_tensor(inputs)
+        rank = x.shape.ndims
+        assert rank is not None, "checked in build"
+        at, kind = rules.normalize_axis(self.axis, rank), self.moving_mean.dtype
+        wide = cast(x, kind)
+        averages: list[Any] = [self.moving_mean, self.moving_variance]
+        as_images = rank == 4 and at in (1, 3) and self.fused is not False
+        epsilon = max(self.epsilon, LEAST_EPSILON) if as_images else self.epsilon
+        if not is_tensor_like(training) and training:
+            size = [x.shape[at].value]
+            one, zero = (create_op("Fill", (size, convert_to_tensor(v, kind))) for v in (1.0, 0.0))
+            factor = one if self.gamma is None else self.gamma.value()
+            offset = zero if self.beta is None else self.beta.value()
+            result, mean, variance = normalized_batch(wide, factor, offset, at, epsilon)
+            self._move(averages, mean, _moved(variance, wide, at, as_images), self.momentum)
+            return cast(result, x.dtype)
+        if is_tensor_like(training):  # if it is false, the averages are used and kept
+            flag = convert_to_tensor(training)
+            mean, variance = moments(wide, [i for i in range(rank) if i != at])
+            used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
+            decay = _either(flag, *(convert_to_tensor(v, kind) for v in (self.momentum, 1.0)))
+            self._move(averages, mean, _moved(variance, wide, at, as_images), decay)
+        else:
+            used = [average.value() for average in averages]
+        vectors = (_along(v, at, rank) for v in (*used, self.beta, self.gamma))
+        center_by, scale_by, offset, factor = vectors
+        return cast(_normalize(wide, center_by, scale_by, offset, factor, epsilon), x.dtype)
+
+    def _move(self, averages: list[Variable], mean: Tensor, variance: Tensor, momentum: Any) -> None:
+        for average, value in zip(averages, (mean, variance), strict=True):
+            self.add_update(assign_moving_average(average, stop_gradient(value), momentum))
+
+
 def batch_normalization(
     inputs: Any,
-    axis: int = -1,
+    axis: Any = -1,
     momentum: float = 0.99,
     epsilon: float = 1e-3,
     center: bool = True,
     scale: bool = True,
-    beta_initializer: Maker = ZEROS,
-    gamma_initializer: Maker = _ONES,
-    moving_mean_initializer: Maker = ZEROS,
-    moving_variance_initializer: Maker = _ONES,
+    beta_initializer: Any = ZEROS,
+    gamma_initializer: Any = _ONES,
+    moving_mean_initializer: Any = ZEROS,
+    moving_variance_initializer: Any = _ONES,
     beta_regularizer: Maker = None,
     gamma_regularizer: Maker = None,
     beta_constraint: Maker = None,
@@ -47,70 +180,26 @@ def batch_normalization(
     trainable: bool = True,
     name: str | None = None,
     reuse: Any = None,
+    renorm: bool = False,
+    renorm_clipping: Any = None,
+    renorm_momentum: float = 0.99,
+    fused: bool | None = None,
+    virtual_batch_size: int | None = None,
+    adjustment: Any = None,
 ) -> Tensor:
-    """Return a batch normalized by its moments in training, by moving averages of them otherwise.
+    """Return ``inputs`` through a :class:`BatchNormalization`. TF1: ``tf.layers.batch_normalization``.
 
-    TF1: ``tf.layers.batch_normalization``. The averages move only when the ops in
-    ``GraphKeys.UPDATE_OPS`` are run; make the train op depend on them::
-
-        with control_dependencies(get_collection(GraphKeys.UPDATE_OPS)):
-            train_op = optimizer.minimize(loss)
-
-    Args:
-        inputs: a tensor of floats.
-        axis: the dimension that keeps its own moments, the channels.
-        momentum: of the moving averages, "moving_mean", zeros at first, and "moving_variance", ones.
-        epsilon: added to the variance.
-        center: add the variable "beta", zeros by default.
-        scale: multiply by the variable "gamma", ones by default.
-        training: a bool, or a bool scalar tensor to be fed.
-        trainable: whether optimizers find "beta" and "gamma".
-        name: of the layer; "batch_normalization" by default.
-        reuse: share the variables of an earlier layer of this name.
-
-    The other arguments are of the variables that they are named after.
-
-    Raises:
-        ValueError: a rank or a size of ``axis`` that is not known.
+    ``training`` is a bool, or a bool scalar tensor to be fed. With ``reuse`` it shares the variables of
+    an earlier layer of this name.
     """
-    x = convert_to_tensor(inputs)
-    rank = x.shape.ndims
-    if rank is None:
-        raise ValueError("Input has undefined rank.")
-    at = rules.normalize_axis(axis, rank)
-    size = x.shape[at].value
-    if size is None:
-        raise ValueError(f"Input has undefined `axis` dimension. Received input with shape {x.shape}.")
-    wide = in_single(x)
-    kind = wide.dtype
-    with variable_scope(name, "batch_normalization", reuse=reuse):
-        vector = partial(make_variable, kind, [size])
-        gamma = beta = None
-        if scale:
-            gamma = vector("gamma", gamma_initializer, gamma_regularizer, gamma_constraint, trainable)
-        if center:
-            beta = vector("beta", beta_initializer, beta_regularizer, beta_constraint, trainable)
-        averages = [
-            vector("moving_mean", moving_mean_initializer),
-            vector("moving_variance", moving_variance_initializer),
-        ]
-        if not is_tensor_like(training) and training:
-            one, zero = (create_op("Fill", ([size], convert_to_tensor(v, kind))) for v in (1.0, 0.0))
-            factor = one if gamma is None else gamma.value()
-            offset = zero if beta is None else beta.value()
-            result, mean, variance = normalized_batch(wide, factor, offset, at, epsilon)
-            _move(averages, mean, _unbiased(variance, wide, at), momentum)
-            return cast(result, x.dtype)
-        if is_tensor_like(training):  # if it is false, the averages are used and kept
-            flag = convert_to_tensor(training)
-            mean, variance = moments(wide, [i for i in range(rank) if i != at])
-            used = [_either(flag, mean, averages[0]), _either(flag, variance, averages[1])]
-            decay = _either(flag, *(convert_to_tensor(v, kind) for v in (momentum, 1.0)))
-            _move(averages, mean, _unbiased(variance, wide, at), decay)
-        else:
-            used = [average.value() for average in averages]
-        center_by, scale_by, offset, factor = (_along(v, at, rank) for v in (*used, beta, gamma))
-        return cast(_normalize(wide, center_by, scale_by, offset, factor, epsilon), x.dtype)
+    layer = BatchNormalization(
+        axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer,
+        moving_mean_initializer, moving_variance_initializer, beta_regularizer, gamma_regularizer,
+        beta_constraint, gamma_constraint, renorm, renorm_clipping, renorm_momentum, fused, trainable,
+        virtual_batch_size, adjustment, name, _scope=name, _reuse=reuse,
+    )  # fmt: skip
+    result: Tensor = layer(inputs, training=training)
+    return result
 
 
 def _either(condition: Tensor, x: Any, y: Any) -> Tensor:
@@ -124,15 +213,9 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
     return create_op("ExpandDims", (vector,), {"axis": tuple(range(1, rank - axis))})
 
 
-def _move(averages: list[Variable], mean: Tensor, variance: Tensor, momentum: Any) -> None:
-    for average, value in zip(averages, (mean, variance), strict=True):
-        update = assign_moving_average(average, stop_gradient(value), momentum)
-        add_to_collection(GraphKeys.UPDATE_OPS, update)
-
-
-def _unbiased(variance: Tensor, x: Tensor, axis: int) -> Tensor:
+def _moved(variance: Tensor, x: Tensor, axis: int, as_images: bool) -> Tensor:
     """Return the variance for the moving average: of images, as in TF1, the unbiased estimate."""
-    if len(x.shape) != 4 or axis not in (1, 3):
+    if not as_images:
         return variance
     count = cast(size_of(x, out_type=int64), variance.dtype) / (x.shape[axis].value or 1)
     return variance * (count / maximum(count - 1, convert_to_tensor(1.0, variance.dtype)))

@@ -6,6 +6,10 @@ from asyncmon.graph.nn.activations import (
     elu, gelu, leaky_relu, log_softmax, relu, relu6, selu, softmax, softplus, softsign, swish,
 )
 from asyncmon.graph.nn.conv import conv2d, conv2d_backprop_filter, conv2d_backprop_input
+from asyncmon.graph.nn.conv_kinds import (
+    atrous_conv2d, conv1d, conv2d_transpose, convolution, depthwise_conv2d, depthwise_conv2d_native,
+    separable_conv2d,
+)
 from asyncmon.graph.nn.dense import bias_add, relu_layer, xw_plus_b
 from asyncmon.graph.nn.embedding import embedding_lookup
 from asyncmon.graph.nn.losses import (
@@ -25,11 +29,13 @@ avg_pool2d = avg_pool
 max_pool2d = max_pool
 
 __all__ = [
-    "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv2d", "conv2d_backprop_filter",
-    "conv2d_backprop_input", "dropout", "elu", "embedding_lookup", "gelu", "in_top_k", "l2_loss",
-    "l2_normalize", "leaky_relu", "log_softmax", "max_pool", "max_pool2d", "moments", "relu", "relu6",
-    "relu_layer", "selu", "sigmoid", "sigmoid_cross_entropy_with_logits", "softmax",
-    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
+    "atrous_conv2d", "avg_pool", "avg_pool2d", "batch_normalization", "bias_add", "conv1d", "conv2d",
+    "conv2d_backprop_filter", "conv2d_backprop_input", "conv2d_transpose", "convolution",
+    "depthwise_conv2d", "depthwise_conv2d_native", "dropout", "elu", "embedding_lookup", "gelu",
+    "in_top_k", "l2_loss", "l2_normalize", "leaky_relu", "log_softmax", "max_pool", "max_pool2d",
+    "moments", "relu", "relu6", "relu_layer", "selu", "separable_conv2d", "sigmoid",
+    "sigmoid_cross_entropy_with_logits", "softmax", "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
     "sparse_softmax_cross_entropy_with_logits", "swish", "tanh", "top_k",
     "weighted_cross_entropy_with_logits", "xw_plus_b", "zero_fraction",
 ]

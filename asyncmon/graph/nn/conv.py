@@ -10,7 +10,13 @@ from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.conv import convolve, filter_gradient, input_gradient
 from asyncmon.graph.kernels.windows import Padding, Pair, dilated, output_sizes
-from asyncmon.graph.nn.images import check_data_format, create_image_op
+from asyncmon.graph.nn.images import (
+    CHANNELS_LAST,
+    CHANNELS_SECOND,
+    check_data_format,
+    create_image_op,
+    window_attrs,
+)
 from asyncmon.graph.ops.shape_ops import shape_tensor
 
 if TYPE_CHECKING:
@@ -35,59 +41,76 @@ def _conv_rule(
     return Spec(images.dtype, (n, *counts, channels))
 
 
-def _by_images_rule(sizes: Spec, filters: Spec, grad: Spec, **attrs: Any) -> Spec:
-    rules.check_same_dtype("Conv2DBackpropInput", filters, grad, ("filter", "out_backprop"))
-    images = Spec(filters.dtype, rules.with_rank(sizes.known_dims(), 4))
-    rules.like_first(_conv_rule(images, filters, **attrs), grad)
-    return images
+def _flops(filters: int, summed: int) -> Callable[..., int]:
+    """Return a function that counts multiplications.
 
-
-def _by_filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spec:
-    rules.check_same_dtype("Conv2DBackpropFilter", images, grad, ("input", "out_backprop"))
-    filters = Spec(images.dtype, rules.with_rank(sizes.known_dims(), 4))
-    rules.like_first(_conv_rule(images, filters, **attrs), grad)
-    return filters
-
-
-def _flops(filters: int) -> Callable[..., int]:
-    """Return a function that counts multiplications; ``filters`` is the index of the filters' spec."""
+    ``filters`` is the index of the filters' spec, and ``summed`` how many dimensions of theirs add up.
+    """
 
     def count(*specs: Spec, **_attrs: object) -> int:
-        window = (specs[filters].shape or ())[:3]
+        window = (specs[filters].shape or ())[:summed]
         return (rules.num_elements(specs[2].shape) or 0) * (rules.num_elements(window) or 0)
 
     return count
 
 
-def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
-    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by one of the three."""
-    if by == 0:
-        inputs = (create_op("Shape", (images,)), filters, output)
-        return create_op("Conv2DBackpropInput", inputs, attrs)
-    if by == 1:
-        inputs = (images, create_op("Shape", (filters,)), output)
-        return create_op("Conv2DBackpropFilter", inputs, attrs)
-    return create_op("Conv2D", (images, filters), attrs)
+def register_convolution(
+    names: Sequence[str], kernels: Sequence[Any], rule: rules.Rule, summed: int
+) -> None:
+    """Register an op on images and filters, and its gradients by the one and by the other.
+
+    Args:
+        names: of the three ops.
+        kernels: likewise.
+        rule: of the first one.
+        summed: how many dimensions of the filters add up in an element of the output.
+    """
+    forward, by_images, by_filters = names
+
+    def images_rule(sizes: Spec, filters: Spec, grad: Spec, **attrs: Any) -> Spec:
+        rules.check_same_dtype(by_images, filters, grad, ("filter", "out_backprop"))
+        images = Spec(filters.dtype, rules.with_rank(sizes.known_dims(), 4))
+        rules.like_first(rule(images, filters, **attrs), grad)
+        return images
+
+    def filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spec:
+        rules.check_same_dtype(by_filters, images, grad, ("input", "out_backprop"))
+        filters = Spec(images.dtype, rules.with_rank(sizes.known_dims(), 4))
+        rules.like_first(rule(images, filters, **attrs), grad)
+        return filters
+
+    def derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
+        """Return the derivative of ``sum(convolution(images, filters) * output)`` by one of them."""
+        if by == 0:
+            return create_op(by_images, (create_op("Shape", (images,)), filters, output), attrs)
+        if by == 1:
+            return create_op(by_filters, (images, create_op("Shape", (filters,)), output), attrs)
+        return create_op(forward, (images, filters), attrs)
+
+    def gradient(own: int) -> Callable[..., list[Tensor | None]]:
+        """Return the gradient of the op that is the derivative by ``own``, linear in the others."""
+
+        def flows(op: Operation, grad: Tensor) -> list[Tensor | None]:
+            three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
+            found = [None if i == own else derivative(i, *three, **op.attrs) for i in range(3)]
+            return found[: len(op.inputs)]
+
+        return flows
+
+    for own, name, kernel, infer, filters in (
+        (2, forward, kernels[0], rule, 1),
+        (0, by_images, kernels[1], images_rule, 1),
+        (1, by_filters, kernels[2], filters_rule, 3),
+    ):
+        register(OpDef(name, kernel, infer, gradient(own), out=True, flops=_flops(filters, summed)))
 
 
-def _gradient(own: int) -> Callable[..., list[Tensor | None]]:
-    """Return the gradient of the op that is the derivative by ``own``, linear in the other two."""
-
-    def gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-        three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
-        found = [None if i == own else _derivative(i, *three, **op.attrs) for i in range(3)]
-        return found[: len(op.inputs)]
-
-    return gradient
-
-
-# fmt: off
-register(OpDef("Conv2D", convolve, _conv_rule, _gradient(2), out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _gradient(0),
-    out=True, flops=_flops(filters=1)))
-register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _gradient(1),
-    out=True, flops=_flops(filters=3)))
-# fmt: on
+register_convolution(
+    ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
+    (convolve, input_gradient, filter_gradient),
+    _conv_rule,
+    summed=3,
+)
 
 
 def _create(
@@ -101,8 +124,8 @@ def _create(
 ) -> Tensor:
     if strides is None or padding is None:
         raise ValueError("conv2d() needs strides and padding")
-    if op_type != "Conv2D" and check_data_format(data_format) != "NHWC":
-        raise ValueError("The gradient functions take data_format='NHWC' only; transpose the images.")
+    if op_type == "Conv2DBackpropFilter" and check_data_format(data_format) != "NHWC":
+        raise ValueError("conv2d_backprop_filter takes data_format='NHWC' only; transpose the images.")
     pairs = {"strides": strides, "dilations": 1 if dilations is None else dilations}
     return create_image_op(op_type, inputs, padding, data_format, name, **pairs)
 
@@ -157,11 +180,18 @@ def conv2d_backprop_input(
     Args:
         input_sizes: the shape of the input.
         out_backprop: the gradient with respect to the output.
-        data_format: only "NHWC".
     """
     kernel = convert_to_tensor(filter if filters is None else filters)
     inputs = (shape_tensor(input_sizes), kernel, out_backprop)
-    return _create("Conv2DBackpropInput", inputs, strides, padding, data_format, dilations, name)
+    if check_data_format(data_format) == "NHWC":
+        return _create("Conv2DBackpropInput", inputs, strides, padding, "NHWC", dilations, name)
+    attrs = window_attrs(
+        padding, "NCHW", strides=strides, dilations=1 if dilations is None else dilations
+    )
+    sizes = shape_tensor([inputs[0][i] for i in (0, 2, 3, 1)])
+    grad = create_op("Transpose", (out_backprop,), CHANNELS_LAST)
+    result = create_op("Conv2DBackpropInput", (sizes, kernel, grad), attrs, name)
+    return create_op("Transpose", (result,), CHANNELS_SECOND)
 
 
 def conv2d_backprop_filter(

@@ -69,7 +69,7 @@ def window_padding(padding: Any, data_format: str) -> Padding:
     return pairs[at[0]], pairs[at[1]]
 
 
-_LAST, _SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}  # where the channels go
+CHANNELS_LAST, CHANNELS_SECOND = {"perm": (0, 2, 3, 1)}, {"perm": (0, 3, 1, 2)}
 
 
 def create_image_op(
@@ -86,5 +86,5 @@ def create_image_op(
     if layout == "NHWC":
         return create_op(op_type, inputs, attrs, name)
     images, *rest = inputs
-    result = create_op(op_type, (create_op("Transpose", (images,), _LAST), *rest), attrs, name)
-    return create_op("Transpose", (result,), _SECOND)
+    result = create_op(op_type, (create_op("Transpose", (images,), CHANNELS_LAST), *rest), attrs, name)
+    return create_op("Transpose", (result,), CHANNELS_SECOND)

@@ -147,7 +147,7 @@ def test_the_gradients_by_themselves(ops: Any) -> None:
 
     ops.agree(run_w, by_w, x, g)
     with pytest.raises(ValueError, match="data_format='NHWC' only"):
-        nn.conv2d_backprop_input(x.shape, w, g, 1, "SAME", data_format="NCHW")
+        nn.conv2d_backprop_filter(x, w.shape, g, 1, "SAME", data_format="NCHW")
 
 
 def test_what_does_not_fit_is_refused() -> None:

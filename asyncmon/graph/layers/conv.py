@@ -1,0 +1,344 @@
+"""Convolutional layers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import KW_ONLY, InitVar, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.layers.core import in_dtype
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
+from asyncmon.graph.nn.conv import conv2d as _conv2d
+from asyncmon.graph.nn.conv_kinds import conv2d_transpose as _conv2d_transpose
+from asyncmon.graph.nn.conv_kinds import separable_conv2d as _separable_conv2d
+from asyncmon.graph.nn.dense import bias_add
+from asyncmon.graph.nn.images import spatial
+from asyncmon.graph.ops.pad import pad
+from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.tensor_shape import TensorShape
+
+
+class _Windows(Layer):
+    """What layers with windows over images, or sequences, have in common."""
+
+    filters: int
+    kernel_size: Any
+    strides: Any
+    padding: str
+    data_format: str
+    use_bias: bool
+    bias_initializer: Any
+    bias_regularizer: Maker
+    bias_constraint: Maker
+    activation: Maker
+
+    dilation_rate: Any = 1
+    rank: ClassVar[int] = 2
+    bias: Any = None
+
+    def _start(self, _scope: Any, _reuse: Any) -> None:
+        super().__init__(
+            self.trainable,
+            self.name,
+            self.dtype,
+            self.activity_regularizer,
+            _scope=_scope,
+            _reuse=_reuse,
+        )
+        self._layout = layout_of(self.data_format)
+        self.padding = str(self.padding).lower()
+        allowed = ("valid", "same", "causal")[: 3 if self.rank == 1 else 2]
+        if self.padding not in allowed:
+            raise ValueError(
+                f"The `padding` argument must be one of {allowed}. Received: {self.padding!r}"
+            )
+        self.kernel_size = self._numbers("kernel_size", self.kernel_size)
+        self.strides = self._numbers("strides", self.strides)
+        self.dilation_rate = self._numbers("dilation_rate", self.dilation_rate)
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                "Strides > 1 are not supported in conjunction with a dilation_rate > 1, got "
+                f"{self.strides} and {self.dilation_rate}"
+            )
+
+    def _numbers(self, what: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, int) and len(list(value)) != self.rank:
+            raise ValueError(
+                f"The `{what}` argument must be a tuple of {self.rank} integers. Received: {value!r}"
+            )
+        return spatial(value, what, "NHWC")[: self.rank]
+
+    def _depth(self, input_shape: TensorShape) -> Any:
+        """Return the number of channels of the input."""
+        if input_shape.ndims != self.rank + 2:
+            raise ValueError(
+                f"Input 0 of layer {self._base_name} is incompatible with the layer: expected "
+                f"ndim={self.rank + 2}, found ndim={input_shape.ndims}. Full shape: {input_shape}"
+            )
+        depth = input_shape[-1 if self._layout == "NHWC" else 1].value
+        if depth is None:
+            raise ValueError("The channel dimension of the inputs should be defined. Found `None`.")
+        return depth
+
+    def _make_bias(self) -> None:
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias", [self.filters], None,
+                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
+            )  # fmt: skip
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return the result; see the class."""
+        x = in_dtype(inputs, self.dtype)
+        check_rank(x, self.rank + 2, self._base_name)
+        if self.rank == 1:  # a sequence is an image of one row
+            x = self._before(x)
+            at = 1 if self._layout == "NHWC" else 2
+            result = squeeze(self._convolved(expand_dims(x, at)), [at])
+        else:
+            result = self._convolved(x)
+        if self.bias is not None:
+            result = bias_add(result, self.bias, self._layout)
+        return result if self.activation is None else self.activation(result)
+
+    def _before(self, x: Tensor) -> Tensor:
+        """Return a sequence, padded so that no window looks ahead if that is the padding."""
+        if self.padding != "causal":
+            return x
+        around = [[0, 0]] * 3
+        around[1 if self._layout == "NHWC" else 2] = [
+            self.dilation_rate[0] * (self.kernel_size[0] - 1),
+            0,
+        ]
+        return pad(x, around)
+
+    def _image(self, numbers: Any) -> list[int]:
+        """Return rows and columns of windows over images, those of a sequence in one row."""
+        return [*([1] if self.rank == 1 else []), *numbers]
+
+    @abstractmethod
+    def _convolved(self, x: Tensor) -> Tensor: ...
+
+
+@dataclass(eq=False, repr=False)
+class Conv2D(_Windows):
+    """``activation(convolution of images + bias)``. TF1: ``tf.layers.Conv2D``.
+
+    The inputs are ``[batch, height, width, depth]``.
+
+    Args:
+        filters: how many; the depth of the result.
+        kernel_size: a number, or height and width.
+        strides: from one window to the next, in the same form.
+        padding: "valid" or "same".
+        data_format: "channels_last", or "channels_first" for ``[batch, depth, height, width]``.
+        dilation_rate: from one element of a filter to the next, a number or two.
+
+    The other arguments are those of :class:`Dense`.
+
+    Attributes:
+        kernel: ``[height, width, depth, filters]``, from the first call on.
+        bias: ``[filters]``, or None.
+
+    Raises:
+        ValueError: arguments that are not of these forms, or both strides and dilation; at the call,
+            not of rank 4, or a depth that is not known.
+    """
+
+    filters: int
+    kernel_size: Any
+    strides: Any = (1, 1)
+    padding: str = "valid"
+    data_format: str = "channels_last"
+    dilation_rate: Any = (1, 1)
+    activation: Maker = None
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = ZEROS
+    kernel_regularizer: Maker = None
+    bias_regularizer: Maker = None
+    activity_regularizer: Maker = None
+    kernel_constraint: Maker = None
+    bias_constraint: Maker = None
+    trainable: bool = True
+    name: str | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    dtype: Any = None
+    _scope: InitVar[Any] = None
+    _reuse: InitVar[Any] = None
+
+    kernel = UNBUILT
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        self._start(_scope, _reuse)
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Create kernel and bias."""
+        self.kernel = self.add_weight(
+            "kernel", [*self.kernel_size, self._depth(input_shape), self.filters], None,
+            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
+        )  # fmt: skip
+        self._make_bias()
+
+    def _convolved(self, x: Tensor) -> Tensor:
+        kernel = expand_dims(self.kernel, 0) if self.rank == 1 else self.kernel
+        padding = "VALID" if self.padding == "causal" else self.padding.upper()
+        return _conv2d(
+            x, kernel, self._image(self.strides), padding,
+            data_format=self._layout, dilations=self._image(self.dilation_rate),
+        )  # fmt: skip
+
+
+@dataclass(eq=False, repr=False)
+class Conv1D(Conv2D):
+    """``activation(convolution of sequences + bias)``. TF1: ``tf.layers.Conv1D``.
+
+    As :class:`Conv2D`, for inputs ``[batch, width, depth]``, or ``[batch, depth, width]`` with
+    "channels_first"; sizes are one number. The padding may also be "causal": no window looks ahead.
+    """
+
+    strides: Any = 1
+    dilation_rate: Any = 1
+    rank: ClassVar[int] = 1
+
+
+@dataclass(eq=False, repr=False)
+class Conv2DTranspose(_Windows):
+    """``activation(gradient of a convolution + bias)``: images made larger by their strides.
+
+    TF1: ``tf.layers.Conv2DTranspose``. Arguments and attributes as :class:`Conv2D`, without dilation;
+    the kernel is ``[height, width, filters, depth]``.
+    """
+
+    filters: int
+    kernel_size: Any
+    strides: Any = (1, 1)
+    padding: str = "valid"
+    data_format: str = "channels_last"
+    activation: Maker = None
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = ZEROS
+    kernel_regularizer: Maker = None
+    bias_regularizer: Maker = None
+    activity_regularizer: Maker = None
+    kernel_constraint: Maker = None
+    bias_constraint: Maker = None
+    trainable: bool = True
+    name: str | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    dtype: Any = None
+    _scope: InitVar[Any] = None
+    _reuse: InitVar[Any] = None
+
+    kernel = UNBUILT
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        self._start(_scope, _reuse)
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Create kernel and bias."""
+        self.kernel = self.add_weight(
+            "kernel", [*self.kernel_size, self.filters, self._depth(input_shape)], None,
+            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
+        )  # fmt: skip
+        self._make_bias()
+
+    def _convolved(self, x: Tensor) -> Tensor:
+        sizes = convert_to_tensor(x).shape.as_list()
+        known = [shape(x)[i] if size is None else size for i, size in enumerate(sizes)]
+        at = 1 if self._layout == "NHWC" else 2
+        for i, (window, stride) in enumerate(zip(self.kernel_size, self.strides, strict=True)):
+            more = max(window - stride, 0) if self.padding == "valid" else 0
+            known[at + i] = known[at + i] * stride + more
+        known[3 if self._layout == "NHWC" else 1] = self.filters
+        return _conv2d_transpose(
+            x, self.kernel, known, self.strides, self.padding.upper(), self._layout
+        )
+
+
+@dataclass(eq=False, repr=False)
+class SeparableConv2D(_Windows):
+    """``activation(each channel convolved, then the channels mixed, + bias)``.
+
+    TF1: ``tf.layers.SeparableConv2D``. The arguments are those of :class:`Conv2D`, for each of two
+    kernels; ``depth_multiplier`` is the number of filters of each channel.
+
+    Attributes:
+        depthwise_kernel: ``[height, width, depth, depth_multiplier]``, from the first call on.
+        pointwise_kernel: ``[1, 1, depth * depth_multiplier, filters]``.
+        bias: ``[filters]``, or None.
+    """
+
+    filters: int
+    kernel_size: Any
+    strides: Any = (1, 1)
+    padding: str = "valid"
+    data_format: str = "channels_last"
+    dilation_rate: Any = (1, 1)
+    depth_multiplier: int = 1
+    activation: Maker = None
+    use_bias: bool = True
+    depthwise_initializer: Any = None
+    pointwise_initializer: Any = None
+    bias_initializer: Any = ZEROS
+    depthwise_regularizer: Maker = None
+    pointwise_regularizer: Maker = None
+    bias_regularizer: Maker = None
+    activity_regularizer: Maker = None
+    depthwise_constraint: Maker = None
+    pointwise_constraint: Maker = None
+    bias_constraint: Maker = None
+    trainable: bool = True
+    name: str | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    dtype: Any = None
+    _scope: InitVar[Any] = None
+    _reuse: InitVar[Any] = None
+
+    depthwise_kernel = pointwise_kernel = UNBUILT
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        self._start(_scope, _reuse)
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Create the kernels and the bias."""
+        depth = self._depth(input_shape)
+        self.depthwise_kernel = self.add_weight(
+            "depthwise_kernel", [*self.kernel_size, depth, self.depth_multiplier], None,
+            self.depthwise_initializer, self.depthwise_regularizer, True, self.depthwise_constraint,
+        )  # fmt: skip
+        mixing = [*(1 for _ in self.kernel_size), depth * self.depth_multiplier, self.filters]
+        self.pointwise_kernel = self.add_weight(
+            "pointwise_kernel", mixing, None,
+            self.pointwise_initializer, self.pointwise_regularizer, True, self.pointwise_constraint,
+        )  # fmt: skip
+        self._make_bias()
+
+    def _convolved(self, x: Tensor) -> Tensor:
+        each, mixing = self.depthwise_kernel, self.pointwise_kernel
+        if self.rank == 1:
+            each, mixing = expand_dims(each, 0), expand_dims(mixing, 0)
+        padding = "VALID" if self.padding == "causal" else self.padding.upper()
+        steps, apart = self._image(self.strides), self._image(self.dilation_rate)
+        return _separable_conv2d(x, each, mixing, steps, padding, apart, data_format=self._layout)
+
+
+@dataclass(eq=False, repr=False)
+class SeparableConv1D(SeparableConv2D):
+    """As :class:`SeparableConv2D`, for sequences; see :class:`Conv1D`. TF1: same name."""
+
+    strides: Any = 1
+    dilation_rate: Any = 1
+    rank: ClassVar[int] = 1
+
+
+conv1d = function_of(Conv1D, "conv1d")
+conv2d = function_of(Conv2D, "conv2d")
+conv2d_transpose = function_of(Conv2DTranspose, "conv2d_transpose")
+separable_conv1d = function_of(SeparableConv1D, "separable_conv1d")
+separable_conv2d = function_of(SeparableConv2D, "separable_conv2d")

@@ -1,0 +1,194 @@
+"""Layers without images: dense, dropout and flatten."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.construction.build import convert_to_tensor, create_op
+from asyncmon.graph.construction.convert import is_tensor_like
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
+from asyncmon.graph.nn import normalization as nn_normalization
+from asyncmon.graph.nn.dense import bias_add
+from asyncmon.graph.ops.linalg import matmul, tensordot
+from asyncmon.graph.ops.shape_ops import cast, reshape
+from asyncmon.graph.ops.shape_ops import shape as shape_of
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.tensor_shape import TensorShape
+
+
+@dataclass(eq=False, repr=False)
+class Dense(Layer):
+    """``activation(inputs @ kernel + bias)``. TF1: ``tf.layers.Dense``.
+
+    The inputs have rank 2 or higher; their last dimension is known and taken in.
+
+    Args:
+        units: the size of the last dimension of the result.
+        activation: applied to the result; None leaves it.
+        use_bias: add a bias.
+        activity_regularizer: of the result; see :class:`Layer`, as for ``trainable`` and ``name``.
+
+    The other arguments are of the kernel, Glorot uniform by default, and of the bias, zeros by default.
+
+    Attributes:
+        kernel: ``[depth, units]``, from the first call on.
+        bias: ``[units]``, or None.
+
+    Raises:
+        TypeError: not of floats, at the call.
+        ValueError: a lower rank, or a last dimension that is not known, at the call.
+    """
+
+    units: int
+    activation: Maker = None
+    use_bias: bool = True
+    kernel_initializer: Any = None
+    bias_initializer: Any = ZEROS
+    kernel_regularizer: Maker = None
+    bias_regularizer: Maker = None
+    activity_regularizer: Maker = None
+    kernel_constraint: Maker = None
+    bias_constraint: Maker = None
+    trainable: bool = True
+    name: str | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    dtype: Any = None
+    _scope: InitVar[Any] = None
+    _reuse: InitVar[Any] = None
+
+    kernel = bias = UNBUILT
+
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
+        super().__init__(
+            self.trainable,
+            self.name,
+            self.dtype,
+            self.activity_regularizer,
+            _scope=_scope,
+            _reuse=_reuse,
+        )
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Create kernel and bias."""
+        assert self.dtype is not None, "set before build"
+        if not self.dtype.is_floating:
+            raise TypeError(
+                f"Unable to build `Dense` layer with non-floating point dtype {self.dtype.name}"
+            )
+        depth = input_shape[-1].value if input_shape.ndims else None
+        if depth is None:
+            raise ValueError(
+                "The last dimension of the inputs to `Dense` should be defined. Found `None`."
+            )
+        self.kernel = self.add_weight(
+            "kernel", [depth, self.units], None,
+            self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
+        )  # fmt: skip
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias", [self.units], None,
+                self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
+            )  # fmt: skip
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return the result; see the class."""
+        x = in_dtype(inputs, self.dtype)
+        rank = check_rank(x, 2, "dense", exact=False)
+        multiply = matmul if rank == 2 else partial(tensordot, axes=[[rank - 1], [0]])
+        result = multiply(x, self.kernel)
+        if self.bias is not None:
+            result = bias_add(result, self.bias)
+        return result if self.activation is None else self.activation(result)
+
+
+def in_dtype(inputs: Any, dtype: Any) -> Tensor:
+    """Return an input in the dtype that was chosen for a layer."""
+    x = convert_to_tensor(inputs)
+    return x if x.dtype is dtype else cast(x, dtype)
+
+
+dense = function_of(Dense, "dense")
+
+
+class Flatten(Layer):
+    """All dimensions but the first made one. TF1: ``tf.layers.Flatten``.
+
+    The inputs have rank 1 or higher.
+
+    Args:
+        data_format: "channels_first" puts the channels last before; of a known rank then.
+    """
+
+    def __init__(self, data_format: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.data_format = data_format or "channels_last"
+        self._layout = layout_of(self.data_format)
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return the result; see the class."""
+        x = convert_to_tensor(inputs)
+        if x.spec.shape is not None or self._layout == "NCHW":
+            rank = check_rank(x, 1, "flatten", exact=False)
+            if rank == 1:
+                return create_op("ExpandDims", (x,), {"axis": (1,)})
+            if self._layout == "NCHW" and rank > 2:
+                x = create_op("Transpose", (x,), {"perm": (0, *range(2, rank), 1)})
+        size = rules.num_elements(x.spec.shape and x.spec.shape[1:])
+        return reshape(x, [shape_of(x)[0], -1] if size is None else [-1, size])
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Tensor:
+    """Return ``inputs`` through a :class:`Flatten`. TF1: ``tf.layers.flatten``."""
+    result: Tensor = Flatten(data_format, name=name)(inputs)
+    return result
+
+
+class Dropout(Layer):
+    """Random elements dropped in training, and as it is otherwise. TF1: ``tf.layers.Dropout``.
+
+    Args:
+        rate: the probability of an element to be dropped.
+        noise_shape: as for :func:`nn.dropout`.
+        seed: of the random choice.
+        name: of the layer.
+    """
+
+    def __init__(
+        self,
+        rate: Any = 0.5,
+        noise_shape: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.rate, self.noise_shape, self.seed = rate, noise_shape, seed
+
+    def call(self, inputs: Any, training: Any = False) -> Tensor:
+        """Return the result; ``training`` is a bool, or a bool scalar tensor to be fed."""
+        x, rate = convert_to_tensor(inputs), self.rate
+        if is_tensor_like(training):
+            chance = convert_to_tensor(rate, None if is_tensor_like(rate) else x.dtype)
+            off = convert_to_tensor(0.0, chance.dtype)
+            rate = create_op("SelectV2", (training, chance, off))
+        elif not training:
+            return create_op("Identity", (x,))
+        return nn_normalization.dropout(x, noise_shape=self.noise_shape, seed=self.seed, rate=rate)
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``inputs`` through a :class:`Dropout`. TF1: ``tf.layers.dropout``."""
+    result: Tensor = Dropout(rate, noise_shape, seed, name)(inputs, training=training)
+    return result

@@ -1,0 +1,327 @@
+"""What all layers are: objects that own variables, made at the first call and shared by the others."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.construction.build import (
+    add_to_collection,
+    convert_to_tensor,
+    create_op,
+    get_default_graph,
+    name_scope,
+)
+from asyncmon.graph.construction.convert import tensors_in
+from asyncmon.graph.core.dtypes import DType, as_dtype
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.shape import num_elements
+from asyncmon.graph.ops.shape_ops import cast
+from asyncmon.graph.variables.initializers import zeros_initializer
+from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope
+
+if TYPE_CHECKING:
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.core.tensor_shape import TensorShape
+
+Maker = Callable[..., Any] | None
+"""An initializer, a regularizer, a constraint or an activation."""
+
+ZEROS = zeros_initializer()
+UNBUILT: Any = None
+"""The variable of a layer that has none, or was not called yet."""
+
+
+class Layer(ABC):
+    """A callable that creates its variables at the first call and uses them again at the next.
+
+    TF1: ``tf.layers.Layer``. The variables lie in a variable scope of the layer's name, made unique.
+
+    Args:
+        trainable: whether optimizers find the variables.
+        name: of the layer; by default that of its class, as "max_pooling2d".
+        dtype: of the variables; by default that of the first input.
+        activity_regularizer: a function of the result whose loss, divided by the size of the batch,
+            joins ``GraphKeys.REGULARIZATION_LOSSES``.
+        _scope: the variable scope to use as it is, rather than a unique one.
+        _reuse: share the variables of an earlier layer: True, or ``AUTO_REUSE``.
+
+    Example::
+
+        class Scale(layers.Layer):
+            def build(self, input_shape):
+                self.factor = self.add_variable("factor", input_shape[1:])
+
+            def call(self, inputs):
+                return inputs * self.factor
+    """
+
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        activity_regularizer: Maker = None,
+        *,
+        _scope: str | VariableScope | None = None,
+        _reuse: Any = None,
+    ) -> None:
+        self._base_name = name or _snake_case(type(self).__name__)
+        self.graph: Graph = get_default_graph().root
+        self.name = name or self._unique_name()
+        self.trainable = trainable
+        self.dtype: DType | None = None if dtype is None else as_dtype(dtype)
+        self.activity_regularizer = activity_regularizer
+        self.built = False
+        self.updates: list[Any] = []
+        self._reuse = _reuse
+        self._scope: VariableScope | None = None
+        self._trained: list[Any] = []
+        self._kept: list[Any] = []
+        self._losses_of_variables: list[Any] = []
+        self._losses_of_results: list[tuple[Any, Any]] = []
+        if _scope is not None:
+            self._capture(_scope)
+
+    def _unique_name(self) -> str:
+        counts: dict[str, int] = self.graph.extras.setdefault("layers", {})
+        counts[self._base_name] = counts.get(self._base_name, 0) + 1
+        return f"{self._base_name}_{counts[self._base_name]}"
+
+    # What a subclass has of its own.
+
+    def build(self, input_shape: TensorShape) -> None:  # noqa: B027  a layer may have no variables
+        """Create the variables. Called once, before the first :meth:`call`. TF1: same name."""
+
+    @abstractmethod
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the result for ``inputs``. TF1: same name."""
+
+    # Calling.
+
+    def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
+        """Return the result for a tensor, or a list of tensors where the subclass takes one.
+
+        The other arguments are passed to :meth:`call`; ``scope`` stands for the layer's name at the
+        first call. TF1: same name.
+        """
+        several = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
+        x = inputs if several else convert_to_tensor(inputs)
+        if self._scope is None:
+            self._capture(scope)
+        assert self._scope is not None, "set in _capture"
+        reuse = True if self.built else self._reuse
+        with (
+            variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as current,
+            name_scope(current.original_name_scope or None),
+        ):
+            if not self.built:
+                first = next(iter(tensors_in(x)))
+                if self.dtype is None:
+                    self.dtype = first.dtype
+                self.build(_shapes(x))
+                self.built = True
+            result = self.call(x, *args, **kwargs)
+            if self.activity_regularizer is not None:
+                self._regularize(x, result, self.activity_regularizer)
+        return result
+
+    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer. TF1: same name."""
+        return self(inputs, *args, **kwargs)
+
+    def _capture(self, scope: str | VariableScope | None) -> None:
+        """Choose the variable scope: the given one, that which is to be reused, or a new one."""
+        given = self._base_name if scope is None and self._reuse else scope
+        with variable_scope(given, self._base_name) as captured:
+            self._scope = captured
+
+    def _regularize(self, x: Any, results: Any, regularizer: Callable[..., Any]) -> None:
+        with name_scope("ActivityRegularizer"):
+            for result in tensors_in(results if isinstance(results, list | tuple) else [results]):
+                loss = regularizer(result)
+                rows = cast(create_op("Shape", (result,))[0], loss.dtype)
+                self._losses_of_results.append((x, loss / rows))
+                add_to_collection(GraphKeys.REGULARIZATION_LOSSES, self._losses_of_results[-1][1])
+
+    # What the layer owns.
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Maker = None,
+        trainable: bool | None = None,
+        constraint: Maker = None,
+        use_resource: bool | None = None,
+        partitioner: Any = None,
+    ) -> Any:
+        """Create a variable in the layer's scope, or find that of the layer it shares it with.
+
+        TF1: same name. Arguments as :func:`get_variable`; ``trainable`` is the layer's by default.
+        """
+
+        def collected(variable: Any) -> Any:
+            assert regularizer is not None
+            loss = regularizer(variable)
+            if loss is not None:
+                self._losses_of_variables.append(loss)
+            return loss
+
+        trained = self.trainable and trainable is not False
+        kind = (self.dtype if dtype is None else dtype) or None
+        regularizing = None if regularizer is None else collected
+        variable = get_variable(
+            name, shape, kind, initializer, regularizing, trained,
+            partitioner=partitioner, use_resource=use_resource, constraint=constraint,
+        )  # fmt: skip
+        (self._trained if trainable is not False else self._kept).append(variable)
+        return variable
+
+    add_variable = add_weight
+
+    def add_update(self, updates: Any, inputs: Any = None) -> None:
+        """Add operations to ``GraphKeys.UPDATE_OPS``. TF1: same name."""
+        for update in updates if isinstance(updates, list | tuple) else [updates]:
+            self.updates.append(update)
+            add_to_collection(GraphKeys.UPDATE_OPS, update)
+
+    def add_loss(self, losses: Any, inputs: Any = None) -> None:
+        """Add losses, of results for ``inputs`` if they are given, to ``REGULARIZATION_LOSSES``.
+
+        TF1: same name.
+        """
+        for loss in losses if isinstance(losses, list | tuple) else [losses]:
+            if inputs is None:
+                self._losses_of_variables.append(loss)
+            else:
+                self._losses_of_results.append((inputs, loss))
+            add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+
+    @property
+    def losses(self) -> list[Any]:
+        """The losses of regularizers. TF1: same name."""
+        return [loss for _, loss in self._losses_of_results] + self._losses_of_variables
+
+    def get_losses_for(self, inputs: Any) -> list[Any]:
+        """Return the losses of results for ``inputs``; None: those of variables. TF1: same name."""
+        if inputs is None:
+            return list(self._losses_of_variables)
+        return [loss for x, loss in self._losses_of_results if x is inputs]
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The variables that optimizers find. TF1: same name."""
+        return list(self._trained) if self.trainable else []
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """The other variables. TF1: same name."""
+        return list(self._kept) if self.trainable else self._trained + self._kept
+
+    @property
+    def variables(self) -> list[Any]:
+        """All variables. TF1: same name."""
+        return self.trainable_variables + self.non_trainable_variables
+
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
+    weights = variables
+
+    @property
+    def scope_name(self) -> str:
+        """The name of the variable scope.
+
+        Raises:
+            ValueError: the layer was not called yet.
+        """
+        if self._scope is None:
+            raise ValueError(f"No name available for layer scope because {self.name!r} was not called.")
+        return self._scope.name
+
+    def count_params(self) -> int:
+        """Return the number of elements of all variables. TF1: same name."""
+        if not self.built:
+            raise ValueError(f"You tried to call `count_params` on {self.name}, which is not built.")
+        return sum(num_elements(v.shape.dims) or 0 for v in self.variables)
+
+
+def _snake_case(name: str) -> str:
+    parts = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", parts).lower()
+
+
+def _shapes(inputs: Any) -> Any:
+    if isinstance(inputs, list | tuple):
+        return [_shapes(x) for x in inputs]
+    return convert_to_tensor(inputs).shape
+
+
+def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
+    """Return the function ``name(inputs, ..., reuse=None)`` that makes a layer and applies it once.
+
+    Its arguments are those of the layer. With ``reuse`` it shares the variables of an earlier layer of
+    that name.
+    """
+    arguments = [
+        p for p in signature(layer).parameters.values() if p.kind is not Parameter.KEYWORD_ONLY
+    ]
+    names = [p.name for p in arguments]
+
+    @wraps(layer.__init__, assigned=())
+    def function(inputs: Any, *args: Any, reuse: Any = None, **kwargs: Any) -> Any:
+        if len(args) > len(names):  # reuse is last
+            *first, reuse = args
+            args = tuple(first)
+        given = dict(zip(names, args, strict=False)).get("name", kwargs.get("name"))
+        return layer(*args, **kwargs, _scope=given, _reuse=reuse)(inputs)
+
+    plain = Parameter.POSITIONAL_OR_KEYWORD
+    own = signature(function, follow_wrapped=False)
+    taken = [Parameter("inputs", plain), *arguments, Parameter("reuse", plain, default=None)]
+    function.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = layer.__module__
+    function.__doc__ = (
+        f"Return what a new layer makes of ``inputs``. TF1: ``tf.layers.{name}``.\n\n"
+        f"The arguments are those of :class:`{layer.__name__}`. With ``reuse`` it shares the variables "
+        "of an\nearlier layer of this name: True, or ``AUTO_REUSE``."
+    )
+    del function.__wrapped__
+    return function
+
+
+# --- checks that layers share -------------------------------------------------------------------------
+
+
+def check_rank(x: Tensor, wanted: int, layer: str, exact: bool = True) -> int:
+    """Return the rank of an input.
+
+    Raises:
+        ValueError: it is not known, or not the wanted one, or lower.
+    """
+    rank = x.shape.ndims
+    if rank is None or (rank != wanted if exact else rank < wanted):
+        raise ValueError(
+            f"Input 0 of layer {layer} is incompatible with the layer: "
+            f"expected {'' if exact else 'min_'}ndim={wanted}, found ndim={rank}. Full shape: {x.shape}"
+        )
+    return rank
+
+
+def layout_of(data_format: str) -> str:
+    """Return "NHWC" or "NCHW" for "channels_last" or "channels_first". ValueError for another one."""
+    layouts = {"channels_last": "NHWC", "channels_first": "NCHW"}
+    if data_format not in layouts:
+        raise ValueError(
+            "The `data_format` argument must be one of 'channels_first', 'channels_last'. "
+            f"Received: {data_format!r}"
+        )
+    return layouts[data_format]

@@ -1,0 +1,135 @@
+"""Pooling layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
+from asyncmon.graph.nn.images import spatial
+from asyncmon.graph.nn.pool import avg_pool, max_pool
+from asyncmon.graph.ops.shape_ops import expand_dims, squeeze
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Tensor
+
+
+class _Pooling(Layer):
+    """What pooling layers have in common.
+
+    Args:
+        pool_size: of a window: a number, or height and width of images.
+        strides: from one window to the next, in the same form; None is ``pool_size``.
+        padding: "valid" or "same".
+        data_format: "channels_last" or "channels_first".
+        name: of the layer.
+
+    Raises:
+        ValueError: arguments that are not of these forms; at the call, another rank.
+    """
+
+    rank: ClassVar[int]
+    pool: ClassVar[Any]
+
+    def __init__(
+        self,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.pool_size, self.strides = pool_size, pool_size if strides is None else strides
+        self.padding, self.data_format = padding, data_format
+        self._layout = layout_of(data_format)
+
+    def call(self, inputs: Any) -> Tensor:
+        """Return the result; see the class."""
+        x = convert_to_tensor(inputs)
+        size = spatial(self.pool_size, "pool_size", self._layout)
+        strides = spatial(self.strides, "strides", self._layout)
+        if self.rank == 2:
+            result: Tensor = type(self).pool(x, size, strides, self.padding.upper(), self._layout)
+            return result
+        check_rank(x, 3, self._base_name)
+        at = 1 if self._layout == "NHWC" else 2
+        row = expand_dims(x, at), [1, size[1]], [1, strides[1]], self.padding.upper(), self._layout
+        return squeeze(type(self).pool(*row), [at])
+
+
+class MaxPooling2D(_Pooling):
+    """The greatest element of each window of images. TF1: ``tf.layers.MaxPooling2D``."""
+
+    rank, pool = 2, staticmethod(max_pool)
+
+
+class AveragePooling2D(_Pooling):
+    """The mean of each window of images. TF1: ``tf.layers.AveragePooling2D``."""
+
+    rank, pool = 2, staticmethod(avg_pool)
+
+
+class MaxPooling1D(_Pooling):
+    """The greatest element of each window of sequences. TF1: ``tf.layers.MaxPooling1D``."""
+
+    rank, pool = 1, staticmethod(max_pool)
+
+
+class AveragePooling1D(_Pooling):
+    """The mean of each window of sequences. TF1: ``tf.layers.AveragePooling1D``."""
+
+    rank, pool = 1, staticmethod(avg_pool)
+
+
+def max_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return ``inputs`` through a :class:`MaxPooling2D`. TF1: ``tf.layers.max_pooling2d``."""
+    result: Tensor = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def average_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return ``inputs`` through an :class:`AveragePooling2D`. TF1: ``tf.layers.average_pooling2d``."""
+    result: Tensor = AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def max_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return ``inputs`` through a :class:`MaxPooling1D`. TF1: ``tf.layers.max_pooling1d``."""
+    result: Tensor = MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def average_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Tensor:
+    """Return ``inputs`` through an :class:`AveragePooling1D`. TF1: ``tf.layers.average_pooling1d``."""
+    result: Tensor = AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
