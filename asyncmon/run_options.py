@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from asyncmon.protobuf.step_stats import step_stats_of
+
+if TYPE_CHECKING:
+    from asyncmon.protobuf.step_stats import StepStats
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +78,11 @@ class RunMetadata:
     nodes: list[NodeStats] = field(default_factory=list)
     duration: float = 0.0
     extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def step_stats(self) -> StepStats:
+        """The nodes as TF1 has them: ``step_stats.dev_stats[0].node_stats[i].node_name`` and so on."""
+        return step_stats_of(self.nodes)
 
 
 def check_options(options: Any, metadata: Any) -> None:

@@ -57,6 +57,8 @@ BESIDE = {
     ("files", "portable"),
     ("tfrecord", "errors"),
     ("tfrecord", "tf_types"),
+    ("protobuf", "tf_types"),
+    ("run_options", "protobuf"),
 }
 """The only steps that are not down: summary ops are graph ops, and L0 has helpers of its own."""
 

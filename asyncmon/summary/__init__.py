@@ -9,7 +9,7 @@ Usage::
         for value in event.summary.value:
             print(event.step, value.tag, value.simple_value)
 
-From the ground up: ``message`` and ``events`` (what a file holds), ``tfrecord`` (how it is framed),
+From the ground up: ``events`` (what a file holds), ``tfrecord`` (how it is framed),
 ``event_queue`` (what waits), ``event_file`` (the disk), ``writer_task`` (between the two), ``writer``,
 ``shared_writer``, ``reader``. ``values`` makes summaries of numbers, arrays, images (``media``,
 ``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a graph.

@@ -1,18 +1,16 @@
 """What an event file holds: events, and the summaries in them. Names are protobuf's and TF1's.
 
-Messages are frozen, but for :class:`Summary` and its values, which programs put together piece by
-piece. ``Summary`` has its parts as attributes too, ``Summary.Value`` and so on, as ``tf.Summary`` has.
-A graph and run metadata stay the bytes they are.
+``Summary`` has its parts as attributes too, ``Summary.Value`` and so on, as ``tf.Summary`` has. A graph
+and run metadata stay the bytes they are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
-from asyncmon.summary.message import Kind, Message, proto
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from asyncmon.protobuf.field import Kind
+from asyncmon.protobuf.message import Message, Repeated, proto
+from asyncmon.protobuf.tensors import TensorProto as TensorProto
 
 
 class PluginData(Message):
@@ -58,40 +56,11 @@ class HistogramProto(Message):
     num: float = proto(3, Kind.DOUBLE)
     sum: float = proto(4, Kind.DOUBLE)
     sum_squares: float = proto(5, Kind.DOUBLE)
-    bucket_limit: Sequence[float] = proto(6, Kind.DOUBLE, repeated=True)
-    bucket: Sequence[float] = proto(7, Kind.DOUBLE, repeated=True)
+    bucket_limit: Repeated[float] = proto(6, Kind.DOUBLE, repeated=True)
+    bucket: Repeated[float] = proto(7, Kind.DOUBLE, repeated=True)
 
 
-class TensorShapeDim(Message):
-    """One dimension. ``tf.TensorShapeProto.Dim``."""
-
-    size: int = proto(1, Kind.INT)
-    name: str = proto(2, Kind.TEXT)
-
-
-class TensorShapeProto(Message):
-    """The shape of a tensor. ``tf.TensorShapeProto``."""
-
-    dim: Sequence[TensorShapeDim] = proto(2, TensorShapeDim, repeated=True)
-    unknown_rank: bool = proto(3, Kind.BOOL)
-
-
-class TensorProto(Message):
-    """A tensor: raw bytes in ``tensor_content``, or one list of its type. ``tf.TensorProto``."""
-
-    dtype: int = proto(1, Kind.INT)
-    tensor_shape: TensorShapeProto = proto(2, TensorShapeProto)
-    version_number: int = proto(3, Kind.INT)
-    tensor_content: bytes = proto(4, Kind.BYTES)
-    float_val: Sequence[float] = proto(5, Kind.FLOAT, repeated=True)
-    double_val: Sequence[float] = proto(6, Kind.DOUBLE, repeated=True)
-    int_val: Sequence[int] = proto(7, Kind.INT, repeated=True)
-    string_val: Sequence[bytes] = proto(8, Kind.BYTES, repeated=True)
-    int64_val: Sequence[int] = proto(10, Kind.INT, repeated=True)
-    bool_val: Sequence[bool] = proto(11, Kind.BOOL, repeated=True)
-
-
-class Value(Message, frozen=False):
+class Value(Message):
     """One value of a summary: a tag and one of the kinds. ``tf.Summary.Value``.
 
     ``WhichOneof("value")`` names the kind; a value of no other kind is a scalar, ``simple_value``.
@@ -111,20 +80,7 @@ class Value(Message, frozen=False):
 _Value = Value  # within Summary the name is an attribute
 
 
-class Values(list[Value]):
-    """The values of a summary."""
-
-    def add(self, **fields: Any) -> Value:
-        """Add a value with these fields, and return it. Protobuf's method."""
-        value = Value(**fields)
-        self.append(value)
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(list(other) if isinstance(other, tuple) else other)
-
-
-class Summary(Message, frozen=False):
+class Summary(Message):
     """Values that belong together. ``tf.Summary``.
 
     Example::
@@ -138,22 +94,7 @@ class Summary(Message, frozen=False):
     Image: ClassVar[type[Image]] = Image
     Audio: ClassVar[type[Audio]] = Audio
 
-    value: Values = proto(1, Value, repeated=True)
-
-    def __init__(self, value: Iterable[_Value] = ()) -> None:
-        self.value = Values(value)
-
-    def ParseFromString(self, serialized: bytes) -> int:
-        """Take the values of a serialized summary, such as running a summary op returned.
-
-        Returns:
-            How many bytes these are.
-
-        Raises:
-            WireError: the bytes are no summary.
-        """
-        self.value = Summary.FromString(serialized).value
-        return len(serialized)
+    value: Repeated[_Value] = proto(1, Value, repeated=True)
 
 
 class LogMessage(Message):
@@ -161,6 +102,9 @@ class LogMessage(Message):
 
     level: int = proto(1, Kind.INT)
     message: str = proto(2, Kind.TEXT)
+
+
+_STATUS = {0: "STATUS_UNSPECIFIED", 1: "START", 2: "STOP", 3: "CHECKPOINT"}
 
 
 class SessionLog(Message):
@@ -171,7 +115,7 @@ class SessionLog(Message):
     STOP: ClassVar[int] = 2
     CHECKPOINT: ClassVar[int] = 3
 
-    status: int = proto(1, Kind.INT)
+    status: int = proto(1, Kind.INT, enum=_STATUS)
     checkpoint_path: str = proto(2, Kind.TEXT)
     msg: str = proto(3, Kind.TEXT)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,11 +187,13 @@ def tensor_summary(
     Returns:
         A scalar string tensor; its value is a serialized ``Summary``.
     """
-    metadata = summary_metadata or SummaryMetadata()
+    metadata = SummaryMetadata()
+    if summary_metadata is not None:
+        metadata.CopyFrom(summary_metadata)
     if summary_description is not None:
-        metadata = replace(metadata, summary_description=summary_description)
+        metadata.summary_description = summary_description
     if display_name is not None:
-        metadata = replace(metadata, display_name=display_name)
+        metadata.display_name = display_name
     with _summary_scope(name, family, [tensor]) as (tag, scope):
         attrs = {"tag": tag, "metadata": metadata}
         return _collect(create_op("TensorSummaryV2", (tensor,), attrs, scope), collections)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from asyncmon import files
 from asyncmon.errors import DataLossError, NotFoundError
@@ -23,9 +23,9 @@ _CHUNK = 1 << 20  # bytes read at once
 class summary_iterator:  # TF1's name
     """The events of a file, in order. TF1: ``tf.train.summary_iterator``.
 
-    In a coroutine use ``async for``, which reads and decodes in a worker thread; elsewhere ``for``.
-    Either can be done any number of times, each from the beginning. A file that is being written may
-    end within a record: the iteration ends before that one.
+    In a coroutine use ``async for``, which reads and decodes in a worker thread, each time from the
+    beginning. Elsewhere it is an iterator, for ``for`` and ``next()``, which goes through the file
+    once. A file that is being written may end within a record: the iteration ends before that one.
 
     Args:
         path: an event file.
@@ -44,8 +44,15 @@ class summary_iterator:  # TF1's name
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
+        self._events = self._read()
 
-    def __iter__(self) -> Iterator[Event]:
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def _read(self) -> Iterator[Event]:
         tail = _Tail(self._path)
         while not tail.at_end:
             yield from tail.events(tail.read())

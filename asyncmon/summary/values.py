@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.protobuf import boolean, delimited, double, string
+from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.summary.event_queue import GRAPH, META_GRAPH, RUN_METADATA, SUMMARY, scalar_summary_bytes
 from asyncmon.summary.events import (
     Audio,
@@ -17,9 +19,6 @@ from asyncmon.summary.events import (
     Summary,
     SummaryMetadata,
     TaggedRunMetadata,
-    TensorProto,
-    TensorShapeDim,
-    TensorShapeProto,
     Value,
 )
 from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph, encode_run_metadata
@@ -274,10 +273,15 @@ def operations_of(graph: Any) -> list[Any]:
     """Return the operations that a graph has now. TypeError if it is none."""
     if not isinstance(graph, GraphLike):
         raise TypeError(
-            "The passed graph must be an instance of `Graph` or the deprecated `GraphDef` (bytes), "
+            "The passed graph must be an instance of `Graph` or the deprecated `GraphDef`, "
             f"not {type(graph).__name__}."
         )
     return list(graph.get_operations())
+
+
+def serialized(graph: Any) -> Any:
+    """Return the bytes of a ``GraphDef``; anything else as it is."""
+    return graph.SerializeToString() if isinstance(graph, GraphDef) else graph
 
 
 def graph_field(tags: object, operations: list[Any]) -> bytes:

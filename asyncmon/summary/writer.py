@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 from weakref import ref
 
@@ -36,6 +35,7 @@ from asyncmon.summary.values import (
     operations_of,
     run_field,
     scalar_number,
+    serialized,
     summary_bytes,
     text_summary,
 )
@@ -44,6 +44,7 @@ from asyncmon.summary.writer_task import Pump, State
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from asyncmon.protobuf.graph_def import GraphDef
     from asyncmon.run_options import RunMetadata
     from asyncmon.summary.event_queue import Encode, Entry
     from asyncmon.summary.values import HParam
@@ -75,8 +76,9 @@ class FileWriter:
         max_queue: how many events wait at most before they are written, and, while the disk is
             busy, before ``policy`` decides.
         flush_secs: how many seconds an event waits at most before it is written.
-        graph_def: a serialized ``GraphDef`` to begin the file with, instead of ``graph``.
+        graph_def: a ``GraphDef``, serialized or not, to begin the file with, instead of ``graph``.
         filename_suffix: the end of the file's name.
+        session: must be None: events are not written by operations of a graph.
         policy: what to do with events when the disk is behind. ``"block"`` keeps them all, and
             ``await writer.drain()`` waits until no more than ``max_queue`` wait; ``"drop_oldest"``
             drops the oldest values; ``"coalesce"`` keeps the newest of each tag. :attr:`dropped`
@@ -100,14 +102,19 @@ class FileWriter:
         graph: Any = None,
         max_queue: int = 10,
         flush_secs: float = 2.0,
-        graph_def: bytes | None = None,
+        graph_def: GraphDef | bytes | None = None,
         filename_suffix: str | None = None,
+        session: Any = None,
         *,
         policy: Policy = "block",
         calls: FileCalls = _CALLS,
     ) -> None:
         if graph is not None and graph_def is not None:
             raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
+        if session is not None:
+            raise ValueError(
+                f"session={session!r} was passed; expected None: a writer needs no session."
+            )
         if flush_secs < 0:
             raise ValueError(f"flush_secs={flush_secs!r} was passed; expected 0 or more seconds.")
         self._logdir = os.fspath(logdir)
@@ -224,7 +231,10 @@ class FileWriter:
         """Add an event as it is, with its own time and step. TF1: same name."""
         if not isinstance(event, Event):
             raise TypeError(f"An Event was expected, not {type(event).__name__}: {event!r}.")
-        what = replace(event, wall_time=0.0, step=0).SerializeToString()
+        content = Event.FromString(event.SerializeToString())
+        content.ClearField("wall_time")
+        content.ClearField("step")
+        what = content.SerializeToString()
         self._pump.put((event.wall_time, self._step(event.step), None, what, as_is))
         self._note(event.session_log, event.step)
 
@@ -246,17 +256,24 @@ class FileWriter:
         if not self._started or (global_step is not None and self._last_step >= first):
             self.add_session_log(SessionLog(status=SessionLog.START), first)
 
-    def add_graph(self, graph: Any, global_step: int | None = None) -> None:
+    def add_graph(
+        self, graph: Any = None, global_step: int | None = None, graph_def: Any = None
+    ) -> None:
         """Add a graph, for TensorBoard's graph page; the same one only once. TF1: same name.
 
         Args:
-            graph: an object with ``get_operations()`` (see :mod:`asyncmon.summary.graph_def`), taken as
-                it is now and encoded in the writer's thread; or a serialized ``GraphDef``.
+            graph: an object with ``get_operations()`` (see :mod:`asyncmon.protobuf.graph_def`), taken
+                as it is now and encoded in the writer's thread; or a ``GraphDef``, serialized or not.
             global_step: the step the event belongs to.
+            graph_def: the graph, by TF1's older name.
 
         Raises:
             TypeError: it is neither.
+            ValueError: both are given.
         """
+        if graph is not None and graph_def is not None:
+            raise ValueError("Please pass only graph, or graph_def (deprecated), but not both.")
+        graph = graph_def if graph is None else graph
         entry, graph_as_it_is = self._graph_entry(graph, global_step)
         if graph_as_it_is is None or graph_as_it_is != self._graph:
             self._pump.put(entry)
@@ -362,7 +379,7 @@ class FileWriter:
 
     def _graph_entry(self, graph: Any, global_step: int | None) -> tuple[Entry, tuple[Any, int] | None]:
         """Return the entry of a graph, and what it is known by."""
-        now, step = clock.wall(), self._step(global_step)
+        now, step, graph = clock.wall(), self._step(global_step), serialized(graph)
         if isinstance(graph, bytes):
             return (now, step, None, delimited(GRAPH, graph), as_is), None
         operations = operations_of(graph)  # those added later are not of this event

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.meta_graph_pb2 import MetaGraphDef
 
@@ -14,6 +16,8 @@ from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.ops.arithmetic import multiply
 from asyncmon.graph.ops.basic import placeholder
+from asyncmon.protobuf import graph_def as ours
+from asyncmon.summary import FileWriter, summary_iterator
 from asyncmon.summary.graph_def import GraphLike, encode_graph, encode_meta_graph
 
 
@@ -85,3 +89,59 @@ def test_a_meta_graph_holds_the_graph() -> None:
     graph_def = encode_graph([Node("a")])
     meta = MetaGraphDef.FromString(encode_meta_graph(graph_def))
     assert meta.graph_def.node[0].name == "a"
+
+
+def test_a_graph_gives_itself_as_data() -> None:
+    with Graph().as_default() as graph:
+        x = placeholder(dtypes.float32, [None, 3], name="x")
+        before = graph.version
+        y = multiply(x, 2.0, name="y")
+    graph_def = graph.as_graph_def()
+    assert [node.name for node in graph_def.node] == ["x", "y/y", "y"]
+    (product,) = [node for node in graph_def.node if node.op == "Mul"]
+    assert (product.name, list(product.input), product.device) == ("y", ["x", "y/y"], "")
+    assert product == y.op.node_def
+    assert product.attr["T"].type == 1
+    assert "_output_shapes" not in product.attr
+    assert [node.name for node in graph.as_graph_def(before).node] == ["y/y", "y"]
+    with_shapes = graph.as_graph_def(add_shapes=True)
+    assert with_shapes.SerializeToString() == encode_graph(graph.get_operations())
+    assert with_shapes.node[0].attr["_output_shapes"].list.shape[0].dim[1].size == 3
+    assert with_shapes.versions.producer == 27
+
+
+def test_graph_data_goes_to_bytes_and_back_and_can_be_made_by_hand() -> None:
+    with Graph().as_default() as graph:
+        multiply(placeholder(dtypes.float32, [], name="x"), 2.0, name="y")
+    again = ours.GraphDef()
+    again.ParseFromString(graph.as_graph_def().SerializeToString())
+    assert again == graph.as_graph_def()
+    node = again.node.add(name="z", op="NoOp", input=["^y"])
+    node.attr["flag"].b = False
+    node.attr["kind"].CopyFrom(ours.AttrValue(s=b"k"))
+    theirs = GraphDef.FromString(again.SerializeToString()).node[-1]
+    assert theirs.attr["flag"].WhichOneof("value") == "b"
+    assert theirs.attr["kind"].s == b"k"
+    assert sorted(theirs.attr) == sorted(node.attr) == ["flag", "kind"]
+
+
+async def _record(**given: Any) -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        async with FileWriter(directory, **given) as writer:
+            await writer.flush()
+            (event,) = [e for e in summary_iterator(str(writer.path)) if e.graph_def]
+    return event.graph_def
+
+
+@pytest.mark.asyncio
+async def test_a_writer_takes_graph_data_too() -> None:
+    with Graph().as_default() as graph:
+        placeholder(dtypes.float32, [], name="x")
+    data = graph.as_graph_def()
+    for given in (data, data.SerializeToString()):
+        assert await _record(graph_def=given) == data.SerializeToString()
+        assert await _record(graph=given) == data.SerializeToString()
+    with pytest.raises(ValueError, match="session=1 was passed"):
+        FileWriter("logs", session=1)
+    with pytest.raises(ValueError, match="not both"):
+        FileWriter("logs").add_graph(graph, 0, data)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from google.protobuf import text_format
+from tensorboard.compat.proto.graph_pb2 import GraphDef
+
 from asyncmon import graph as g
-from asyncmon.summary.graph_def import graph_text
+from asyncmon.summary.graph_def import encode_graph, graph_text
 
 
 def test_nodes_have_inputs_types_and_shapes() -> None:
@@ -16,9 +19,12 @@ def test_nodes_have_inputs_types_and_shapes() -> None:
     text = graph_text(graph.get_operations())
     assert 'name: "x"' in text
     assert 'op: "Placeholder"' in text
-    assert '{ key: "T" value { type: DT_FLOAT } }' in text
-    assert "list { shape { dim { size: -1 } dim { size: 2 } } }" in text
-    assert "list { shape { unknown_rank: true } }" in text
+    words = " ".join(text.split())
+    assert 'attr { key: "T" value { type: DT_FLOAT } }' in words
+    assert "list { shape { dim { size: -1 } dim { size: 2 } } }" in words
+    assert "list { shape { unknown_rank: true } }" in words
     assert 'input: "x"' in text
     assert 'input: "^unknown"' in text
     assert text.endswith("versions {\n  producer: 27\n}\n")
+    read = text_format.Parse(text, GraphDef())
+    assert read == GraphDef.FromString(encode_graph(graph.get_operations()))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
+from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboard.compat.proto import event_pb2
 
 from asyncmon.protobuf import WireError, integer, string
+from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.summary import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
-from asyncmon.summary.events import (
-    PluginData,
-    TaggedRunMetadata,
-    TensorProto,
-    TensorShapeDim,
-    TensorShapeProto,
-)
+from asyncmon.summary.events import PluginData, TaggedRunMetadata
 
 text = st.text(max_size=8)
 double = st.floats(allow_nan=False).filter(lambda x: x != 0 or math.copysign(1, x) > 0)
@@ -169,9 +165,9 @@ def test_the_repr_shows_what_is_set() -> None:
 
 def test_a_message_is_a_value() -> None:
     log = SessionLog(SessionLog.CHECKPOINT, "model.ckpt-1")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        log.status = 0  # type: ignore[misc]
-    assert hash(log) == hash(pickle.loads(pickle.dumps(log)))
+    assert log == pickle.loads(pickle.dumps(log))
+    with pytest.raises(TypeError, match="unhashable type: 'SessionLog'"):
+        hash(log)
     event = Event(step=1, summary=Summary(value=[Summary.Value("loss", 0.5)]))
     assert pickle.loads(pickle.dumps(event)) == event
 
@@ -205,3 +201,72 @@ def test_fields_are_given_once_and_by_their_names(args: Any, values: Any) -> Non
         Summary.Value().simple = 1.0
     with pytest.raises(TypeError, match="unhashable type: 'Summary'"):
         hash(Summary())
+
+
+def test_a_histogram_is_filled_field_by_field_as_in_tf1() -> None:
+    counts, edges = np.histogram(np.arange(10.0), bins=3)
+    histogram = HistogramProto()
+    histogram.min, histogram.max = 0.0, np.float64(9.0)
+    histogram.num = 10
+    histogram.sum, histogram.sum_squares = 45.0, 285.0
+    for edge in edges[1:]:
+        histogram.bucket_limit.append(edge)
+    histogram.bucket.extend(counts)
+    summary = Summary(value=[Summary.Value(tag="h", histo=histogram)])
+    proto = event_pb2.Event.FromString(Event(summary=summary).SerializeToString())
+    assert list(proto.summary.value[0].histo.bucket_limit) == [3.0, 6.0, 9.0]
+    assert list(proto.summary.value[0].histo.bucket) == [3.0, 3.0, 4.0]
+    assert proto.summary.value[0].histo.num == 10
+
+
+def test_an_event_is_filled_through_its_parts() -> None:
+    event = Event(wall_time=1.5, step=np.int64(3))
+    assert event.WhichOneof("what") is None
+    event.summary.value.add(tag="loss", simple_value=0.5)
+    assert event.WhichOneof("what") == "summary"
+    other = Event()
+    other.summary.CopyFrom(event.summary)
+    event.summary.value[0].tag = "changed"
+    assert [value.tag for value in other.summary.value] == ["loss"]
+    other.summary.MergeFrom(event.summary)
+    assert [value.tag for value in other.summary.value] == ["loss", "changed"]
+    event.session_log.status = SessionLog.STOP
+    log = Event.FromString(Event(session_log=event.session_log).SerializeToString())
+    assert log.session_log.status == SessionLog.STOP
+
+
+def test_reading_a_part_sets_nothing_and_assigning_another_of_the_group_unsets_it() -> None:
+    value = Summary.Value(tag="x")
+    assert (value.image.height, value.histo.bucket) == (0, [])
+    assert value.metadata.plugin_data.plugin_name == ""
+    assert value == Summary.Value(tag="x")
+    assert value.SerializeToString() == Summary.Value(tag="x").SerializeToString()
+    value.image.height = 3
+    assert value.WhichOneof("value") == "image"
+    value.simple_value = 1.0
+    assert value.WhichOneof("value") == "simple_value"
+    assert value.image.height == 0
+    value.ClearField("simple_value")
+    assert [field.name for field, _ in value.ListFields()] == ["tag", "simple_value"]
+    value.Clear()
+    assert value.tag == ""
+
+
+def test_merging_merges_nested_messages_and_sets_what_is_set() -> None:
+    metadata = SummaryMetadata(display_name="a", plugin_data=PluginData(plugin_name="p"))
+    metadata.MergeFrom(SummaryMetadata(plugin_data=PluginData(content=b"c"), summary_description="s"))
+    assert metadata == SummaryMetadata(PluginData("p", b"c"), "a", "s")
+    size = metadata.ByteSize()
+    assert metadata.MergeFromString(b"") == 0
+    assert metadata.ByteSize() == size == len(metadata.SerializeToString())
+
+
+@given(events)
+def test_the_text_is_protobufs(event: Event) -> None:
+    read = text_format.Parse(str(event), event_pb2.Event())
+    assert read == event_pb2.Event.FromString(event.SerializeToString())
+
+
+def test_the_text_names_what_has_a_name() -> None:
+    text = str(Event(step=3, session_log=SessionLog(SessionLog.START, 'a"\n')))
+    assert text == 'step: 3\nsession_log {\n  status: START\n  checkpoint_path: "a\\"\\n"\n}\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,18 @@ async def test_fw_11_for_and_async_for_give_the_same_events(tmp_path: Path) -> N
     assert [event.step for event in events] == list(range(100))
     assert events == list(summary_iterator(str(path)))
     assert events[0].summary.value[0].tag == "loss"
+
+
+async def test_fw_11_it_is_an_iterator_that_goes_through_the_file_once(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_bytes(b"".join(record(step) for step in range(4)))
+    events = summary_iterator(path)
+    assert isinstance(events, Iterator)
+    assert next(events).step == 0
+    assert [event.step for event in events] == [1, 2, 3]
+    with pytest.raises(StopIteration):
+        next(events)
+    assert [event.step async for event in events] == [0, 1, 2, 3]
 
 
 async def test_a_file_of_many_pieces_is_read(tmp_path: Path) -> None:

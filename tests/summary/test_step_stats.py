@@ -30,3 +30,13 @@ def test_each_node_has_its_times_thread_and_bytes() -> None:
     assert first.timeline_label == "layer/matmul = MatMul"
     assert second.all_end_rel_micros == 1  # 0 would be: unknown
     assert [node.thread_id for node in (first, second, third)] == [0, 1, 0]
+
+
+def test_run_metadata_has_them_by_the_names_of_the_original() -> None:
+    run = RunMetadata([NodeStats("layer/matmul", "MatMul", 0.001, 0.0005, "main", 400)])
+    (device,) = run.step_stats.dev_stats
+    assert device.thread_names == {0: "main"}
+    (node,) = device.node_stats
+    assert (node.node_name, node.all_start_micros) == ("layer/matmul", 1000)
+    assert (node.op_start_rel_micros, node.op_end_rel_micros, node.all_end_rel_micros) == (0, 500, 500)
+    assert node.memory[0].total_bytes == 400

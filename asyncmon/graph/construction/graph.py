@@ -13,6 +13,7 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, table
 from asyncmon.graph.core.shape import text as shape_text
 from asyncmon.graph.core.spec import Spec
+from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -359,6 +360,14 @@ class Graph:
         """Empty a collection."""
         self._check_not_finalized()
         self._collections.pop(name, None)
+
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> GraphDef:
+        """Return the graph as data, which TensorBoard shows; no graph is made of it. TF1: same name.
+
+        ``from_version`` leaves out the nodes up to that :attr:`version`, ``add_shapes`` adds those of
+        outputs as an attribute.
+        """
+        return graph_def_of(self.get_operations()[from_version or 0 :], add_shapes=add_shapes)
 
     # Life.
 

@@ -12,6 +12,7 @@ from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.indexing import encode_index, is_mask
 from asyncmon.graph.core.shape import as_shape, is_compatible, merge
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.protobuf.graph_def import NodeDef, node_def_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -118,6 +119,11 @@ class Operation:
             raise ValueError(
                 f"Operation {self.name!r} has no attr named {name!r}; it has {sorted(self.attrs)}."
             ) from None
+
+    @property
+    def node_def(self) -> NodeDef:
+        """It as a ``NodeDef``. TF1: same name."""
+        return node_def_of(self)
 
     def values(self) -> tuple[Tensor, ...]:
         """Return the outputs. TF1: same name."""

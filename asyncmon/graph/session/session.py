@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.spec import Spec
     from asyncmon.graph.execution.plan import Plan
+    from asyncmon.protobuf.graph_def import GraphDef
     from asyncmon.run_options import RunMetadata, RunOptions
     from asyncmon.snapshot import Snapshot
 
@@ -105,6 +106,11 @@ class Session:
     def graph(self) -> Graph:
         """The graph this session runs."""
         return self._graph
+
+    @property
+    def graph_def(self) -> GraphDef:
+        """The graph as data. TF1: same name. See :meth:`Graph.as_graph_def`."""
+        return self._graph.as_graph_def()
 
     @property
     def closed(self) -> bool:

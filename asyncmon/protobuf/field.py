@@ -1,0 +1,153 @@
+"""The fields of messages: how a value is written, and read back."""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from asyncmon.protobuf import (
+    DELIMITED,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    WireError,
+    delimited,
+    fields,
+    float32,
+    read_varint,
+    signed,
+    varint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+
+
+class Kind(Enum):
+    """How a field's value looks on the wire: its default, its wire type, to bytes and back."""
+
+    INT = 0, VARINT, lambda value: varint(int(value)), signed
+    BOOL = False, VARINT, lambda value: varint(bool(value)), bool
+    FLOAT = 0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0]
+    DOUBLE = 0.0, FIXED64, _DOUBLE.pack, lambda raw: _DOUBLE.unpack(raw)[0]
+    TEXT = (
+        "",
+        DELIMITED,
+        lambda value: value if isinstance(value, bytes) else value.encode(),
+        lambda raw: str(raw, "utf-8"),
+    )
+    BYTES = b"", DELIMITED, bytes, bytes
+    MESSAGE = None, DELIMITED, lambda message: message.SerializeToString(), None
+
+    def __init__(
+        self, default: Any, wire_type: int, encode: Callable[[Any], bytes], decode: Callable[[Any], Any]
+    ) -> None:
+        self.default = default
+        self.wire_type = wire_type
+        self.encode = encode
+        self.decode = decode
+
+
+class Field(NamedTuple):
+    """A declared field of a class of messages."""
+
+    name: str
+    number: int
+    kind: Kind
+    repeated: bool
+    message: Any  # the class of a nested one, or None
+    oneof: str | None
+    fallback: bool  # of its oneof: it is the one when no other is set
+    key: Kind | None  # of a map
+    enum: Mapping[int, str] | None
+    tag: bytes  # before each value on the wire
+    delimited: bool
+
+
+def make_field(name: str, number: int, kind: Kind, *rest: Any) -> Field:
+    """Return a field: its name, its number, its kind and the others up to ``enum``."""
+    tag = varint(number << 3 | kind.wire_type)
+    return Field._make((name, number, kind, *rest, tag, kind.wire_type == DELIMITED))
+
+
+def _of_map(name: str, number: int, kind: Kind, message: Any = None) -> Field:
+    return make_field(name, number, kind, False, message, None, False, None, None)
+
+
+_KEYS = {kind: _of_map("key", 1, kind) for kind in Kind}
+
+
+def encode_all(field: Field, value: Any) -> list[bytes]:
+    """Return the pieces of bytes of a field with its value."""
+    if field.key is not None:
+        key, entry = _KEYS[field.key], _of_map("value", 2, field.kind, field.message)
+        return [
+            delimited(field.number, _encode(key, one) + _encode(entry, element))
+            for one, element in sorted(value.items())
+        ]
+    if not field.repeated:
+        return [_encode(field, value)]
+    if field.delimited:
+        return [_encode(field, element) for element in value]
+    return [delimited(field.number, b"".join([field.kind.encode(element) for element in value]))]
+
+
+def _encode(field: Field, value: Any) -> bytes:
+    data = field.kind.encode(value)
+    if field.delimited:
+        return field.tag + varint(len(data)) + data
+    return field.tag + data
+
+
+def decode(field: Field, wire_type: int, raw: Any) -> Any:
+    """Return the value of a field. WireError where the bytes are none."""
+    kind = field.kind
+    if wire_type != kind.wire_type:
+        raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a {kind.name.lower()}.")
+    if field.message is not None:
+        return field.message.FromString(raw)
+    try:
+        return kind.decode(raw)
+    except UnicodeDecodeError as error:
+        raise WireError(f"Field {field.name!r} is text and holds no UTF-8: {error}.") from None
+
+
+def decode_entry(field: Field, wire_type: int, raw: Any) -> tuple[Any, Any]:
+    """Return a key of a map and its value."""
+    assert field.key is not None, "it is a map"
+    if wire_type != DELIMITED:
+        raise WireError(f"Field {field.name!r} has wire type {wire_type}; it is a map.")
+    key = field.key.default
+    value = field.message() if field.message is not None else field.kind.default
+    for number, inner_type, inner in fields(raw):
+        if number == 1:
+            key = decode(_KEYS[field.key], inner_type, inner)
+        elif number == 2:
+            value = decode(field, inner_type, inner)
+    return key, value
+
+
+def decode_all(field: Field, wire_type: int, raw: Any) -> Iterable[Any]:
+    """Return values of a repeated field, of which one comes or several packed ones."""
+    kind = field.kind
+    if wire_type != DELIMITED or kind.wire_type == DELIMITED:
+        return [decode(field, wire_type, raw)]
+    if kind.wire_type == VARINT:
+        return _decode_varints(field, raw)
+    try:
+        return [number for (number,) in (_DOUBLE if kind is Kind.DOUBLE else _FLOAT).iter_unpack(raw)]
+    except struct.error:
+        raise WireError(
+            f"The packed field {field.name!r} has {len(raw)} bytes: no whole number of elements."
+        ) from None
+
+
+def _decode_varints(field: Field, raw: memoryview) -> list[Any]:
+    numbers, position = [], 0
+    while position < len(raw):
+        number, position = read_varint(raw, position)
+        numbers.append(field.kind.decode(number))
+    return numbers
