@@ -73,9 +73,20 @@ class QueueCore:
         order: holds the elements, empty.
         capacity: how many elements fit; a negative number is no limit.
         min_after_dequeue: how many elements must stay until the queue is closed.
+
+    Attributes:
+        spec: what it was made of, for its maker.
     """
 
-    def __init__(self, label: str, order: Order, capacity: int, min_after_dequeue: int = 0) -> None:
+    def __init__(
+        self,
+        label: str,
+        order: Order,
+        capacity: int,
+        min_after_dequeue: int = 0,
+        spec: Any = None,
+    ) -> None:
+        self.spec = spec
         self._label = label
         self._order = order
         self._capacity = capacity if capacity >= 0 else inf
@@ -302,6 +313,10 @@ class QueueCore:
         if not self._takers:
             return False
         taken = self._takers[0]
+        if self._order.whole and taken.count <= self._capacity and not self._exhausted(taken.owner):
+            own = self.size(taken.owner) - len(self._order)
+            if self._takeable() + own < taken.count:
+                return False
         self._collect(taken)
         if len(taken.elements) < taken.count and not self._exhausted(taken.owner):
             return False
@@ -329,9 +344,9 @@ class QueueCore:
     def _put_early(self) -> bool:
         """Put elements before their commit, where no run would end otherwise. Return whether it did.
 
-        That is where nothing can be taken, and each run that has room waits for more.
+        That is where nothing can be taken, or not enough, and each run that has room waits for more.
         """
-        if not self._putters or self._takeable() > 0:
+        if not self._putters or (self._takeable() > 0 and not self._takers):
             return False
         waiting = {id(request.owner) for request in self._putters}
         if any(room.count and id(room.owner) not in waiting for room in self._rooms):

@@ -32,7 +32,8 @@ closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error
 class QueueSpec:
     """What the ops of one queue share. Each session makes its own queue of it.
 
-    ``pads`` fills the elements of a batch up to the largest one.
+    ``pads`` fills the elements of a batch up to the largest one. Queues with one ``shared_name`` are
+    one queue of the session.
     """
 
     kind: str
@@ -42,16 +43,42 @@ class QueueSpec:
     min_after_dequeue: int
     order: Callable[[], Order]
     pads: bool = False
+    seed: int | None = None
+    shared_name: str | None = None
 
     def __repr__(self) -> str:
         return f"{self.kind} {self.name!r}"
 
     def core(self, run: Run) -> QueueCore:
-        """Return the queue of the session that a run belongs to."""
-        return run.resource(self, self._make)
+        """Return the queue of the session that a run belongs to.
+
+        Raises:
+            InvalidArgumentError: a different queue has the same ``shared_name``.
+        """
+        if not self.shared_name:
+            return run.resource(self, self._make)
+        core = run.resource(("queue", self.shared_name), self._make)
+        if core.spec is not self:
+            self._check_same(core.spec)
+        return core
 
     def _make(self) -> QueueCore:
-        return QueueCore(repr(self), self.order(), self.capacity, self.min_after_dequeue)
+        return QueueCore(repr(self), self.order(), self.capacity, self.min_after_dequeue, self)
+
+    def _check_same(self, other: QueueSpec) -> None:
+        for what in ("kind", "capacity", "min_after_dequeue", "component dtypes", "shapes", "seed"):
+            found, asked = other._part(what), self._part(what)
+            if found != asked:
+                raise InvalidArgumentError(
+                    f"Shared queue {self.shared_name!r} has {what} {found}, but {self!r} has {asked}."
+                )
+
+    def _part(self, what: str) -> Any:
+        if what == "component dtypes":
+            return [spec.dtype.name for spec in self.components]
+        if what == "shapes":
+            return [str(TensorShape(spec.shape)) for spec in self.components]
+        return getattr(self, what)
 
 
 # --- coroutines, which wait only where they must --------------------------------------------------

@@ -20,6 +20,8 @@ class Order(ABC):
     """The elements of a queue in the order in which they leave."""
 
     _elements: Sized
+    whole: bool = False
+    """Whether a request waits for all elements that it wants: one that comes later may be the first."""
 
     def __len__(self) -> int:
         return len(self._elements)
@@ -75,6 +77,8 @@ class Shuffled(Order):
 
 class ByPriority(Order):
     """Smallest first component first; equal ones in the order of arrival."""
+
+    whole = True
 
     def __init__(self) -> None:
         self._elements: list[tuple[int, int, Element]] = []  # a heap

@@ -62,6 +62,8 @@ class QueueBase:
         name: str,
         min_after_dequeue: int = 0,
         pads: bool = False,
+        seed: int | None = None,
+        shared_name: str | None = None,
     ) -> None:
         components = _components(dtypes, shapes)
         if names is not None and len(names) != len(components):
@@ -78,7 +80,9 @@ class QueueBase:
         self.dtypes = [spec.dtype for spec in components]
         self.shapes = [TensorShape(spec.shape) for spec in components]
         self.names = None if names is None else list(names)
-        self._spec = QueueSpec(kind, self.name, components, capacity, minimum, order, pads)
+        self._spec = QueueSpec(
+            kind, self.name, components, capacity, minimum, order, pads, seed, shared_name
+        )
 
     def __repr__(self) -> str:
         return f"<{self._spec!r}>"
@@ -205,7 +209,8 @@ class FIFOQueue(QueueBase):
         dtypes: of the components.
         shapes: of the components, needed to dequeue several at once; or that of the only one.
         names: of the components: elements are then dicts.
-        shared_name: without effect: a queue belongs to its session.
+        shared_name: queues of this name are one queue in each session. In the run:
+            InvalidArgumentError where they differ in kind, capacity, dtypes or shapes.
     """
 
     def __init__(
@@ -217,7 +222,9 @@ class FIFOQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:
-        super().__init__("FIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name)
+        super().__init__(
+            "FIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name, shared_name=shared_name
+        )
 
 
 class PaddingFIFOQueue(QueueBase):
@@ -239,8 +246,9 @@ class PaddingFIFOQueue(QueueBase):
         if shapes is None:
             raise ValueError("When providing partial shapes, a list of shapes must be provided.")
         super().__init__(
-            "PaddingFIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name, pads=True
-        )
+            "PaddingFIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name,
+            pads=True, shared_name=shared_name,
+        )  # fmt: skip
 
 
 class RandomShuffleQueue(QueueBase):
@@ -265,8 +273,9 @@ class RandomShuffleQueue(QueueBase):
             raise ValueError(f"min_after_dequeue {min_after_dequeue} must be < capacity {capacity}")
         order = partial(Shuffled, seed)
         super().__init__(
-            "RandomShuffleQueue", order, capacity, dtypes, shapes, names, name, min_after_dequeue
-        )
+            "RandomShuffleQueue", order, capacity, dtypes, shapes, names, name, min_after_dequeue,
+            seed=seed, shared_name=shared_name,
+        )  # fmt: skip
 
 
 class PriorityQueue(QueueBase):
@@ -289,8 +298,9 @@ class PriorityQueue(QueueBase):
         known = [None] * len(types) if shapes is None else _listed(shapes)
         all_names = None if names is None else ["priority", *names]
         super().__init__(
-            "PriorityQueue", ByPriority, capacity, [int64, *types], [(), *known], all_names, name
-        )
+            "PriorityQueue", ByPriority, capacity, [int64, *types], [(), *known], all_names, name,
+            shared_name=shared_name,
+        )  # fmt: skip
 
 
 def _components(dtypes: Any, shapes: Any) -> tuple[Spec, ...]:

@@ -25,7 +25,7 @@ from asyncmon.graph.variables.variable import Variable, global_variables_initial
 from asyncmon.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -513,3 +513,66 @@ async def test_cancelling_pending_enqueues_drops_what_has_not_entered_yet(sess: 
     assert list(await sess.run(queue.dequeue_many(2))) == [1, 2]
     with pytest.raises(OutOfRangeError):
         await sess.run(queue.dequeue())
+
+
+async def test_a_waiting_batch_of_a_priority_queue_has_the_smallest_of_all(sess: Session) -> None:
+    queue = PriorityQueue(5, [string], shapes=[[]])
+    p = placeholder(int64, [])
+    put, batch = queue.enqueue((p, "x")), queue.dequeue_many(3)
+    waiting = asyncio.create_task(sess.run(batch))
+    for priority in (5, 1):
+        await sess.run(put, {p: priority})
+    assert await sess.run(queue.size()) == 2
+    await sess.run(queue.enqueue_many(([9, 3], ["y", "z"])))
+    assert [part.tolist() for part in await waiting] == [[1, 3, 5], [b"x", b"z", b"x"]]
+    assert await sess.run(queue.size()) == 1
+    waiting = asyncio.create_task(sess.run(batch))
+    await sess.run(queue.enqueue_many(([8, 7, 6, 5, 4, 3], ["."] * 6)))  # more than fit
+    assert (await waiting)[0].tolist() == [5, 6, 7]  # of those that were there
+    up_to = asyncio.create_task(sess.run(queue.dequeue_up_to(5)))
+    await asyncio.sleep(0)
+    await sess.run(queue.close())
+    assert (await up_to)[0].tolist() == [3, 4, 8, 9]
+
+
+async def test_more_elements_than_a_priority_queue_holds_are_taken_as_they_come(sess: Session) -> None:
+    queue = PriorityQueue(2, [int32], shapes=[[]])
+    waiting = asyncio.create_task(sess.run(queue.dequeue_many(3)))
+    for priority in (5, 1, 3):
+        await sess.run(queue.enqueue((np.int64(priority), 0)))
+    assert sorted((await waiting)[0].tolist()) == [1, 3, 5]
+
+
+async def test_a_shared_name_shares_the_queue_of_a_session(sess: Session) -> None:
+    first = FIFOQueue(5, [int32], shapes=[[]], shared_name="s")
+    second = FIFOQueue(5, [int32], shapes=[[]], shared_name="s")
+    alone = FIFOQueue(5, [int32], shapes=[[]], name="s")
+    assert first.name != second.name
+    await sess.run(first.enqueue(3))
+    assert await sess.run([second.size(), alone.size()]) == [1, 0]
+    assert await sess.run(second.dequeue()) == 3
+    async with Session() as other:
+        assert await other.run(second.size()) == 0
+    await sess.run(second.close())
+    assert await sess.run(first.is_closed())
+
+
+@pytest.mark.parametrize(
+    ("queue", "text"),
+    [
+        (lambda: FIFOQueue(6, [int32], shapes=[[]], shared_name="s"), "capacity 5, but .* has 6"),
+        (lambda: FIFOQueue(5, [int64], shapes=[[]], shared_name="s"), "dtypes .*int32.*int64"),
+        (lambda: FIFOQueue(5, [int32], shapes=[[2]], shared_name="s"), r"shapes .*\(\).*\(2,\)"),
+        (lambda: PaddingFIFOQueue(5, [int32], [[]], shared_name="s"), "kind FIFOQueue"),
+        (lambda: RandomShuffleQueue(5, 1, [int32], [[]], shared_name="s"), "kind FIFOQueue"),
+    ],
+)
+async def test_a_shared_queue_refuses_to_be_another(
+    sess: Session, queue: Callable[[], Any], text: str
+) -> None:
+    first = FIFOQueue(5, [int32], shapes=[[]], shared_name="s")
+    await sess.run(first.enqueue(3))
+    other = queue()
+    with pytest.raises(InvalidArgumentError, match=text):
+        await sess.run(other.size())
+    assert await sess.run(first.size()) == 1
