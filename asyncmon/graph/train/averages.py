@@ -68,6 +68,12 @@ def assign_moving_average(
     return create_op(update, (*refs, weight, target), None, name or "AssignMovingAvg")
 
 
+def _key(value: Any) -> Tensor:
+    """Return the tensor that a variable or tensor is: names are those of one graph only."""
+    tensor: Tensor = getattr(value, "_as_graph_element", lambda: value)()
+    return tensor
+
+
 class ExponentialMovingAverage:
     """Averages of variables and tensors: ``average = decay * average + (1 - decay) * value``.
 
@@ -98,7 +104,7 @@ class ExponentialMovingAverage:
         self._decay = decay
         self._num_updates = num_updates
         self._zero_debias = zero_debias
-        self._averages: dict[str, Variable] = {}
+        self._averages: dict[Tensor, Variable] = {}
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Operation:
         """Create averages and return an operation that updates them. TF1: same name.
@@ -110,8 +116,8 @@ class ExponentialMovingAverage:
         for value in values:
             if not value.dtype.is_floating:
                 raise TypeError(f"The variables must be half, float, or double: {value.name}")
-            if value.name not in self._averages:
-                self._averages[value.name] = self._make(value)
+            if _key(value) not in self._averages:
+                self._averages[_key(value)] = self._make(value)
         with name_scope(self.name) as scope:
             decay = convert_to_tensor(self._decay, preferred_dtype="float32", name="decay")
             if self._num_updates is not None:
@@ -119,7 +125,7 @@ class ExponentialMovingAverage:
                 decay = minimum(decay, (count + 1) / (count + 10))
             updates = [
                 assign_moving_average(
-                    self._averages[value.name],
+                    self._averages[_key(value)],
                     value,
                     decay,
                     zero_debias=self._zero_debias and not isinstance(value, Variable),
@@ -137,12 +143,12 @@ class ExponentialMovingAverage:
 
     def average(self, var: Any) -> Variable | None:
         """Return the average of a variable or tensor, or None. TF1: same name."""
-        return self._averages.get(var.name)
+        return self._averages.get(_key(var))
 
     def average_name(self, var: Any) -> str:
         """Return the name of the average of a variable or tensor, made or not. TF1: same name."""
-        if var.name in self._averages:
-            return self._averages[var.name].op.name
+        if _key(var) in self._averages:
+            return self._averages[_key(var)].op.name
         name: str = var.graph.unique_name(f"{var.op.name}/{self.name}", mark_as_used=False)
         return name
 

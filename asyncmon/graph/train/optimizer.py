@@ -36,6 +36,7 @@ from asyncmon.graph.variables.variable import Variable, trainable_variables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
 
@@ -81,8 +82,8 @@ class Optimizer(ABC):
         self._attrs = attrs
         self._hyperparameters = hyperparameters
         self._initial_slots = dict(slots or {})
-        self._slots: dict[str, dict[str, Variable]] = {}
-        self._non_slots: dict[str, Variable] = {}
+        self._slots: dict[str, dict[Operation, Variable]] = {}
+        self._non_slots: dict[tuple[Graph, str], Variable] = {}
         self._tensors: dict[str, Tensor] = {}  # the hyperparameters
         self._casts: dict[tuple[Tensor, DType], Tensor] = {}
 
@@ -215,30 +216,33 @@ class Optimizer(ABC):
 
     def get_slot(self, var: Variable, name: str) -> Variable | None:
         """Return a variable kept beside another one, such as "momentum", or None. TF1: same name."""
-        return self._slots.get(name, {}).get(var.op.name)
+        return self._slots.get(name, {}).get(var.op)
 
     def get_slot_names(self) -> list[str]:
         """Return the names of the slots, sorted. TF1: same name."""
         return sorted(self._slots)
 
     def variables(self) -> list[Variable]:
-        """Return all variables that the optimizer has created. TF1: same name."""
+        """Return the variables that it has created in the default graph, by name. TF1: same name."""
         made = list(self._non_slots.values())
         made += [slot for slots in self._slots.values() for slot in slots.values()]
-        return sorted(made, key=lambda variable: variable.name)
+        graph = get_default_graph().root
+        own = [variable for variable in made if variable.graph is graph]
+        return sorted(own, key=lambda variable: variable.name)
 
     def _slot(self, variable: Variable, name: str, value: float = 0.0) -> Variable:
         """Return a slot of the variable, created at the first call and full of ``value``."""
         slots = self._slots.setdefault(name, {})
-        if variable.op.name not in slots:
-            slots[variable.op.name] = make_slot(variable, value, self._name)
-        return slots[variable.op.name]
+        if variable.op not in slots:
+            slots[variable.op] = make_slot(variable, value, self._name)
+        return slots[variable.op]
 
     def _non_slot(self, name: str, initial_value: Any) -> Variable:
-        """Return a variable of the optimizer itself, created at the first call."""
-        if name not in self._non_slots:
-            self._non_slots[name] = Variable(initial_value, name=name, trainable=False)
-        return self._non_slots[name]
+        """Return a variable of the optimizer itself, created at the first call in a graph."""
+        key = get_default_graph().root, name
+        if key not in self._non_slots:
+            self._non_slots[key] = Variable(initial_value, name=name, trainable=False)
+        return self._non_slots[key]
 
     # What a subclass may override.
 

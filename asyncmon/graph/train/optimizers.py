@@ -259,11 +259,14 @@ class AdamOptimizer(Optimizer):
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
         for beta in ("beta1", "beta2"):
-            self._non_slot(f"{beta}_power", self._value(self._hyperparameters[beta]))
+            self._power(beta)
         super()._create_slots(var_list)
 
+    def _power(self, beta: str) -> Variable:
+        return self._non_slot(f"{beta}_power", self._value(self._hyperparameters[beta]))
+
     def _scalars(self, var: Variable) -> list[Tensor]:
-        powers = [self._non_slots[f"{beta}_power"].value() for beta in ("beta1", "beta2")]
+        powers = [self._power(beta).value() for beta in ("beta1", "beta2")]
         names = ("learning_rate", "beta1", "beta2", "epsilon", self._weight_decay_of(var))
         return [*powers, *(self._tensors[name] for name in names)]
 
@@ -274,7 +277,7 @@ class AdamOptimizer(Optimizer):
         with control_dependencies(update_ops):
             powers = []
             for beta in ("beta1", "beta2"):
-                power = self._non_slots[f"{beta}_power"]
+                power = self._power(beta)
                 factor = self._in_dtype_of(power, self._tensors[beta])
                 powers.append(create_op("AssignMul", (power, *factor)))
         return group(*update_ops, *powers, name=name_scope)

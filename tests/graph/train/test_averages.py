@@ -111,3 +111,16 @@ def test_one_average_by_itself(ops: Any, dtype: Any) -> None:
     assert value.dtype == dtype
     assert value.tolist() == [0.25] * 3
     assert moved.name == "AssignMovingAvg:0"
+
+
+def test_averages_of_two_graphs_stay_apart() -> None:
+    averages = Averages(0.9)
+    for _ in range(2):
+        with tf.Graph().as_default() as graph:
+            v = tf.Variable(1.0, name="v")
+            assert averages.average(v) is None
+            assert averages.average_name(v) == "v/ExponentialMovingAverage"
+            averages.apply([v])
+            average = averages.average(v)
+            assert average is not None
+            assert average.graph is graph

@@ -400,3 +400,19 @@ async def test_a_rate_of_unknown_shape_is_fed_a_number(size: int) -> None:
             await sess.run(op, {rate: np.ones(size)})
         await sess.run(op, {rate: 0.5})
         np.testing.assert_array_equal(await sess.run(variable), np.full(size, -0.5))
+
+
+def test_an_optimizer_of_two_graphs_keeps_their_variables_apart() -> None:
+    optimizer = tf.train.AdamOptimizer(0.1)
+    made = []
+    for _ in range(2):
+        with tf.Graph().as_default():
+            assert optimizer.variables() == []
+            v = tf.Variable(1.0, name="v")
+            optimizer.minimize(v * v)
+            made.append(optimizer.variables())
+            names = ["beta1_power:0", "beta2_power:0", "v/Adam:0", "v/Adam_1:0"]
+            assert [x.name for x in made[-1]] == names
+            assert {x.graph for x in made[-1]} == {v.graph}
+            assert optimizer.get_slot(v, "m") in made[-1]
+    assert set(made[0]).isdisjoint(made[1])
