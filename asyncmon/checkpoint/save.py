@@ -158,7 +158,7 @@ class Save:
                 "global_step must be an integer or a variable of the session, got"
                 f" {self._global_step!r}; the session has no state {name!r}."
             )
-        return int(snapshot[name])
+        return int(np.asarray(snapshot[name]).item())  # its shape may be [1]
 
     def _check_initialized(self, snapshot: Mapping[str, Any]) -> None:
         missing = known_names(self._raw) - snapshot.keys()

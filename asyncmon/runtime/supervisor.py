@@ -8,6 +8,8 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint import Saver
 from asyncmon.error_text import add_note, phrase
@@ -384,7 +386,7 @@ class Supervisor:
         """Return the global step of a session, or None where it is not counted."""
         if self.global_step is None:
             return self.steps_done(sess)
-        return int(await read_state(sess, self.global_step))
+        return int(np.asarray(await read_state(sess, self.global_step)).item())
 
     Loop, PrepareSession, RequestStop = loop, prepare_or_wait_for_session, request_stop
     ShouldStop, StartQueueRunners, Stop = should_stop, start_queue_runners, stop

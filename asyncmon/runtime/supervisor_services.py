@@ -7,6 +7,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon import clock, files
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.runtime.looper import LooperTask
@@ -107,7 +109,7 @@ class SummaryService(_Service):
             summary, step = await read_state(self._sess, [sv.summary_op, sv.global_step])
         else:
             summary, step = await read_state(self._sess, sv.summary_op), sv.steps_done(self._sess)
-        step = None if step is None else int(step)
+        step = None if step is None else int(np.asarray(step).item())
         logger.info("Recording summary at step %s.", step)
         if sv.summary_writer is not None:
             sv.summary_writer.add_summary(summary, step)

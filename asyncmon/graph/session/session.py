@@ -22,7 +22,7 @@ from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
 from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
-from asyncmon.graph.variables.global_step import get_global_step
+from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.graph.variables.variable import Variable
 from asyncmon.session_config import SessionConfig
 
@@ -122,11 +122,11 @@ class Session:
         """The committed global step; None where the graph has none or it is not initialised."""
         known = self._step_slot
         if known is None or known[0] != self._graph.version:
-            step = get_global_step(self._graph)
+            step = step_counter(self._graph)
             slot = self._store.slot(step.op.name) if isinstance(step, Variable) else 0
             known = self._step_slot = (self._graph.version, slot)
         value = self._store.values[known[1]] if known[1] else None
-        return None if value is None else int(value)
+        return None if value is None else value.item()
 
     async def run(
         self,

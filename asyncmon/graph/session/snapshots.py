@@ -10,7 +10,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.execution.state import RANDOM_STATE
-from asyncmon.graph.variables.global_step import get_global_step
+from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -41,6 +41,6 @@ def _snapshot(store: StateStore, graph: Graph, pin: Pin) -> Snapshot:
     if graph.random_ops:
         names.append(RANDOM_STATE)
     values = {name: value for name in names if (value := pin.values.get(store.slot(name))) is not None}
-    counter = get_global_step(graph)
+    counter = step_counter(graph)
     step = None if counter is None else pin.values.get(store.slot(counter.op.name))
-    return Snapshot(values, None if step is None else int(step), partial(store.unpin, pin))
+    return Snapshot(values, None if step is None else step.item(), partial(store.unpin, pin))

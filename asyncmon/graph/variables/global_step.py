@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.ops.basic import constant
 from asyncmon.graph.variables.variable import Variable
 
@@ -26,22 +29,32 @@ def get_global_step(graph: Graph | None = None) -> Any:
     Raises:
         TypeError: it is not an integer scalar.
     """
-    graph = get_default_graph() if graph is None else graph
+    found = _found(get_default_graph() if graph is None else graph)
+    if found is not None:
+        assert_global_step(found)
+    return found
+
+
+def step_counter(graph: Graph) -> Any:
+    """Return what counts the steps of a graph: its global step, if that is one integer of any shape."""
+    found = _found(graph)
+    counts = isinstance(found, Variable | Tensor) and found.dtype.is_integer
+    return found if counts and num_elements(found.get_shape().dims) in (1, None) else None
+
+
+def _found(graph: Graph) -> Any:
     steps = graph.get_collection(GraphKeys.GLOBAL_STEP)
     if len(steps) > 1:
         _log.error("Multiple tensors in global_step collection.")
         return None
     if steps:
-        found = steps[0]
-    else:
-        try:
-            found = graph.get_tensor_by_name("global_step:0")
-        except KeyError:
-            return None
-        variables = {v.name: v for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
-        found = variables.get(found.name, found)
-    assert_global_step(found)
-    return found
+        return steps[0]
+    try:
+        found = graph.get_tensor_by_name("global_step:0")
+    except KeyError:
+        return None
+    variables = {v.name: v for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)}
+    return variables.get(found.name, found)
 
 
 def create_global_step(graph: Graph | None = None) -> Variable:
@@ -81,5 +94,8 @@ def assert_global_step(global_step_tensor: Any) -> None:
 
 
 async def global_step(sess: Any, global_step_tensor: Any) -> int:
-    """Return the value of the global step, a variable, tensor or name, in a session. TF1: same name."""
-    return int(await sess.run(global_step_tensor))
+    """Return the value of the global step, a variable, tensor or name, in a session. TF1: same name.
+
+    Its shape may also be [1].
+    """
+    return int(np.asarray(await sess.run(global_step_tensor)).item())

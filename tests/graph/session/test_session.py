@@ -300,3 +300,10 @@ async def test_the_global_step_is_a_property() -> None:
         assert sess.global_step == 0
         await sess.run(step.assign_add(1))
         assert sess.global_step == 1
+
+
+async def test_no_fetches_give_their_structure() -> None:
+    async with tf.Session() as sess:
+        for nothing in ([], {}, (), [[], {}]):
+            assert await sess.run(nothing) == nothing
+            assert await sess.peek(nothing) == nothing

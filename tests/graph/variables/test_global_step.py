@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+import asyncmon as am
 from asyncmon import graph as tf
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_gs_1_it_is_found_in_its_collection_or_by_name() -> None:
@@ -94,3 +99,29 @@ async def test_gs_9_a_fetch_beside_the_increment_is_always_the_new_value() -> No
         for n in range(50):
             assert await sess.run([step, increment.op, step + 0]) == [n + 1, None, n]
             assert sess.global_step == n + 1
+
+
+@pytest.mark.asyncio
+async def test_a_step_of_shape_1_counts_where_it_is_passed(tmp_path: Path) -> None:
+    step = tf.Variable(np.array([5]), name="global_step", trainable=False)
+    with pytest.raises(TypeError, match="not scalar"):
+        tf.get_global_step()
+    async with tf.Session() as sess:
+        assert sess.global_step is None
+        await sess.run(step.initializer)
+        assert await am.global_step(sess, step) == 5
+        assert sess.global_step == 5
+        assert (await am.Saver().save(sess, str(tmp_path / "m"), global_step=step)).endswith("m-5")
+    supervisor = am.Supervisor(logdir=str(tmp_path), global_step=step)
+    async with supervisor.managed_session() as sess:
+        assert await supervisor.current_step(sess) == 5
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("value", [0.5, np.zeros(3, np.int64)])
+async def test_another_variable_of_that_name_counts_nothing(value: Any) -> None:
+    v = tf.Variable(value, name="global_step")
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert sess.global_step is None
+        assert (await sess.snapshot()).step is None
