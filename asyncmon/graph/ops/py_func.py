@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import InvalidArgumentError, OutOfRangeError
+from asyncmon.error_text import text_of
+from asyncmon.errors import (
+    InvalidArgumentError,
+    OpError,
+    OutOfRangeError,
+    ResourceExhaustedError,
+    UnimplementedError,
+    UnknownError,
+)
 from asyncmon.graph.construction.build import convert_to_tensor, create_operation
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import ZERO, AwaitedOpDef, OpDef, register
@@ -36,8 +44,11 @@ def py_func(
     is taken, so that other steps go on meanwhile. Cancelling the run cancels it.
 
     Args:
-        func: gets arrays of its own, returns an array or a sequence of them. StopIteration, the end of
-            the data, becomes ``OutOfRangeError``; other errors are those of ``run``.
+        func: gets arrays of its own, returns an array or a sequence of them. What it raises becomes the
+            cause of an ``OpError``: ``OutOfRangeError`` of StopIteration, the end of the data;
+            ``InvalidArgumentError`` of ValueError and TypeError; ``UnimplementedError`` of
+            NotImplementedError; ``ResourceExhaustedError`` of MemoryError; ``UnknownError`` of the
+            rest. An ``OpError`` stays as it is.
         inp: tensors.
         Tout: the dtype of the result, or a list of dtypes for several; an empty one for none.
         stateful: false promises that equal inputs give equal results: it may then be called less often.
@@ -66,8 +77,10 @@ def _rule(*inputs: Spec, func: Any, Tout: tuple[DType, ...]) -> tuple[Spec, ...]
 def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> Any:
     try:
         result = func(*map(_own, arrays))
-    except StopIteration as error:
-        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+    except OpError:
+        raise
+    except Exception as error:
+        raise _op_error(func, error) from error
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
@@ -79,12 +92,31 @@ async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
     func = op.attrs["func"]
     try:
         result = await func(*map(_own, arrays))
-    except (StopAsyncIteration, RuntimeError) as error:
+    except OpError:
+        raise
+    except Exception as error:
         # no coroutine can raise StopIteration as it is: it becomes the cause of a RuntimeError
-        if isinstance(error, RuntimeError) and not isinstance(error.__cause__, StopIteration):
-            raise
-        raise OutOfRangeError(f"{_name(func)} has no more data.") from error
+        ended = isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration)
+        raise _op_error(func, StopIteration() if ended else error) from error
     return _outputs(func, result, op.attrs["Tout"])
+
+
+_KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
+    (StopIteration, OutOfRangeError),
+    (StopAsyncIteration, OutOfRangeError),
+    (ValueError, InvalidArgumentError),
+    (TypeError, InvalidArgumentError),
+    (NotImplementedError, UnimplementedError),
+    (MemoryError, ResourceExhaustedError),
+)
+
+
+def _op_error(func: Any, error: Exception) -> OpError:
+    """Return the error of a run for an error of a function."""
+    kind = next((kind for cause, kind in _KINDS if isinstance(error, cause)), UnknownError)
+    if kind is OutOfRangeError:
+        return kind(f"{_name(func)} has no more data.")
+    return kind(f"{_name(func)} raised {type(error).__name__}: {text_of(error)}")
 
 
 def _own(array: Any) -> Any:

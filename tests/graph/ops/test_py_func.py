@@ -95,7 +95,7 @@ async def test_a_chain_goes_on_while_another_function_waits() -> None:
     assert await run(chain + tf.py_func(other, [], tf.float32)) == 12
 
 
-async def test_an_error_arrives_as_it_is_and_names_the_node() -> None:
+async def test_an_error_is_the_cause_of_an_op_error_that_names_the_node() -> None:
     class Mine(Exception):
         pass
 
@@ -108,9 +108,39 @@ async def test_an_error_arrives_as_it_is_and_names_the_node() -> None:
 
     for func in (fail, fail_later):
         for inline_ms in (1000, 0):
-            with pytest.raises(Mine, match="broken") as caught:
+            with pytest.raises(errors.UnknownError, match="raised Mine: broken") as caught:
                 await run(tf.py_func(func, [], tf.float32, name="node"), inline_ms=inline_ms)
+            assert isinstance(caught.value.__cause__, Mine)
             assert any("node" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (ValueError("x"), errors.InvalidArgumentError),
+        (UnicodeError("x"), errors.InvalidArgumentError),
+        (TypeError("x"), errors.InvalidArgumentError),
+        (StopIteration("x"), errors.OutOfRangeError),
+        (NotImplementedError("x"), errors.UnimplementedError),
+        (MemoryError("x"), errors.ResourceExhaustedError),
+        (RuntimeError("x"), errors.UnknownError),
+        (OSError("x"), errors.UnknownError),
+        (errors.AbortedError("x"), errors.AbortedError),
+    ],
+)
+async def test_each_error_has_its_op_error(cause: Exception, kind: type[errors.OpError]) -> None:
+    def fail() -> Any:
+        raise cause
+
+    async def fail_later() -> Any:
+        await asyncio.sleep(0)
+        raise cause
+
+    for func in (fail, fail_later):
+        with pytest.raises(kind) as caught:
+            await run(tf.py_func(func, [], tf.float32))
+        assert type(caught.value) is kind
+        assert caught.value is cause or caught.value.__cause__ is not None
 
 
 @pytest.mark.parametrize("inline_ms", [1000, 0])
@@ -144,7 +174,7 @@ async def test_stop_iteration_in_an_async_function_is_the_end_of_the_data() -> N
         assert await sess.run(x) == 1
         with pytest.raises(errors.OutOfRangeError, match="no more data"):
             await sess.run(x)
-        with pytest.raises(RuntimeError, match="raised StopIteration"):
+        with pytest.raises(errors.UnknownError, match="raised StopIteration"):
             await sess.run(tf.py_func(fail, [], tf.float32))
 
 
@@ -162,7 +192,7 @@ async def test_a_failing_function_ends_the_others() -> None:
         await asyncio.sleep(0)
         raise KeyError("failed")
 
-    with pytest.raises(KeyError, match="failed"):
+    with pytest.raises(errors.UnknownError, match="KeyError: 'failed'"):
         await run([tf.py_func(wait, [], tf.float32), tf.py_func(fail, [], tf.float32)])
     assert cancelled.is_set()
 
