@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -23,12 +24,14 @@ from asyncmon.graph.core.op import ControlOpDef, register
 from asyncmon.graph.core.shape import common
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
+from asyncmon.graph.execution.analysis import Uses
 from asyncmon.graph.execution.facts import split_inputs
+from asyncmon.graph.execution.records import Live
 from asyncmon.graph.ops.basic import identity
 from asyncmon.graph.ops.create import zeros_like
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.plan import Plan
@@ -46,21 +49,23 @@ def cond(
 ) -> Any:
     """Return what one of two functions builds, chosen by a value of the run. TF1: ``tf.cond``.
 
-    Only the chosen branch runs. What a branch uses from outside, an operation too, is done before,
-    whichever is chosen. A variable assigned in a branch keeps its value where the other one is chosen.
+    Only the chosen branch runs, and of it what leads to results that a run uses. What these use from
+    outside, an operation too, is done before, whichever branch is chosen. A variable assigned in a
+    branch keeps its value where the other one is chosen.
 
     Args:
         pred: a bool scalar tensor.
         true_fn: builds a tensor, an operation, or a nested structure of them.
         false_fn: builds the same structure, with the same dtypes.
-        strict: keeps a list of one result a list.
+        strict: keeps a list of one result a list; else that is the result itself, in each branch.
         name: the scope of the new ops.
         fn1: an older name of ``true_fn``.
         fn2: an older name of ``false_fn``.
 
     Raises:
-        TypeError: ``pred`` is a Python bool, or a function is none or given twice.
-        ValueError: the structures or dtypes differ.
+        TypeError: ``pred`` is a Python bool, a function is none or given twice, or one returns a list
+            and the other one a tuple.
+        ValueError: the structures or dtypes differ, or nothing is returned.
     """
     if (fn1 is not None and true_fn is not None) or (fn2 is not None and false_fn is not None):
         raise TypeError("cond(): true_fn and fn1, or false_fn and fn2, may not be set simultaneously.")
@@ -73,7 +78,12 @@ def cond(
     if not callable(false_fn):
         raise TypeError(f"false_fn must be callable, got {false_fn!r}.")
     with name_scope(name, "cond", [pred]):
-        (first, value), (second, other) = (_branch(build) for build in (true_fn, false_fn))
+        (first, value), (second, other) = (_branch(build, strict) for build in (true_fn, false_fn))
+        if _kinds(value) != _kinds(other) and nest.same_structure(value, other):
+            raise TypeError(
+                "Incompatible return types of true_fn and false_fn: one has a list where the other one "
+                f"has a tuple: {value!r} and {other!r}."
+            )
         if not nest.same_structure(value, other):
             raise ValueError(
                 f"true_fn and false_fn must return the same structure, got {value!r} and {other!r}."
@@ -89,19 +99,31 @@ def cond(
     return unwrapped(result, keep=strict)
 
 
-def _branch(build: Callable[[], Any]) -> tuple[SubGraph, Any]:
+def _branch(build: Callable[[], Any], strict: bool) -> tuple[SubGraph, Any]:
     def checked() -> Any:
-        value = build()
-        if value is None:
-            raise ValueError(f"{build!r} must return something, not None: a tensor or an operation.")
+        value = unwrapped(build(), keep=strict)
+        if value is None or not nest.flatten(value):
+            raise ValueError(
+                f"{build!r} must return something, not {value!r}: a tensor or an operation."
+            )
         return value
 
     return traced(checked)
 
 
+def _kinds(structure: Any) -> list[bool]:
+    """Return, for each list and tuple of a structure, in order, whether it is a tuple."""
+    if isinstance(structure, Mapping):
+        return [kind for key in sorted(structure) for kind in _kinds(structure[key])]
+    if isinstance(structure, list | tuple):
+        return [isinstance(structure, tuple), *(kind for item in structure for kind in _kinds(item))]
+    return []
+
+
 def _spec(pred: Spec, *_captured: Spec, branches: tuple[SubGraph, SubGraph]) -> tuple[Spec, ...]:
     if pred.dtype.name != "bool" or pred.shape not in ((), None):
-        raise TypeError(
+        kind = TypeError if pred.dtype.name != "bool" else ValueError
+        raise kind(
             f"pred must be a bool scalar, got a {pred.dtype.name} of shape {TensorShape(pred.shape)}"
         )
     pairs = zip(branches[0].targets, branches[1].targets, strict=True)
@@ -146,5 +168,30 @@ def _gradient(op: Operation, *grads: Tensor | None) -> list[Any]:
     return [None, *(by_input.get(i) for i in range(len(captured)))]
 
 
-register(ControlOpDef("If", _if, _spec, _gradient))
-register(ControlOpDef("AsyncIf", _if, _spec, _gradient, awaits=True))
+def _live(op: Operation, used: Collection[Tensor]) -> Live:
+    """Return the outputs of a cond that are used, with what its branches take in for these."""
+    kept = [i for i, output in enumerate(op.outputs) if output in used]
+    if not kept or len(kept) == len(op.outputs):
+        return Live.all_of(op)
+
+    async def kernel(*args: Any) -> Any:
+        found, state = await _if(*args)
+        outputs = [None] * len(op.outputs)
+        for i, value in zip(kept, found, strict=True):
+            outputs[i] = value
+        return outputs, state
+
+    branches = op.attrs["branches"]
+    targets = [[branch.targets[i] for i in kept] for branch in branches]
+    inputs = list(split_inputs(op, op.inputs)[0])
+    for branch, asked in zip(branches, targets, strict=True):
+        uses = Uses.of(asked, branch.parameters)
+        taken = branch.parameters[len(branch.parameters) - len(branch.captured) :]
+        for tensor, inside in zip(branch.captured, taken, strict=True):
+            if inside in uses.used or inside in uses.captured or inside in branch.variables:
+                inputs.append(tensor)
+    return Live(kernel, targets, [branch.parameters for branch in branches], inputs)
+
+
+register(ControlOpDef("If", _if, _spec, _gradient, live=_live))
+register(ControlOpDef("AsyncIf", _if, _spec, _gradient, live=_live, awaits=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -12,7 +13,6 @@ from asyncmon.graph.control.loop import while_op
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     traced,
-    unwrapped,
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.shape import as_shape, common
@@ -57,7 +57,7 @@ def while_loop(
         return_same_structure: returns a list of one variable as a list.
 
     Returns:
-        The last values, in the structure that ``body`` returns.
+        The last values, in the structure that ``body`` returns; of one variable that itself.
 
     Raises:
         TypeError: a function is none, or a dtype changes.
@@ -81,7 +81,7 @@ def while_loop(
             back_prop=back_prop,
             name=name,
         )
-        return unwrapped(result, keep=return_same_structure)
+        return _result(result, len(nest.flatten(result)), keep=return_same_structure)
     with name_scope(name, "while"):
         first = [convert_to_tensor(value) for value in nest.flatten(loop_vars)]
         shapes = _invariants(loop_vars, shape_invariants, first)
@@ -96,7 +96,14 @@ def while_loop(
         outputs = while_op(first, (test, step))
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
-    return unwrapped(nest.pack_like(result, outputs), keep=return_same_structure)
+    return _result(nest.pack_like(result, outputs), len(outputs), keep=return_same_structure)
+
+
+def _result(values: Any, count: int, *, keep: bool) -> Any:
+    """Return the values of a loop; of one variable that itself, unless it is to be kept in a list."""
+    listed = values if isinstance(values, list | tuple | Mapping) else [values]
+    single = count == 1 and not keep and isinstance(listed, list | tuple)
+    return listed[0] if single else listed
 
 
 def _arguments(loop_vars: Any) -> Sequence[Any]:

@@ -33,21 +33,46 @@ def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -
     return ancestors(ops, partial(predecessors, fed=fed))
 
 
-def uses_of(
-    ops: Sequence[Operation], fetched: Collection[Tensor]
-) -> tuple[set[Tensor], set[Tensor], dict[Operation, Live]]:
-    """Return what nodes use, what nodes that run subgraphs do, and what is computed of those."""
-    used: set[Tensor] = set()
-    captured: set[Tensor] = set()
-    lives: dict[Operation, Live] = {}
-    for op in reversed(ops):  # what uses a node comes first
-        if isinstance(op.op_def, ControlOpDef):
-            live = op.op_def.live
-            lives[op] = live(op, used.union(captured, fetched)) if live else Live.all_of(op)
-            captured.update(lives[op].inputs)
-        else:
-            used.update(op.inputs[op.op_def.refs :])
-    return used, captured, lives
+class Uses(NamedTuple):
+    """What targets need.
+
+    Attributes:
+        ops: the operations, in the order in which they were built.
+        used: what nodes use.
+        captured: what nodes that run subgraphs use.
+        lives: what is computed of those nodes.
+    """
+
+    ops: list[Operation]
+    used: set[Tensor]
+    captured: set[Tensor]
+    lives: dict[Operation, Live]
+
+    @classmethod
+    def of(cls, targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> Uses:
+        """Return what targets need. Of a node that runs subgraphs this may be a part."""
+        found = cls([], set(), set(), {})
+        ops = needed_ops(targets, fed)
+        some = any(isinstance(op.op_def, ControlOpDef) for op in ops)
+        needed = {target.op for target in targets} if some else set(ops)
+        for op in reversed(ops):  # what uses a node comes first
+            if op not in needed:
+                continue
+            inputs: Sequence[Tensor] = op.inputs[op.op_def.refs :]
+            if isinstance(op.op_def, ControlOpDef):
+                live = op.op_def.live
+                wanted = found.used.union(found.captured, targets)
+                found.lives[op] = live(op, wanted) if live else Live.all_of(op)
+                inputs = found.lives[op].inputs
+                found.captured.update(inputs)
+            else:
+                found.used.update(inputs)
+            found.ops.append(op)
+            if some:
+                needed.update([tensor.op for tensor in inputs if tensor not in fed])
+                needed.update(op.control_inputs)
+        found.ops.reverse()
+        return found
 
 
 # --- versions of variables --------------------------------------------------------------------------

@@ -11,9 +11,8 @@ from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, num_elements
 from asyncmon.graph.execution.analysis import (
+    Uses,
     Versions,
-    needed_ops,
-    uses_of,
     with_frees,
     without_dead_code,
 )
@@ -82,15 +81,14 @@ class _Compiler:
         self.values = Values()
         self.written: dict[tuple[Operation, str], int] = {}
         self.updates: list[Update] = []
-        self.ops = needed_ops(targets, fed)
+        self.ops, self.used, captured, self.live = Uses.of(targets, fed)
+        """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of the variables that nodes write, as they are before."""
         fetched = {target for target in targets if isinstance(target, Tensor)}
-        self.used, captured, self.live = uses_of(self.ops, fetched)
-        """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
         consumed = fetched | self.used | captured
         self.versions = Versions(self.ops, consumed, embedded=self.embedded)
         self.rewritten = {
@@ -264,6 +262,9 @@ class _Compiler:
             for name in (*reads, *writes)
         ]
         plans, fed, live = [], self.fed - self.outer.variables.keys(), self.live[op]
+        for tensor in op.inputs:
+            if tensor not in values.of:  # what leads to outputs that are not used
+                values.of[tensor] = values.new()
         taken = split_inputs(op, op.inputs)[1:]
         for i, branch in enumerate(op.attrs["branches"]):
             outer = OuterFacts.of(op, branch, taken[i], values, self.facts, fed)

@@ -82,7 +82,7 @@ async def test_errors() -> None:
     with pytest.raises(TypeError, match="may not be set simultaneously"):
         tf.cond(p, lambda: one, lambda: one, fn1=lambda: one)
     with pytest.raises(ValueError, match="same structure"):
-        tf.cond(p, lambda: [one], lambda: one)
+        tf.cond(p, lambda: [one, one], lambda: one)
     with pytest.raises(ValueError, match="must return something"):
         tf.cond(p, lambda: None, lambda: one)
     with pytest.raises(TypeError, match="pred must be a bool scalar"):
@@ -226,7 +226,7 @@ async def test_a_constant_result_is_the_callers_own() -> None:
         assert (await sess.run(y, {p: True})).tolist() == [1, 2]
 
 
-async def test_an_error_inside_is_located_once_and_a_users_error_stays_as_it_is() -> None:
+async def test_an_error_inside_is_located_once_and_a_users_error_is_its_cause() -> None:
     x = tf.placeholder(tf.float32)
 
     def fail(_a: object) -> object:
@@ -239,8 +239,10 @@ async def test_an_error_inside_is_located_once_and_a_users_error_stays_as_it_is(
             await sess.run(bad, {x: np.zeros((2, 3))})
         assert str(caught.value).count("at node") == 1
         assert "'product' (MatMul)" in str(caught.value)
-        with pytest.raises(ValueError, match="mine"):
+        with pytest.raises(errors.InvalidArgumentError, match="raised ValueError: mine") as caught:
             await sess.run(users, {x: 1})
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert len(caught.value.__notes__) == 1
 
 
 async def test_branches_go_by_their_older_names_too() -> None:
@@ -413,3 +415,58 @@ async def test_a_condition_is_a_scalar_in_the_run_too(shape: tuple[int, ...]) ->
     async with tf.Session() as sess:
         with pytest.raises(errors.InvalidArgumentError, match="pred must be a bool scalar"):
             await sess.run(y, {x: np.ones(shape)})
+
+
+async def test_what_is_not_used_of_the_chosen_branch_does_not_run() -> None:
+    p, x, v = tf.placeholder(tf.bool, []), tf.placeholder(tf.float32, []), tf.Variable(0)
+    calls: list[int] = []
+
+    def called(_x: Any) -> Any:
+        calls.append(1)
+        return np.float32(3)
+
+    first, second, third = tf.cond(
+        p,
+        lambda: (tf.constant(1), v.assign_add(1), tf.py_func(called, [x + 1], tf.float32)),
+        lambda: (tf.constant(2), v.assign_add(10), x),
+    )
+    nested, _ = tf.cond(p, lambda: (first, second), lambda: (first, tf.cast(third, tf.int32)))
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert await sess.run([first, nested], {p: True}) == [1, 1]  # and x is not fed
+        assert await sess.run(v) == 0
+        assert await sess.peek(first, {p: False}) == 2
+        assert await sess.run([second, v], {p: True}) == [1, 1]
+        assert await sess.run(second, {p: False}) == 11
+        assert calls == []
+        with pytest.raises(errors.InvalidArgumentError, match="must feed a value"):
+            await sess.run(third, {p: True})
+        assert await sess.run([third, first], {p: True, x: 5}) == [3, 1]
+        assert (calls, await sess.run(v)) == ([1], 11)
+        assert await sess.run([first, second, third], {p: False, x: 5}) == [2, 21, 5]
+
+
+async def test_an_awaited_branch_is_pruned_too() -> None:
+    p, queue = tf.placeholder(tf.bool, []), tf.FIFOQueue(1, [tf.int32], [[]])
+    first, second = tf.cond(
+        p, lambda: (tf.constant(1), queue.dequeue()), lambda: (tf.constant(2), tf.constant(3))
+    )
+    async with tf.Session() as sess:
+        assert await sess.run(first, {p: True}) == 1
+        assert await sess.run([first, second], {p: False}) == [2, 3]
+        await sess.run(queue.enqueue(7))
+        assert await sess.run([second, first], {p: True}) == [7, 1]
+
+
+async def test_a_list_of_one_is_unpacked_in_each_branch_unless_strict() -> None:
+    p, one, two = tf.placeholder(tf.bool, []), tf.constant(1), tf.constant(2)
+    for first, second in (([one], two), ((one,), [two]), ([one], (two,)), (one, [two])):
+        y = tf.cond(p, lambda first=first: first, lambda second=second: second)
+        assert await run(y, {p: False}) == 2
+    assert tf.cond(p, lambda: [one], lambda: [two], strict=True)[0].op.type == "Identity"
+    with pytest.raises(ValueError, match="same structure"):
+        tf.cond(p, lambda: [one], lambda: two, strict=True)
+    with pytest.raises(TypeError, match="a list where the other one has a tuple"):
+        tf.cond(p, lambda: [one, one], lambda: (two, two))
+    with pytest.raises(ValueError, match="must return something"):
+        tf.cond(p, list, list)

@@ -427,3 +427,20 @@ async def test_a_plan_from_before_gradients_were_asked_for_stays_right() -> None
         assert await sess.run([i, y], {x: 2.0}) == [3, 16]
         assert await sess.run(tf.gradients(y, x), {x: 2.0}) == [32]
         assert await sess.run([i, y], {x: 3.0}) == [3, 81]
+
+
+async def test_one_variable_comes_back_by_itself_unless_the_structure_is_kept() -> None:
+    for single in ([0], (0,)):
+        for most in (None, 9):
+            made = [
+                tf.while_loop(
+                    lambda i: i < 3, lambda i: i + 1, single,
+                    maximum_iterations=most, return_same_structure=same,
+                )
+                for same in (False, True)
+            ]  # fmt: skip
+            assert isinstance(made[0], tf.Tensor)
+            assert isinstance(made[1], list | tuple)
+            assert await run([made[0], *made[1]]) == [3, 3]
+    two = tf.while_loop(lambda i, j: i < 3, lambda i, j: (i + 1, j), (0, 5))
+    assert await run(two) == (3, 5)
