@@ -50,6 +50,7 @@ from asyncmon.graph.ops.arithmetic import (
     add, add_n, atan2, div, div_no_nan, divide, floordiv, floormod, maximum, minimum, mod, multiply,
     pow, realdiv, squared_difference, subtract, truediv,
 )
+from asyncmon.graph.ops.axes import invert_permutation
 from asyncmon.graph.ops.basic import (
     constant, group, identity, no_op, placeholder, placeholder_with_default, stop_gradient, tuple,
 )
@@ -82,8 +83,9 @@ from asyncmon.graph.ops.reduce import (
     reduce_mean, reduce_min, reduce_prod, reduce_sum,
 )
 from asyncmon.graph.ops.shape_ops import (
-    broadcast_to, cast, expand_dims, rank, reshape, shape, shape_n, size, squeeze, tile, transpose,
+    broadcast_to, cast, expand_dims, rank, reshape, shape, shape_n, size, squeeze, transpose,
 )
+from asyncmon.graph.ops.tile import tile
 from asyncmon.graph.ops.variable_ops import (
     assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
     scatter_update,
@@ -136,21 +138,22 @@ __all__ = [
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",
-    "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like", "is_variable_initialized",
-    "less", "less_equal", "linspace", "local_variables", "local_variables_initializer", "log",
-    "log1p", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "maximum",
-    "minimum", "mod", "model_variables", "moving_average_variables", "multinomial", "multiply",
-    "name_scope", "negative", "newaxis", "no_op", "not_equal", "one_hot", "ones",
-    "ones_initializer", "ones_like", "orthogonal_initializer", "pad", "placeholder",
-    "placeholder_with_default", "pow", "py_func", "random_normal", "random_normal_initializer",
-    "random_shuffle", "random_uniform", "random_uniform_initializer", "range", "rank", "realdiv",
-    "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean",
-    "reduce_min", "reduce_prod", "reduce_sum", "register", "report_uninitialized_variables",
-    "reset_default_graph", "reshape", "reverse", "rint", "round", "rsqrt", "scatter_add",
-    "scatter_nd", "scatter_sub", "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid",
-    "sign", "sin", "sinh", "size", "slice", "split", "sqrt", "square", "squared_difference",
-    "squeeze", "stack", "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh",
-    "tensordot", "tile", "top_k", "trainable_variables", "transpose", "truediv", "truncated_normal",
+    "invert_permutation", "is_finite", "is_inf", "is_nan", "is_tensor", "is_tensor_like",
+    "is_variable_initialized", "less", "less_equal", "linspace", "local_variables",
+    "local_variables_initializer", "log", "log1p", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "matmul", "maximum", "minimum", "mod", "model_variables",
+    "moving_average_variables", "multinomial", "multiply", "name_scope", "negative", "newaxis",
+    "no_op", "not_equal", "one_hot", "ones", "ones_initializer", "ones_like",
+    "orthogonal_initializer", "pad", "placeholder", "placeholder_with_default", "pow", "py_func",
+    "random_normal", "random_normal_initializer", "random_shuffle", "random_uniform",
+    "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
+    "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+    "reduce_sum", "register", "report_uninitialized_variables", "reset_default_graph", "reshape",
+    "reverse", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
+    "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
+    "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
+    "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",
+    "top_k", "trainable_variables", "transpose", "truediv", "truncated_normal",
     "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
     "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
     "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",

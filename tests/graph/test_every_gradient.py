@@ -46,6 +46,11 @@ def _dropped(x: Any) -> Any:
     return tf.create_op("Dropout", (x, tf.cast(draws, x.dtype), tf.cast(0.5, x.dtype)))
 
 
+def _cut(x: Any) -> Any:
+    ends = [tf.placeholder_with_default([n], [None]) for n in (0, 1)]
+    return tf.strided_slice(x, *ends)
+
+
 def _scattered(x: Any) -> Any:
     rows = tf.reshape(tf.stack([x, x]), [2, -1])
     return tf.scatter_nd([[1], [1]], rows, [3, x.shape.num_elements()])
@@ -78,6 +83,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], float, float]] = {
     "stack": (lambda x: tf.stack([x, x * x], -1), -1.0, 1.0),
     "slice": (lambda x: tf.slice(x, [0] * len(x.shape), [1] * len(x.shape)), -1.0, 1.0),
     "index": (lambda x: x[..., ::-1, None], -1.0, 1.0),
+    "index by vectors": (_cut, -1.0, 1.0),
     "reverse": (lambda x: tf.reverse(x, [0]), -1.0, 1.0),
     "pad": (lambda x: tf.pad(x, [[1, 2]] * len(x.shape)), -1.0, 1.0),
     "mirror": (lambda x: tf.pad(x, [[1, 1]] * len(x.shape), "SYMMETRIC"), -1.0, 1.0),

@@ -114,6 +114,17 @@ ACTIVATIONS = [
 ]
 
 
+def _by_tensors(x: Any) -> Any:
+    axis, axes = tf.placeholder_with_default(1, []), tf.placeholder_with_default([1], [None])
+    return [
+        tf.reduce_sum(x, axes),
+        tf.cumsum(x, axis),
+        tf.expand_dims(x, axis),
+        tf.strided_slice(x, axes, axes + 2),
+        tf.invert_permutation(tf.constant([1, 2, 0])),
+    ]
+
+
 def _unique(x: Any) -> Any:
     rows = tf.stop_gradient(x)
     return [x * 2, *unique_rows(rows, tf.constant([2, 0, 2, 1])), *unique_rows(rows, tf.range(4))]
@@ -129,6 +140,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     **{f"{name} broadcast": (getattr(tf, name), (X, V)) for name in BINARY},
     **_named(nn, ACTIVATIONS, X - 0.5),
     "acosh": (tf.acosh, (X + 2,)),
+    "axes": (_by_tensors, (X,)),
     "shape": (lambda x: [tf.create_op(op, (x,)) for op in ("Shape", "Size", "Rank")], (X,)),
     "check_numerics": (lambda x: tf.check_numerics(x, "x"), (X,)),
     "gelu tanh": (lambda x: nn.gelu(x, approximate=True), (X,)),

@@ -38,6 +38,9 @@ def is_mask(index: Any) -> bool:
     return isinstance(index, bool) or (dtype is not None and as_dtype(dtype).is_bool)
 
 
+_SCALARS = frozenset(["int16", "int32", "int64"])
+
+
 def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
     """Return the tensors in an index expression and the attribute that describes it.
 
@@ -49,10 +52,12 @@ def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
     def scalar(value: Any) -> int | Arg | None:
         if value is None or type(value) is int:
             return value
+        if hasattr(value, "_as_tensor"):
+            value = value._as_tensor()
         if hasattr(value, "spec"):
-            if not value.spec.dtype.is_integer or value.spec.shape not in ((), None):
+            if value.spec.dtype.name not in _SCALARS or value.spec.shape not in ((), None):
                 raise TypeError(
-                    f"{value!r} cannot be an index; expected a scalar integer. "
+                    f"{value!r} cannot be an index; expected a scalar int32, int64 or int16. "
                     "Use gather() or boolean_mask() to pick by a vector or a mask."
                 )
             inputs.append(value)
@@ -71,7 +76,7 @@ def encode_index(index: Any) -> tuple[list[Any], tuple[Item, ...]]:
             return Range(scalar(entry.start), scalar(entry.stop), scalar(entry.step))
         return scalar(entry)
 
-    entries = index if isinstance(index, tuple) else (index,)
+    entries = tuple(index) if isinstance(index, tuple | list) else (index,)
     encoded = tuple(item(entry) for entry in entries)
     if sum(entry is Ellipsis for entry in entries) > 1:
         raise ValueError(f"An index can have one ellipsis, got {index!r}.")

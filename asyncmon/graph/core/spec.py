@@ -39,3 +39,11 @@ class Spec:
         if self.value is not None and self.value.ndim <= 1 and self.dtype.is_integer:
             return tuple(int(d) for d in np.atleast_1d(self.value))
         return self.dims
+
+
+def constant_of(spec: Spec) -> NDArray[Any] | None:
+    """Return the value where all of it is known."""
+    known = spec.known_dims()
+    if spec.value is not None or known is None or None in known:
+        return spec.value
+    return np.array(known).reshape(spec.shape or ())  # type: ignore[arg-type]  # no None left

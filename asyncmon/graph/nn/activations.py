@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
-from asyncmon.graph.construction.convert import renamed_argument, static_int
+from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.shape import FLOATS, REALS
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.arithmetic import minimum
+from asyncmon.graph.ops.axes import along, axis_of
 from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
 from asyncmon.graph.ops.reduce import reduce_sum
@@ -192,14 +193,18 @@ def softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = N
 
     TF1: ``tf.nn.softmax``.
     """
-    return create_op("Softmax", (logits,), _along(axis, dim), name)
+    return _along("Softmax", logits, axis, dim, name)
 
 
 def log_softmax(logits: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Return the logarithm of :func:`softmax`, without underflow. TF1: ``tf.nn.log_softmax``."""
-    return create_op("LogSoftmax", (logits,), _along(axis, dim), name)
+    return _along("LogSoftmax", logits, axis, dim, name)
 
 
-def _along(axis: Any, dim: Any) -> dict[str, int]:
+def _along(op_type: str, logits: Any, axis: Any, dim: Any, name: str | None) -> Tensor:
     axis = renamed_argument("axis", axis, "dim", dim)
-    return {"axis": -1 if axis is None else static_int(axis, "axis")}
+
+    def apply(x: Tensor, axis: int) -> Tensor:
+        return create_op(op_type, (x,), {"axis": axis}, name)
+
+    return along(apply, logits, -1 if axis is None else axis_of(axis))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
-from asyncmon.graph.construction.convert import is_tensor_like, renamed_argument, static_axes
+from asyncmon.graph.construction.convert import is_tensor_like, renamed_argument
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.dtypes import float32
@@ -15,12 +15,13 @@ from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import as_out, ones
 from asyncmon.graph.ops.arithmetic import maximum, squared_difference
+from asyncmon.graph.ops.axes import axes_of
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.compare import equal
 from asyncmon.graph.ops.create import zeros_like
 from asyncmon.graph.ops.functions import rsqrt, square
 from asyncmon.graph.ops.random_ops import random_uniform
-from asyncmon.graph.ops.reduce import reduce_mean, reduce_sum
+from asyncmon.graph.ops.reduce import reduce_mean, reduce_min, reduce_sum
 from asyncmon.graph.ops.shape_ops import cast, in_single, reshape, shape_tensor
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def moments(
 
     Args:
         x: a tensor; of half precision it is computed in float32.
-        axes: the axes.
+        axes: the axes, which may be a tensor.
         shift: accepted for the original's sake, as there; the true mean is always used.
         name: the scope of the ops.
         keep_dims: old name of ``keepdims``.
@@ -50,13 +51,15 @@ def moments(
     """
     keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
     with name_scope(name, "moments"):
-        value, axis = convert_to_tensor(x), static_axes(axes, "axes")
+        value, axis = convert_to_tensor(x), axes_of(axes, "axes")
         wide = in_single(value)
         mean = reduce_mean(wide, axis, True, "mean")
         squares = squared_difference(wide, stop_gradient(mean))
         variance = reduce_mean(squares, axis, True, "variance")
-        if not keep:
+        if not keep and (axis is None or isinstance(axis, tuple)):
             mean, variance = _without(mean, axis), _without(variance, axis)
+        elif not keep:  # the least of equal ones
+            mean, variance = reduce_min(mean, axis), reduce_min(variance, axis)
         return cast(mean, value.dtype), cast(variance, value.dtype)
 
 
@@ -186,7 +189,7 @@ def l2_normalize(
         name: the scope of the ops.
         dim: old name of ``axis``.
     """
-    axes = static_axes(renamed_argument("axis", axis, "dim", dim))
+    axes = renamed_argument("axis", axis, "dim", dim)
     with name_scope(name, "l2_normalize") as scope:
         value = convert_to_tensor(x)
         squares = reduce_sum(square(value), axes, True)

@@ -12,8 +12,8 @@ from asyncmon.graph.construction.convert import is_tensor_like, to_array
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.shape_ops import cast, constant_of, shape_from, shape_tensor
+from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor

@@ -23,12 +23,16 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.construction.convert import renamed_argument, static_axes
+from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.ops.axes import axes_of, check_distinct, reduced
 from asyncmon.graph.ops.shape_ops import unbroadcast
 
 if TYPE_CHECKING:
@@ -140,9 +144,47 @@ def binary(
         of_x, of_y = gradient(grad, x, y, op.outputs[0])
         return [unbroadcast(of_x, x, y), unbroadcast(of_y, y, x)]
 
-    rule, flows = rule or rules.binary(op_type, allowed), back if gradient else ZERO
+    flows = back if gradient else ZERO
+    if rule is None:
+        rule = rules.binary(op_type, allowed)
+        rule = _on_sizes(rule, kernel) if dtypes.int32 in allowed else rule
     register(OpDef(op_type, kernel, rule, flows, elementwise=True))
     return binary_function(name, op_type, allowed, doc, node, default)
+
+
+_FEW = 64  # elements: more are no shape
+
+
+def _on_sizes(rule: rules.Rule, kernel: Kernel) -> rules.Rule:
+    """Return a rule that also computes with sizes: ``shape(x)[0] - 1`` is known where they are."""
+
+    def with_dims(x: Spec, y: Spec) -> Spec:
+        spec: Spec = rule(x, y)
+        if spec.dtype not in _SIZES or spec.shape is None or len(spec.shape) > 1:
+            return spec
+        if (rules.num_elements(spec.shape) or _FEW + 1) > _FEW:
+            return spec
+        of_x, of_y = x.known_dims(), y.known_dims()
+        if of_x is None or of_y is None:
+            return spec
+        count = max(len(of_x), len(of_y))
+        pairs = zip(of_x * (count // len(of_x)), of_y * (count // len(of_y)), strict=True)
+        return Spec(spec.dtype, spec.shape, dims=tuple([_sized(kernel, a, b) for a, b in pairs]))
+
+    return with_dims
+
+
+_SIZES = (dtypes.int32, dtypes.int64)
+
+
+def _sized(kernel: Kernel, x: int | None, y: int | None) -> int | None:
+    if x is None or y is None:
+        return None
+    try:
+        value = int(kernel(np.int64(x), np.int64(y)))
+    except (ArithmeticError, ValueError, InvalidArgumentError):  # left to fail in the run
+        return None
+    return value if abs(value) < 1 << 31 else None
 
 
 def comparison(
@@ -193,7 +235,9 @@ def reduction(
             return Spec(x.dtype, () if axis is None and not keepdims else None)
         rank = len(x.shape)
         axes = range(rank) if axis is None else axis
-        gone = {rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes}
+        gone = [rules.normalize_axis(a, rank, error=_OUTSIDE) for a in axes]
+        if axis is not None:
+            check_distinct(gone)
         kept = [(i, d) for i, d in enumerate(x.shape) if keepdims or i not in gone]
         return Spec(x.dtype, tuple(1 if i in gone else d for i, d in kept))
 
@@ -215,16 +259,19 @@ def reduction(
         keep_dims: bool | None = None,
     ) -> Tensor:
         x = convert_to_tensor(input_tensor)
-        axes = static_axes(renamed_argument("axis", axis, "reduction_indices", reduction_indices))
+        axes = axes_of(renamed_argument("axis", axis, "reduction_indices", reduction_indices))
         keep = bool(renamed_argument("keepdims", keepdims, "keep_dims", keep_dims))
-        return create_op(op_type, (x,), {"axis": axes, "keepdims": keep}, name or node)
+        if axes is None or isinstance(axes, tuple):
+            return create_op(op_type, (x,), {"axis": axes, "keepdims": keep}, name or node)
+        attrs = {"axis": (-1,), "keepdims": False}
+        return reduced(lambda rows: create_op(op_type, (rows,), attrs, name or node), x, axes, keep)
 
     return _published(
         function,
         name,
         doc,
         input_tensor=_dtypes(allowed),
-        axis="an int or a list of ints, counted from the end where negative; None for all axes.",
+        axis="an int, ints or a tensor of them, counted from the end where negative; None for all.",
         keepdims="keep the reduced axes, with length 1.",
         reduction_indices="an old name of ``axis``.",
         keep_dims="an old name of ``keepdims``.",

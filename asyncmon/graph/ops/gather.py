@@ -8,14 +8,14 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
-from asyncmon.graph.construction.convert import static_int
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.ops.axes import axis_of, folded, with_size
 from asyncmon.graph.ops.index import check_inside, indexing_gradient, indexing_op, put
-from asyncmon.graph.ops.shape_ops import like, shape_from, shape_tensor, sum_to_shape
+from asyncmon.graph.ops.shape_ops import like, shape, shape_from, shape_tensor, sum_to_shape
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
@@ -94,10 +94,16 @@ def gather(
         indices: integers of any shape, which takes the place of the axis. InvalidArgumentError in the
             run unless all are in [0, size of the axis).
         validate_indices: without effect: indices are always checked.
-        axis: by default ``batch_dims``.
+        axis: by default ``batch_dims``; it may be a tensor where that is 0.
         batch_dims: how many leading dimensions ``params`` and ``indices`` share.
     """
-    at = batch_dims if axis is None else static_int(axis, "axis")
+    at = axis_of(batch_dims if axis is None else axis)
+    if not isinstance(at, int):
+        if batch_dims:
+            raise ValueError(f"gather() with batch_dims={batch_dims} needs an axis that is no tensor.")
+        x, rows = convert_to_tensor(params), convert_to_tensor(indices)
+        found = create_op("GatherV2", (folded(x, at), rows), {"axis": 1, "batch_dims": 0}, name)
+        return with_size(found, x, at, shape(rows))
     return create_op("GatherV2", (params, indices), {"axis": at, "batch_dims": batch_dims}, name)
 
 

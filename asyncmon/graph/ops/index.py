@@ -9,19 +9,21 @@ from __future__ import annotations
 import builtins
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from operator import index as as_int
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
-from asyncmon.graph.construction.convert import is_tensor_like, static_axes, static_int
+from asyncmon.graph.construction.convert import is_tensor_like, static_int
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.indexing import Arg, Range, encode_index
 from asyncmon.graph.core.op import OpDef, register
-from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.ops.shape_ops import constant_of, like, rank_of, shape_from, shape_tensor
+from asyncmon.graph.core.spec import Spec, constant_of
+from asyncmon.graph.ops.axes import axes_of
+from asyncmon.graph.ops.shape_ops import like, rank_of, shape_from, shape_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,7 +159,10 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
     ``begin`` and ``size`` hold a number per dimension; a size of -1 is all that are left.
     """
-    return create_op("Slice", (input_, shape_tensor(begin), shape_tensor(size)), None, name)
+    first = shape_tensor(begin)
+    count = shape_tensor(size) if is_tensor_like(size) else convert_to_tensor(size, first.dtype)
+    rules.check_same_dtype("Slice", first.spec, count.spec, ("begin", "size"))
+    return create_op("Slice", (input_, first, count), None, name)
 
 
 # --- strided slices ---------------------------------------------------------------------------------
@@ -233,57 +238,129 @@ def strided_slice(
         new_axis_mask: bit i: a new dimension of size 1.
         shrink_axis_mask: bit i: one element, the dimension goes.
     """
-    starts, stops = _scalars(begin), _scalars(end)
-    steps = [None] * len(starts) if strides is None else _scalars(strides)
+    masks = _Masks(begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
+    given = (begin, end, strides)
+    lists = [None if part is None else _scalars(part) for part in given]
+    if any(part is not None and listed is None for part, listed in zip(given, lists, strict=True)):
+        vectors = [begin, end, create_op("OnesLike", (begin,)) if strides is None else strides]
+        return create_op("StridedSliceBy", (input_, *vectors), {"masks": masks}, name)
+    starts, stops, steps = lists
+    assert starts is not None
+    assert stops is not None
+    steps = [None] * len(starts) if steps is None else steps
     if not len(starts) == len(stops) == len(steps):
         raise ValueError(f"begin, end, strides must have one length: {begin!r}, {end!r}, {strides!r}.")
+    inputs, encoded = encode_index(_masked(starts, stops, steps, masks))
+    return create_op("StridedSlice", (input_, *inputs), {"index": encoded}, name)
+
+
+class _Masks(NamedTuple):
+    """What bit i says of the i-th entry of an index: see :func:`strided_slice`."""
+
+    begin: int
+    end: int
+    ellipsis: int
+    new_axis: int
+    shrink: int
+
+
+def _masked(starts: Sequence[Any], stops: Sequence[Any], steps: Sequence[Any], masks: _Masks) -> Index:
+    """Return an index expression of three lists and masks."""
     index: list[Any] = []
     for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
         bit = 1 << i
-        if ellipsis_mask & bit:
+        if masks.ellipsis & bit:
             index.append(Ellipsis)
-        elif new_axis_mask & bit:
+        elif masks.new_axis & bit:
             index.append(None)
-        elif shrink_axis_mask & bit:
+        elif masks.shrink & bit:
             if isinstance(step, int) and step < 1:
                 raise ValueError(f"Only stride 1 is allowed where one element is taken, got {step}.")
             index.append(start)
         else:
-            first, last = None if begin_mask & bit else start, None if end_mask & bit else stop
+            first, last = None if masks.begin & bit else start, None if masks.end & bit else stop
             index.append(builtins.slice(first, last, step))
-    inputs, encoded = encode_index(tuple(index))
-    return create_op("StridedSlice", (input_, *inputs), {"index": encoded}, name)
+    return tuple(index)
 
 
-def _scalars(values: Any) -> list[Any]:
-    """Return the elements of a vector: ints, or scalar tensors where they are not known."""
+def _masked_index(
+    _shape: tuple[int, ...], begin: Array, end: Array, strides: Array, *, masks: _Masks
+) -> Index:
+    if not begin.shape == end.shape == strides.shape:
+        raise InvalidArgumentError("begin, end, strides of a strided slice must have one length")
+    return _masked(begin.tolist(), end.tolist(), strides.tolist(), masks)
+
+
+def _masked_rule(x: Spec, *vectors: Spec, masks: _Masks) -> Spec:
+    for vector in vectors:
+        rules.check_dtype(vector.dtype, (dtypes.int16, dtypes.int32, dtypes.int64), "begin")
+        rules.with_rank(vector.shape, 1)
+    return Spec(x.dtype, None)
+
+
+indexing_op("StridedSliceBy", _masked_index, _masked_rule, aliases=True)
+
+
+def _scalars(values: Any) -> list[Any] | None:
+    """Return the elements of a vector: ints, or scalar tensors; None where their number is unknown."""
     if not is_tensor_like(values):
-        if np.ndim(values) == 1 or isinstance(values, list | tuple):
-            return [v if is_tensor_like(v) else int(v) for v in values]
+        if isinstance(values, list | tuple) or np.ndim(values) == 1:
+            return [v if is_tensor_like(v) else as_int(v) for v in values]
         raise ValueError(f"Expected a vector of integers, got {values!r}.")
     tensor = convert_to_tensor(values)
+    rules.check_dtype(tensor.dtype, (dtypes.int16, dtypes.int32, dtypes.int64), "begin")
     known = tensor.spec.known_dims()
     (count,) = rules.with_rank(tensor.spec.shape, 1)
     if count is None:
-        raise ValueError(f"The length of {values!r} must be known to slice by it.")
+        return None
     return [tensor[i] if known is None or known[i] is None else known[i] for i in range(count)]
 
 
 # --- reverse ----------------------------------------------------------------------------------------
-def _reverse_rule(x: Spec, *, axis: tuple[int, ...]) -> Spec:
-    if x.shape is not None:
-        for a in axis:
-            rules.normalize_axis(a, len(x.shape))
+def _reverse(x: Array, *axes: Array, axis: tuple[int, ...]) -> Any:
+    if not axes:
+        return np.flip(x, axis)
+    axis = tuple(axes[0].tolist())
+    _check_reversed(axis, x.ndim, InvalidArgumentError)
+    return np.flip(x, axis)
+
+
+def _check_reversed(axis: Sequence[int], rank: int, error: type[Exception]) -> None:
+    for a in axis:
+        if not -rank <= a < rank:
+            raise error(f"Invalid axis {a}: expected a value in [{-rank}, {rank})")
+    if len({a % rank for a in axis}) < len(axis):
+        raise error(f"Axes to reverse must be distinct, got {[*axis]}")
+
+
+def _reverse_rule(x: Spec, *axes: Spec, axis: tuple[int, ...]) -> Spec:
+    if axes:
+        rules.check_dtype(axes[0].dtype, (dtypes.int32, dtypes.int64), "axis")
+        rules.with_rank(axes[0].shape, 1)
+    elif x.shape is not None:
+        _check_reversed(axis, len(x.shape), ValueError)
     return Spec(x.dtype, x.shape)
 
 
-register(OpDef("ReverseV2", np.flip, _reverse_rule,
-    lambda op, grad: [create_op("ReverseV2", (grad,), op.attrs)], aliases=True))  # fmt: skip
+def _reverse_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+    axes = op.inputs[1:]
+    return [create_op("ReverseV2", (grad, *axes), op.attrs), *[None] * len(axes)]
+
+
+register(OpDef("ReverseV2", _reverse, _reverse_rule, _reverse_gradient, aliases=True))
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with its elements in reverse order along axes. TF1: ``tf.reverse``."""
-    return create_op("ReverseV2", (tensor,), {"axis": static_axes(axis) or ()}, name)
+    """Return a tensor with its elements in reverse order along axes. TF1: ``tf.reverse``.
+
+    ``axis`` is a list of distinct ints, or a vector of them that may be known in the run only.
+    """
+    if isinstance(axis, int | np.integer):
+        raise ValueError(f"Shape must be rank 1 but is rank 0: reverse() takes a list, got {axis!r}.")
+    axes = axes_of(axis)
+    if axes is None or isinstance(axes, builtins.tuple):
+        return create_op("ReverseV2", (tensor,), {"axis": axes or ()}, name)
+    return create_op("ReverseV2", (tensor, axes), {"axis": ()}, name)
 
 
 # --- boolean_mask -----------------------------------------------------------------------------------

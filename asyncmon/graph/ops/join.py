@@ -13,6 +13,8 @@ from asyncmon.graph.construction.convert import is_tensor_like, static_int
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.ops.axes import axis_of, folded, with_size
+from asyncmon.graph.ops.shape_ops import shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -206,10 +208,13 @@ register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True)
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
     """Return tensors of one dtype joined along an existing axis. TF1: ``tf.concat``."""
     tensors = one_dtype(values if isinstance(values, list | tuple) else [values], "concat")
+    at = axis_of(axis)
     if len(tensors) == 1:
-        static_int(axis, "axis")
         return create_op("Identity", tensors, None, name)
-    return create_op("ConcatV2", tensors, {"axis": static_int(axis, "axis")}, name)
+    if isinstance(at, int):
+        return create_op("ConcatV2", tensors, {"axis": at}, name)
+    joined = create_op("ConcatV2", [folded(x, at) for x in tensors], {"axis": 1}, name)
+    return with_size(joined, tensors[0], at, shape(joined)[1:2])
 
 
 def split(
@@ -220,10 +225,14 @@ def split(
     Args:
         value: the tensor.
         num_or_size_splits: how many equal parts, or the size of each (one may be -1: the rest).
-        axis: to cut along.
+        axis: to cut along; it may be a tensor.
         num: how many parts, where the sizes are a tensor of unknown length.
     """
-    at, how = static_int(axis, "axis"), num_or_size_splits
+    at, how = axis_of(axis, vector=True), num_or_size_splits
+    if not isinstance(at, int):
+        x = convert_to_tensor(value)
+        cut = split(folded(x, at), how, 1, num, name)
+        return [with_size(part, x, at, shape(part)[1:2]) for part in cut]
     listed = isinstance(how, list | tuple) or is_tensor_like(how) or np.ndim(how)
     sizes = convert_to_tensor(how) if listed else None
     if sizes is None or sizes.spec.shape == ():

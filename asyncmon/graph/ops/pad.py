@@ -21,14 +21,20 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-def _pad(x: Array, paddings: Array, constant: Array) -> Array:
+_Rows = tuple[tuple[int | None, int | None], ...]
+"""Paddings as far as they are numbers rather than tensors."""
+
+
+def _pad(x: Array, paddings: Array, constant: Array, *, known: _Rows = ()) -> Array:
     widths = _widths(paddings)
     result = np.full([a + n + b for (a, b), n in zip(widths, x.shape, strict=True)], constant, x.dtype)
     result[tuple(slice(a, a + n) for (a, _), n in zip(widths, x.shape, strict=True))] = x
     return result
 
 
-def _mirror_index(shape: tuple[int, ...], paddings: Array, *, mode: str) -> tuple[Array, ...]:
+def _mirror_index(
+    shape: tuple[int, ...], paddings: Array, *, mode: str, known: _Rows = ()
+) -> tuple[Array, ...]:
     widths = _widths(paddings)
     edge: Any = mode  # one of numpy's
     for (a, b), n in zip(widths, shape, strict=True):
@@ -44,15 +50,36 @@ def _widths(paddings: Array) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in paddings]
 
 
-def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, **_attrs: object) -> Spec:
+def _pad_rule(x: Spec, paddings: Spec, *_constant: Spec, known: _Rows = (), **_attrs: object) -> Spec:
     rules.check_dtype(paddings.dtype, (dtypes.int32, dtypes.int64), "paddings")
     rows, columns = rules.with_rank(paddings.shape, 2)
     rules.merge_dim(columns, 2)
     rank = rules.merge_dim(rows, rank_of(x.shape))
-    if x.shape is None or paddings.value is None:
+    if x.shape is None or (paddings.value is None and not known):
         return Spec(x.dtype, None if rank is None else (None,) * rank)
-    pairs = zip(x.shape, _widths(paddings.value), strict=True)
-    return Spec(x.dtype, tuple(None if n is None else a + n + b for n, (a, b) in pairs))
+    widths = known if paddings.value is None else _widths(paddings.value)
+    pairs = zip(x.shape, widths, strict=True)
+    return Spec(
+        x.dtype,
+        tuple(None if None in (n, a, b) else a + n + b for n, (a, b) in pairs),  # type: ignore[operator]  # none is None
+    )
+
+
+def _known_rows(paddings: Any) -> _Rows:
+    """Return what is known of paddings that are a list with tensors inside, else nothing."""
+    if not isinstance(paddings, list | tuple) or is_tensor_like(paddings):
+        return ()
+    if not all(isinstance(row, list | tuple) and len(row) == 2 for row in paddings):
+        return ()
+    if not any(is_tensor_like(side) for row in paddings for side in row):
+        return ()
+    return tuple([(_known(before), _known(after)) for before, after in paddings])
+
+
+def _known(side: Any) -> int | None:
+    if not is_tensor_like(side):
+        return int(side)
+    return (convert_to_tensor(side).spec.known_dims() or (None,))[0]
 
 
 def _pad_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
@@ -81,14 +108,14 @@ def pad(
     """
     x = convert_to_tensor(tensor)
     widths = convert_to_tensor(paddings, dtypes.int32 if not is_tensor_like(paddings) else None)
-    mode = mode.upper()
+    known, mode = _known_rows(paddings), mode.upper()
     if mode == "CONSTANT":
         if type(constant_values) is int and constant_values == 0:  # nothing, in any dtype
             constant_values = b"" if x.dtype is dtypes.string else x.dtype.numpy.type(0)
         around = convert_to_tensor(constant_values, x.dtype)
-        return create_op("PadV2", (x, widths, around), None, name or "Pad")
+        return create_op("PadV2", (x, widths, around), {"known": known}, name or "Pad")
     if mode not in ("REFLECT", "SYMMETRIC"):
         raise ValueError(
             f"Value of argument `mode` expected to be one of CONSTANT, REFLECT, SYMMETRIC, got {mode!r}"
         )
-    return create_op("MirrorPad", (x, widths), {"mode": mode.lower()}, name)
+    return create_op("MirrorPad", (x, widths), {"mode": mode.lower(), "known": known}, name)

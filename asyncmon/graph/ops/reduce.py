@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import create_op
-from asyncmon.graph.construction.convert import renamed_argument, static_int
+from asyncmon.graph.construction.build import convert_to_tensor, create_op
+from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.construction.gradients import gradients
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.ops.axes import along, axis_of, folded, with_size
 from asyncmon.graph.ops.create import one_hot
 from asyncmon.graph.ops.create import range as range_op
 from asyncmon.graph.ops.families import ReductionFunction, reduction
@@ -188,8 +189,12 @@ register(OpDef("Cumprod", _scan(np.multiply), _scan_rule,
 
 
 def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name: Any) -> Tensor:
-    attrs = {"axis": static_int(axis, "axis"), "exclusive": bool(exclusive), "reverse": bool(reverse)}
-    return create_op(op_type, (x,), attrs, name)
+    attrs = {"exclusive": bool(exclusive), "reverse": bool(reverse)}
+
+    def scan(value: Tensor, axis: int) -> Tensor:
+        return create_op(op_type, (value,), {"axis": axis, **attrs}, name)
+
+    return along(scan, x, axis_of(axis))
 
 
 def cumsum(
@@ -244,8 +249,11 @@ def _arg(
     axis = renamed_argument("axis", axis, "dimension", dimension)
     output = dtypes.as_dtype(output_type)
     rules.check_dtype(output, (dtypes.int32, dtypes.int64), "output_type")
-    attrs = {"axis": 0 if axis is None else static_int(axis, "axis"), "output_type": output}
-    return create_op(op_type, (input,), attrs, name)
+    at, x = axis_of(0 if axis is None else axis), convert_to_tensor(input)
+    if isinstance(at, int):
+        return create_op(op_type, (x,), {"axis": at, "output_type": output}, name)
+    found = create_op(op_type, (folded(x, at),), {"axis": 1, "output_type": output}, name)
+    return with_size(found, x, at, ())
 
 
 def argmax(

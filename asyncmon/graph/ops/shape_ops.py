@@ -1,4 +1,4 @@
-"""Shapes, and how values lie in them: reshape, expand_dims, squeeze, transpose, broadcast_to, tile."""
+"""Shapes, and how values lie in them: reshape, expand_dims, squeeze, transpose, broadcast_to."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, graph_of
-from asyncmon.graph.construction.convert import const, renamed_argument, static_axes, static_int
+from asyncmon.graph.construction.convert import (
+    const,
+    is_tensor_like,
+    renamed_argument,
+    static_axes,
+    tensors_in,
+)
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register, table
-from asyncmon.graph.core.spec import Shape, Spec
+from asyncmon.graph.core.spec import Shape, Spec, constant_of
 from asyncmon.graph.core.tensor_shape import Dimension
+from asyncmon.graph.ops.axes import axis_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,14 +51,6 @@ def shape_from(sizes: Spec) -> Shape:
     (rank,) = rules.with_rank(sizes.shape, 1)
     known = sizes.known_dims()
     return (None,) * rank if known is None and rank is not None else known
-
-
-def constant_of(spec: Spec) -> Array | None:
-    """Return the value where all of it is known."""
-    known = spec.known_dims()
-    if spec.value is not None or known is None or None in known:
-        return spec.value
-    return np.array(known).reshape(spec.shape or ())
 
 
 def rank_of(shape: Shape) -> int | None:
@@ -193,7 +192,11 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     axis = renamed_argument("axis", axis, "dim", dim)
     if axis is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
-    return create_op("ExpandDims", (input,), {"axis": (static_int(axis, "axis"),)}, name)
+    at, x = axis_of(axis, vector=True), convert_to_tensor(input)
+    if isinstance(at, int):
+        return create_op("ExpandDims", (x,), {"axis": (at,)}, name)
+    sizes = create_op("ShapeWithSize", (shape(x), at, [1]), {"insert": True})
+    return create_op("Reshape", (x, sizes), None, name or "ExpandDims")
 
 
 def _squeeze_rule(x: Spec, *, axis: tuple[int, ...] | None) -> Spec:
@@ -221,7 +224,14 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 # --- order and repetition of dimensions -----------------------------------------------------------
-def _transpose_rule(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
+def _transpose_rule(x: Spec, *order: Spec, perm: tuple[int, ...] | None) -> Spec:
+    if order:
+        rules.check_dtype(order[0].dtype, (dtypes.int32, dtypes.int64), "perm")
+        (rank,), known = rules.with_rank(order[0].shape, 1), constant_of(order[0])
+        if known is None:
+            rank = rules.merge_dim(rank, rank_of(x.shape))
+            return Spec(x.dtype, None if rank is None else (None,) * rank)
+        perm = tuple(known.tolist())
     if perm is None:
         return Spec(x.dtype, None if x.shape is None else x.shape[::-1])
     shape = rules.with_rank(x.shape, len(perm))
@@ -233,12 +243,18 @@ def _transpose_rule(x: Spec, *, perm: tuple[int, ...] | None) -> Spec:
 
 def _transpose_gradient(op: Operation, grad: Tensor) -> Gradients:
     perm = op.attrs["perm"]
+    if len(op.inputs) > 1:
+        order = create_op("InvertPermutation", (op.inputs[1],))
+        return [create_op("Transpose", (grad, order), {"perm": None}), None]
     back = None if perm is None else tuple(int(i) for i in np.argsort([p % len(perm) for p in perm]))
     return [create_op("Transpose", (grad,), {"perm": back})]
 
 
-register(OpDef("Transpose", lambda x, *, perm: np.transpose(x, perm), _transpose_rule,
-    _transpose_gradient, aliases=True))  # fmt: skip
+def _transpose(x: Array, *order: Array, perm: tuple[int, ...] | None) -> Any:
+    return np.transpose(x, order[0].tolist() if order else perm)
+
+
+register(OpDef("Transpose", _transpose, _transpose_rule, _transpose_gradient, aliases=True))
 
 
 def transpose(
@@ -246,12 +262,16 @@ def transpose(
 ) -> Tensor:
     """Return the tensor with its dimensions in another order, by default reversed.
 
-    TF1: ``tf.transpose``. ``perm`` holds for each dimension of the result the one of ``a`` it is, and
-    must be known when the graph is built.
+    TF1: ``tf.transpose``. ``perm``, which may be a tensor, holds for each dimension of the result the
+    one of ``a`` it is.
     """
     x = convert_to_tensor(a)
     if conjugate and x.dtype.is_complex:
         x = create_op("Conj", (x,))
+    if is_tensor_like(perm) or any(True for _ in tensors_in(perm)):
+        order = convert_to_tensor(perm)
+        if constant_of(order.spec) is None:
+            return create_op("Transpose", (x, order), {"perm": None}, name)
     return create_op("Transpose", (x,), {"perm": static_axes(perm, "perm")}, name)
 
 
@@ -306,42 +326,6 @@ def unbroadcast(grad: Tensor, operand: Tensor, other: Tensor) -> Tensor:
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return the tensor repeated to a shape it broadcasts to. TF1: ``tf.broadcast_to``."""
     return create_op("BroadcastTo", (input, shape_tensor(shape)), None, name)
-
-
-def _tile_rule(x: Spec, multiples: Spec) -> Spec:
-    times = shape_from(multiples)
-    rank = rules.merge_dim(rank_of(times), rank_of(x.shape))
-    if rank is None:
-        return Spec(x.dtype, None)
-    pairs = zip(rules.with_rank(x.shape, rank), times or (None,) * rank, strict=True)
-    return Spec(x.dtype, tuple(None if n is None or m is None or m < 0 else n * m for n, m in pairs))
-
-
-def _tile(x: Array, multiples: Array) -> Any:
-    times = multiples.tolist()
-    if times and min(times) < 0:
-        raise InvalidArgumentError(f"Expected multiples >= 0, but got {times}")
-    return np.tile(x, times)
-
-
-def _tile_gradient(op: Operation, grad: Tensor) -> Gradients:
-    """Cut each dimension into copies of one of ``x``, and add the copies up."""
-    x, multiples = op.inputs
-    sizes = create_op("Shape", (x,), {"out_type": multiples.dtype})
-
-    def cut(copies: Tensor) -> Tensor:
-        return reshape(create_op("Pack", (copies, sizes), {"axis": 1}), [-1])
-
-    once = cut(create_op("OnesLike", (multiples,)))
-    return [like("Reshape", (create_op("SumToShape", (reshape(grad, cut(multiples)), once)),), x), None]
-
-
-register(OpDef("Tile", _tile, _tile_rule, _tile_gradient))
-
-
-def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
-    """Return a tensor repeated ``multiples[i]`` times along each dimension i. TF1: ``tf.tile``."""
-    return create_op("Tile", (input, shape_tensor(multiples)), None, name)
 
 
 # --- dtype ----------------------------------------------------------------------------------------

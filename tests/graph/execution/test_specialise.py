@@ -73,7 +73,7 @@ async def test_what_set_shape_says_must_be_so(config: Any) -> None:
 
 
 async def test_what_set_shape_says_of_a_constant_must_be_so() -> None:
-    x = tf.fill(tf.constant([1]) + 1, 1.0, name="x")  # of no static shape
+    x = tf.fill(tf.add_n([tf.constant([1])] * 2), 1.0, name="x")  # of no static shape
     x.set_shape([3])
     with pytest.raises(errors.InvalidArgumentError, match=r"has shape \[2\], not \[3\].*'x'"):
         await run(x * 2)
@@ -145,7 +145,7 @@ async def test_a_constant_that_is_fed_says_nothing_of_shapes() -> None:
 
 async def test_constants_are_checked_before_they_are_folded() -> None:
     shape = tf.placeholder_with_default([2], [1])
-    x = tf.fill(tf.constant([1]) + 1, 1.0)  # of no static shape
+    x = tf.fill(tf.add_n([tf.constant([1])] * 2), 1.0)  # of no static shape
     total = tf.add_n([x, tf.ones([3])])
     with pytest.raises(errors.InvalidArgumentError, match="are 2 and 3"):
         await run(total)

@@ -1,0 +1,200 @@
+"""Axes that are tensors: an op along one is the same op along the middle of three dimensions.
+
+Where an axis is known when the graph is built it is an attribute of the node. Where it is known in the
+run only, :func:`folded` puts the dimensions before it together, and those behind it, and
+:func:`with_size` takes them apart again. So each op needs one kernel.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.construction.convert import is_tensor_like, static_ints, tensors_in
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.op import ZERO, OpDef, register
+from asyncmon.graph.core.spec import Spec, constant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+_INDEX_TYPES = (dtypes.int32, dtypes.int64)
+
+
+# --- reading the argument -------------------------------------------------------------------------
+def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
+    """Return axes as ints where they are known; otherwise as an integer tensor. None stays None.
+
+    Raises:
+        TypeError: they are no integers.
+    """
+    if value is None:
+        return None
+    if not (is_tensor_like(value) or any(True for _ in tensors_in(value))):
+        return static_ints(value, what)
+    tensor = convert_to_tensor(value)
+    rules.check_dtype(tensor.dtype, _INDEX_TYPES, what)
+    known = constant_of(tensor.spec)
+    return tensor if known is None else tuple(np.ravel(known).tolist())
+
+
+def axis_of(value: Any, what: str = "axis", vector: bool = False) -> int | Tensor:
+    """Return one axis as an int where it is known; otherwise as a tensor, a scalar.
+
+    With ``vector`` it may also be a vector of one element.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is not one.
+    """
+    if type(value) is int:
+        return value
+    axes = axes_of(value, what)
+    if axes is None or (isinstance(axes, tuple) and len(axes) != 1):
+        raise ValueError(f"{what} must be one integer, got {value!r}.")
+    if isinstance(axes, tuple):
+        return axes[0]
+    if not (vector and axes.spec.shape == (1,)):
+        rules.with_rank(axes.spec.shape, 0)
+    return axes
+
+
+# --- around one axis ------------------------------------------------------------------------------
+def _position(axis: Any, rank: int, slots: int = 0) -> int:
+    """Return an axis counted from the front; ``slots`` more than there are dimensions count."""
+    if np.size(axis) != 1:
+        raise InvalidArgumentError(f"axis must be one integer, got {np.asarray(axis).tolist()}")
+    value, end = int(np.reshape(axis, ())), rank + slots
+    if not -end <= value < end:
+        raise InvalidArgumentError(f"Invalid axis {value}: expected a value in [{-end}, {end})")
+    return value % end
+
+
+def _around(sizes: Array, axis: Array) -> Array:
+    at = _position(axis, len(sizes))
+    listed = sizes.tolist()
+    return np.array([prod(listed[:at]), listed[at], prod(listed[at + 1 :])], sizes.dtype)
+
+
+def _replaced(sizes: Array, axis: Array, new: Array, *, insert: bool) -> Array:
+    at = _position(axis, len(sizes), int(insert))
+    return np.concatenate([sizes[:at], new.astype(sizes.dtype), sizes[at + (not insert) :]])
+
+
+def _replaced_rule(sizes: Spec, axis: Spec, new: Spec, *, insert: bool) -> Spec:
+    (rank,), (count,) = rules.with_rank(sizes.shape, 1), rules.with_rank(new.shape, 1)
+    return Spec(sizes.dtype, (None if rank is None or count is None else rank + count - (not insert),))
+
+
+register(OpDef("ShapeAround", _around, lambda sizes, axis: Spec(sizes.dtype, (3,)), ZERO))
+register(OpDef("ShapeWithSize", _replaced, _replaced_rule, ZERO))
+
+
+def _shape(x: Any) -> Tensor:
+    return create_op("Shape", (x,))
+
+
+def _reshaped(x: Any, sizes: Tensor) -> Tensor:
+    return create_op("Reshape", (x, sizes))
+
+
+def folded(x: Any, axis: Tensor) -> Tensor:
+    """Return a tensor of three dimensions, of which the middle one is an axis of ``x``."""
+    return _reshaped(x, create_op("ShapeAround", (_shape(x), axis)))
+
+
+def with_size(y: Tensor, x: Any, axis: Tensor, new: Any, insert: bool = False) -> Tensor:
+    """Return ``y`` in the shape of ``x``, but with the sizes ``new`` in the place of an axis.
+
+    With ``insert`` they stand before the axis.
+    """
+    sizes = convert_to_tensor(new if len(np.shape(new)) else np.zeros(0, np.int32))
+    return _reshaped(y, create_op("ShapeWithSize", (_shape(x), axis, sizes), {"insert": insert}))
+
+
+def along(function: Callable[[Tensor, int], Tensor], x: Any, axis: int | Tensor) -> Tensor:
+    """Return a function of a tensor and an axis, which keeps the shape."""
+    tensor = convert_to_tensor(x)
+    if isinstance(axis, int):
+        return function(tensor, axis)
+    return _reshaped(function(folded(tensor, axis), 1), _shape(tensor))
+
+
+# --- reductions -----------------------------------------------------------------------------------
+def _reduced(sizes: Array, axes: Array, *, keepdims: bool) -> tuple[Array, Array, Array]:
+    rank, listed = len(sizes), np.ravel(axes).tolist()
+    for axis in listed:
+        if not -rank <= axis < rank:
+            raise InvalidArgumentError(
+                f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)"
+            )
+    gone = [axis % rank for axis in listed]
+    check_distinct(gone)
+    kept = [i for i in range(rank) if i not in gone]
+    rows = [*sizes[kept].tolist(), prod(sizes[gone].tolist())]
+    result = np.array(sizes)
+    result[gone] = 1
+    order = np.array([*kept, *gone], np.int32)
+    return order, np.array(rows, sizes.dtype), result if keepdims else sizes[kept]
+
+
+def check_distinct(axes: list[int]) -> None:
+    """Refuse to reduce an axis twice."""
+    for axis in axes:
+        if axes.count(axis) > 1:
+            raise ValueError(f"Invalid reduction arguments: Axes contains duplicate dimension: {axis}")
+
+
+def _reduced_rule(sizes: Spec, axes: Spec, *, keepdims: bool) -> tuple[Spec, ...]:
+    rules.check_dtype(axes.dtype, _INDEX_TYPES, "reduction_indices")
+    own = rules.with_rank(sizes.shape, 1)
+    kept = own if keepdims else (None,)
+    return Spec(dtypes.int32, own), Spec(sizes.dtype, (None,)), Spec(sizes.dtype, kept)
+
+
+register(OpDef("ReducedShape", _reduced, _reduced_rule, ZERO))
+
+
+def reduced(function: Callable[[Tensor], Tensor], x: Any, axes: Tensor, keepdims: bool) -> Tensor:
+    """Return ``function``, a reduction of the last axis, of several axes that are a tensor."""
+    tensor = convert_to_tensor(x)
+    order, rows, result = create_ops("ReducedShape", (_shape(tensor), axes), {"keepdims": keepdims})
+    moved = create_op("Transpose", (tensor, order), {"perm": None})
+    return _reshaped(function(_reshaped(moved, rows)), result)
+
+
+# --- permutations ---------------------------------------------------------------------------------
+def _inverse(x: Array) -> Array:
+    count = len(x)
+    if sorted(x.tolist()) != list(range(count)):
+        raise InvalidArgumentError(f"Not a permutation of 0 to {count - 1}: {x.tolist()}")
+    result = np.empty_like(x)
+    result[x] = np.arange(count, dtype=x.dtype)
+    return result
+
+
+def _inverse_rule(x: Spec) -> Spec:
+    rules.check_dtype(x.dtype, _INDEX_TYPES)
+    return Spec(x.dtype, rules.with_rank(x.shape, 1))
+
+
+register(OpDef("InvertPermutation", _inverse, _inverse_rule, ZERO))
+
+
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """Return the permutation that undoes one: ``y[x[i]] == i``. TF1: ``tf.invert_permutation``.
+
+    Args:
+        x: a vector of int32 or int64 that holds 0 to n - 1, each once; InvalidArgumentError in the run
+            for another one.
+        name: the node's name.
+    """
+    return create_op("InvertPermutation", (x,), None, name)
