@@ -21,6 +21,7 @@ from asyncmon.summary.events import SessionLog as SessionLog
 from asyncmon.summary.events import Summary as Summary
 from asyncmon.summary.events import SummaryMetadata as SummaryMetadata
 from asyncmon.summary.events import TaggedRunMetadata as TaggedRunMetadata
+from asyncmon.summary.graph_def import write_graph as write_graph
 from asyncmon.summary.ops import audio as audio
 from asyncmon.summary.ops import histogram as histogram
 from asyncmon.summary.ops import image as image

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from asyncmon.files import FileCalls
+from asyncmon.files import FileCalls, in_thread
 from asyncmon.protobuf import delimited
-from asyncmon.protobuf.graph_def import graph_def_of
+from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,35 @@ def write_graph_file(directory: str, name: str, data: bytes) -> None:
     calls, path = FileCalls(), Path(directory)
     calls.make_dirs(path)
     calls.put_files(path, {name: data})
+
+
+async def write_graph(
+    graph_or_graph_def: Any, logdir: str | os.PathLike[str], name: str, as_text: bool = True
+) -> str:
+    """Write a graph into a file of a directory, and return its path. TF1: ``tf.train.write_graph``.
+
+    Args:
+        graph_or_graph_def: a ``Graph``, taken as it is now, or a ``GraphDef``.
+        logdir: the directory; made if it is missing.
+        name: of the file.
+        as_text: write protobuf's text format, else its bytes.
+
+    Raises:
+        TypeError: it is no graph.
+        OSError: the file cannot be written.
+    """
+    given = graph_or_graph_def
+    if not isinstance(given, GraphDef | GraphLike):
+        raise TypeError(f"Expected a Graph or a GraphDef, got {given!r}.")
+    operations = [] if isinstance(given, GraphDef) else list(given.get_operations())
+
+    def write() -> None:
+        graph_def = given if isinstance(given, GraphDef) else graph_def_of(operations, add_shapes=False)
+        data = str(graph_def).encode() if as_text else graph_def.SerializeToString()
+        write_graph_file(os.fspath(logdir), name, data)
+
+    await in_thread(write)
+    return os.path.join(logdir, name)
 
 
 def graph_text(operations: Iterable[Any]) -> str:

@@ -21,13 +21,18 @@ this has not says on access what to use instead.
 from typing import Any
 
 from asyncmon import errors as errors
+from asyncmon.errors import OpError as OpError
 from asyncmon.graph import *
 from asyncmon.graph.queues.readers import ReaderBase as ReaderBase
 from asyncmon.missing_names import missing_name
+from asyncmon.protobuf.graph_def import AttrValue as AttrValue
+from asyncmon.protobuf.graph_def import GraphDef as GraphDef
+from asyncmon.protobuf.graph_def import NodeDef as NodeDef
 from asyncmon.session_config import GPUOptions as GPUOptions
 from asyncmon.session_config import GraphOptions as GraphOptions
 from asyncmon.session_config import OptimizerOptions as OptimizerOptions
 from asyncmon.session_config import SessionConfig
+from asyncmon.summary.events import LogMessage as LogMessage
 from asyncmon.tf1 import app as app
 from asyncmon.tf1 import compat as compat
 from asyncmon.tf1 import debugging as debugging

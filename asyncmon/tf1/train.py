@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from asyncmon.checkpoint import CheckpointReader
+from asyncmon.checkpoint import CheckpointState as CheckpointState
 from asyncmon.checkpoint import Saver as Saver
 from asyncmon.checkpoint import checkpoint_exists as checkpoint_exists
 from asyncmon.checkpoint import checkpoints_iterator as checkpoints_iterator
+from asyncmon.checkpoint import generate_checkpoint_state_proto as generate_checkpoint_state_proto
 from asyncmon.checkpoint import get_checkpoint_mtimes as get_checkpoint_mtimes
 from asyncmon.checkpoint import get_checkpoint_state as get_checkpoint_state
-from asyncmon.checkpoint import init_from_checkpoint as init_from_checkpoint
 from asyncmon.checkpoint import latest_checkpoint as latest_checkpoint
 from asyncmon.checkpoint import list_variables as list_variables
 from asyncmon.checkpoint import load_checkpoint as load_checkpoint
@@ -66,6 +68,7 @@ from asyncmon.runtime import basic_train_loop as basic_train_loop
 from asyncmon.runtime import start_queue_runners as start_queue_runners
 from asyncmon.summary import FileWriter
 from asyncmon.summary import summary_iterator as summary_iterator
+from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.batching import batch as batch
 from asyncmon.tf1.batching import batch_join as batch_join
 from asyncmon.tf1.batching import maybe_batch as maybe_batch
@@ -83,15 +86,18 @@ from asyncmon.tf1.example import Features as Features
 from asyncmon.tf1.example import FloatList as FloatList
 from asyncmon.tf1.example import Int64List as Int64List
 from asyncmon.tf1.example import SequenceExample as SequenceExample
+from asyncmon.tf1.init_from_checkpoint import init_from_checkpoint as init_from_checkpoint
 from asyncmon.tf1.input import input_producer as input_producer
 from asyncmon.tf1.input import limit_epochs as limit_epochs
 from asyncmon.tf1.input import match_filenames_once as match_filenames_once
 from asyncmon.tf1.input import range_input_producer as range_input_producer
 from asyncmon.tf1.input import slice_input_producer as slice_input_producer
 from asyncmon.tf1.input import string_input_producer as string_input_producer
+from asyncmon.tf1.saver_def import SaverDef as SaverDef
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 
 LooperThread = LooperTask
+NewCheckpointReader = CheckpointReader.open
 SummaryWriter = FileWriter
 piecewise_constant_decay = piecewise_constant
 

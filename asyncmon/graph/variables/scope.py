@@ -262,6 +262,12 @@ def get_variable(
 
 
 @wraps(get_variable, assigned=())
+def named_variables() -> dict[str, Variable]:
+    """Return the variables of the default graph that ``get_variable`` made, by name."""
+    made: dict[str, Variable] = get_default_graph().root.extras.get("get_variable", {})
+    return dict(made)
+
+
 def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""
     arguments = signature(get_variable).bind(*args, **kwargs).arguments

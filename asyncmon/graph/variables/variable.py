@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.core.tensor_shape import TensorShape
 
+_INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})
 
 
@@ -173,6 +174,13 @@ class Variable(Operators):
         """Return its value, or its initial value where it has none yet. TF1: same name."""
         return create_op("InitializedValue", (self, self.initial_value))
 
+    def set_initial_value(self, value: Any) -> None:
+        """Let the initializer assign another tensor. Init ops built before keep the old one."""
+        with entered(_outside_control_flow(self.graph)), name_scope(f"{self.op.name}/"):
+            self.initial_value = convert_to_tensor(value, self.dtype)
+            self.initializer = variable_ops.assign(self, self.initial_value, name="Assign").op
+        self.graph.extras.setdefault(_INITIALIZERS, {})[self.op.name] = self.initializer
+
     def eval(self, session: Any = None) -> Awaitable[Any]:
         """Return its value in a session, by default the default one. TF1: same name.
 
@@ -262,10 +270,13 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
     reads and the value are built a second time; a value without such reads is returned as it is.
     """
     copies: dict[Tensor, Tensor] = {}
+    changed: dict[str, Operation] = get_default_graph().root.extras.get(_INITIALIZERS, {})
     for op in ancestors([initial.op], _values_before):
         if op.type in _READS:
             ref = op.inputs[0] if op.inputs else op.outputs[0]
-            initializer = ref.graph.get_operation_by_name(f"{ref.op.name}/Assign")
+            initializer = changed.get(ref.op.name) or ref.graph.get_operation_by_name(
+                f"{ref.op.name}/Assign"
+            )
             copies[op.outputs[0]] = create_op("InitializedValue", (ref, initializer.inputs[1]))
         elif not op.op_def.refs and any(tensor in copies for tensor in op.inputs):
             copy = op.graph.add_op(

@@ -1,0 +1,116 @@
+"""TF1: ``tf.train.init_from_checkpoint``, which changes initializers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.checkpoint import CheckpointReader, load_checkpoint
+from asyncmon.graph import Variable, py_func
+from asyncmon.graph.variables.scope import named_variables
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    import numpy as np
+
+
+async def init_from_checkpoint(
+    ckpt_dir_or_file: str | os.PathLike[str],
+    assignment_map: Mapping[str, Any] | Iterable[tuple[str, Any]],
+) -> None:
+    """Let the initializers of variables take their values from a checkpoint. TF1: same name.
+
+    Awaited when the graph is built, before its init op is. It looks at names, shapes and dtypes; the
+    values are read in the run that initialises. A session that restores a checkpoint of its own does
+    not need them. With a session at hand, ``asyncmon.init_from_checkpoint`` sets its variables.
+
+    Args:
+        ckpt_dir_or_file: a checkpoint, or a directory whose newest one is taken; TensorFlow's too.
+        assignment_map: names in the checkpoint to variables or their names; or a list of such pairs,
+            where a name may come twice. Names that end with ``/`` are scopes, ``"/"`` is the outermost
+            one; they mean the variables that ``get_variable`` made.
+
+    Raises:
+        ValueError: the checkpoint lacks a variable, a shape or dtype differs, a scope is mapped to a
+            variable, no variable has the name, or a list of parts of a variable is given.
+        TypeError: something that is neither a variable nor a name.
+        NotFoundError: there is no such checkpoint.
+
+    Example::
+
+        await tf.train.init_from_checkpoint("runs/pretrained", {"encoder/": "model/encoder/"})
+    """
+    pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+    async with await load_checkpoint(ckpt_dir_or_file) as reader:
+        targets = [target for entry, to in pairs for target in _targets(entry, to, reader)]
+        for variable, entry in targets:
+            _check(variable, entry, reader)
+        path = reader.path
+    if not targets:
+        return
+    entries = list(dict.fromkeys(entry for _, entry in targets))
+
+    async def read() -> list[np.ndarray[Any, Any]]:
+        async with await CheckpointReader.open(path) as reader:
+            found = await reader.get_tensors(entries)
+        return [found[entry] for entry in entries]
+
+    dtypes = {entry: variable.dtype for variable, entry in targets}
+    with targets[0][0].graph.as_default():
+        values = py_func(read, [], [dtypes[entry] for entry in entries], name="checkpoint_initializer")
+    restored = dict(zip(entries, values, strict=True))
+    for variable, entry in targets:
+        restored[entry].set_shape(variable.shape)
+        variable.set_initial_value(restored[entry])
+
+
+def _targets(entry: str, target: Any, reader: CheckpointReader) -> list[tuple[Variable, str]]:
+    """Return the variables that one pair of the map means, and where their values are."""
+    if isinstance(target, list | tuple):
+        raise ValueError(f"{entry!r} is mapped to {target!r}; there are no partitioned variables here.")
+    if isinstance(target, Variable):
+        return [(target, entry)]
+    if not isinstance(target, str):
+        raise TypeError(f"{entry!r} is mapped to {target!r}; expected a variable or a name.")
+    variables = named_variables()
+    if not target.endswith("/"):
+        name = target.removesuffix(":0")
+        if name not in variables:
+            raise ValueError(
+                f"Assignment map: {entry!r} is mapped to {target!r}, and there is no such variable. A "
+                f"scope ends with a slash, {entry.rstrip('/') + '/'!r}: {target + '/'!r}."
+            )
+        return [(variables[name], entry)]
+    if not entry.endswith("/"):
+        raise ValueError(
+            f"Assignment map with scope only name {target} should map to scope only {entry}. Should be "
+            "'scope/': 'other_scope/'."
+        )
+    inside, outside = ("" if scope == "/" else scope for scope in (target, entry))
+    return [
+        (variable, outside + name.removeprefix(inside))
+        for name, variable in variables.items()
+        if name.startswith(inside)
+    ]
+
+
+def _check(variable: Variable, entry: str, reader: CheckpointReader) -> None:
+    shapes = reader.get_variable_to_shape_map()
+    if entry not in shapes:
+        raise ValueError(
+            f"Tensor {entry} (for {variable.name}) is not found in {reader.path} checkpoint {shapes}"
+        )
+    if not variable.shape.is_compatible_with(shapes[entry]):
+        raise ValueError(
+            f"Shape of variable {variable.name} ({variable.shape}) doesn't match with shape of tensor "
+            f"{entry} ({shapes[entry]}) from checkpoint reader."
+        )
+    dtype = reader.get_variable_to_dtype_map()[entry]
+    name = "string" if dtype.kind in "OSUT" else dtype.name
+    if name != variable.dtype.name:
+        raise ValueError(
+            f"Dtype of variable {variable.name} ({variable.dtype.name}) doesn't match with dtype of "
+            f"tensor {entry} ({name}) from checkpoint reader."
+        )
