@@ -15,6 +15,11 @@ HINTS = {
     "import_graph_def": "build the graph by code, and restore its variables with Saver.restore",
     "train.import_meta_graph": "build the graph by the code that built it, then Saver.restore",
     "train.export_meta_graph": "checkpoints hold variables; keep the code that builds the graph",
+    "train.AdagradDAOptimizer": "use FtrlOptimizer, which also makes weights sparse by an l1 penalty",
+    "train.ProximalAdagradOptimizer": "use FtrlOptimizer(l1_regularization_strength=...)",
+    "train.ProximalGradientDescentOptimizer": (
+        "use FtrlOptimizer(learning_rate_power=0.0, l1_regularization_strength=...)"
+    ),
 }
 """TF1's name below ``tf.``: what to do instead."""
 

@@ -102,8 +102,8 @@ from asyncmon.graph.variables.global_step import (
 from asyncmon.graph.variables.initializers import (
     constant_initializer, glorot_normal_initializer, glorot_uniform_initializer,
     identity_initializer, ones_initializer, orthogonal_initializer, random_normal_initializer,
-    random_uniform_initializer, truncated_normal_initializer, variance_scaling_initializer,
-    zeros_initializer,
+    random_uniform_initializer, truncated_normal_initializer, uniform_unit_scaling_initializer,
+    variance_scaling_initializer, zeros_initializer,
 )
 from asyncmon.graph.variables.scope import (
     AUTO_REUSE, VariableScope, get_local_variable, get_variable, get_variable_scope, variable_scope,
@@ -155,8 +155,8 @@ __all__ = [
     "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",
     "top_k", "trainable_variables", "transpose", "truediv", "truncated_normal",
     "truncated_normal_initializer", "tuple", "uint8", "uint16", "uint32", "uint64",
-    "unsorted_segment_sum", "unstack", "variable_scope", "variables_initializer",
-    "variance_scaling_initializer", "where", "while_loop", "zeros", "zeros_initializer",
-    "zeros_like",
+    "uniform_unit_scaling_initializer", "unsorted_segment_sum", "unstack", "variable_scope",
+    "variables_initializer", "variance_scaling_initializer", "where", "while_loop", "zeros",
+    "zeros_initializer", "zeros_like",
 ]
 # fmt: on

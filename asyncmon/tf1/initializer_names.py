@@ -12,7 +12,7 @@ from asyncmon.graph import (
 from asyncmon.graph.variables.initializers import (
     constant, glorot_normal, glorot_uniform, he_normal, he_uniform, identity, lecun_normal,
     lecun_uniform, ones, orthogonal, random_normal, random_uniform, truncated_normal,
-    variance_scaling, zeros,
+    uniform_unit_scaling, variance_scaling, zeros,
 )
 from asyncmon.tf1.old_names import tables_initializer
 # isort: on
@@ -20,8 +20,8 @@ from asyncmon.tf1.old_names import tables_initializer
 __all__ = [
     "constant", "global_variables", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
     "identity", "lecun_normal", "lecun_uniform", "local_variables", "ones", "orthogonal",
-    "random_normal", "random_uniform", "tables_initializer", "truncated_normal", "variables",
-    "variance_scaling", "zeros",
+    "random_normal", "random_uniform", "tables_initializer", "truncated_normal",
+    "uniform_unit_scaling", "variables", "variance_scaling", "zeros",
 ]
 # fmt: on
 

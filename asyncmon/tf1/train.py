@@ -93,6 +93,7 @@ from asyncmon.tf1.input import match_filenames_once as match_filenames_once
 from asyncmon.tf1.input import range_input_producer as range_input_producer
 from asyncmon.tf1.input import slice_input_producer as slice_input_producer
 from asyncmon.tf1.input import string_input_producer as string_input_producer
+from asyncmon.tf1.moving_averages import assign_moving_average as assign_moving_average
 from asyncmon.tf1.saver_def import SaverDef as SaverDef
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 

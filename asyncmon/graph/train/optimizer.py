@@ -230,11 +230,16 @@ class Optimizer(ABC):
         own = [variable for variable in made if variable.graph is graph]
         return sorted(own, key=lambda variable: variable.name)
 
-    def _slot(self, variable: Variable, name: str, value: float = 0.0) -> Variable:
-        """Return a slot of the variable, created at the first call and full of ``value``."""
+    def _slot(
+        self, variable: Variable, name: str, value: float = 0.0, label: str | None = None
+    ) -> Variable:
+        """Return a slot of the variable, created at the first call and full of ``value``.
+
+        ``label`` is the last part of its variable's name, by default the optimizer's name.
+        """
         slots = self._slots.setdefault(name, {})
         if variable.op not in slots:
-            slots[variable.op] = make_slot(variable, value, self._name)
+            slots[variable.op] = make_slot(variable, value, label or self._name)
         return slots[variable.op]
 
     def _non_slot(self, name: str, initial_value: Any) -> Variable:
