@@ -1,4 +1,4 @@
-"""The command line: ``python -m asyncmon inspect|verify PATH``."""
+"""The command line: ``python -m asyncmon inspect|verify PATH`` and ``port OLD.py``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from asyncmon import checkpoint
 from asyncmon.errors import OpError
+from asyncmon.port import command as porting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 where something is missing or damaged."""
-    parser = argparse.ArgumentParser(prog="python -m asyncmon", description="Look into checkpoints.")
+    parser = argparse.ArgumentParser(
+        prog="python -m asyncmon", description="Look into checkpoints; port programs of TensorFlow 1."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, what in [
         ("inspect", "list what a checkpoint holds, or the newest one of a directory"),
@@ -28,10 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument(
             "path", help="a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
         )
+    porter = commands.add_parser(
+        "port",
+        help="port a program of TensorFlow 1",
+        description=porting.DESCRIPTION,
+        epilog=porting.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    porting.add_options(porter)
     parsed = parser.parse_args(arguments)
-    run = {"inspect": _inspect, "verify": _verify}[parsed.command]
+    run = {"inspect": _inspect, "verify": _verify}.get(parsed.command)
     try:
-        status = asyncio.run(run(parsed.path))
+        status = porting.run(parsed) if run is None else asyncio.run(run(parsed.path))
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does

@@ -27,8 +27,9 @@ LAYER = {
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
     "training": 4,
     **dict.fromkeys(["tf1", "monitor", "testing"], 5),
-    **dict.fromkeys(["cli", "__main__"], 6),
-    "__init__": 7,
+    "port": 6,
+    **dict.fromkeys(["cli", "__main__"], 7),
+    "__init__": 8,
 }
 WING = {
     wing: floor
