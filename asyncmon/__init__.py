@@ -17,7 +17,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #
 #   L0  errors, error_text, clock, loop_budget, cancellation, snapshot, files, portable, fair_lock,
 #       daemon_executor, run_options, session_config, protobuf, tf_types, tfrecord,
-#       missing_names
+#       missing_names, missing_hints, tf1_names
 #                   the error tree; time; cancellation; a consistent state; blocking calls, and what
 #                   differs between systems; locks, threads; the wire format and numbers of TF files
 #   L1  graph       the embedded engine: a numpy dataflow graph and its raw session
@@ -31,6 +31,8 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L5  tf1         TF1's own layout of names, for ports
 #       testing     the public test bench
 #   L6  cli         python -m asyncmon
+
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import checkpoint as checkpoint
 from asyncmon import data as data
@@ -86,6 +88,7 @@ from asyncmon.hooks import stop_if_higher as stop_if_higher
 from asyncmon.hooks import stop_if_lower as stop_if_lower
 from asyncmon.hooks import stop_if_no_decrease as stop_if_no_decrease
 from asyncmon.hooks import stop_if_no_increase as stop_if_no_increase
+from asyncmon.missing_names import missing_name
 from asyncmon.runtime import Channel as Channel
 from asyncmon.runtime import ChiefSessionCreator as ChiefSessionCreator
 from asyncmon.runtime import Coordinator as Coordinator
@@ -111,3 +114,8 @@ from asyncmon.runtime import start_queue_runners as start_queue_runners
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 
 __version__ = "0.1.0"
+
+if not TYPE_CHECKING:  # else a type checker would find every name here
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(__name__, name, ["train.", ""], globals())

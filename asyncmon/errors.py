@@ -27,7 +27,9 @@ has nothing to do with ``asyncio.CancelledError``, which asyncmon never catches 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.missing_names import missing_name
 
 # The codes by name, to compare ``error.error_code`` with.
 OK = 0
@@ -242,3 +244,9 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     if not issubclass(cls, OpError):
         raise TypeError(f"Only the classes of am.errors have a code, got {cls!r}.")
     return cls.error_code
+
+
+if not TYPE_CHECKING:  # else a type checker would find every name here
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(__name__, name, "errors.", globals())

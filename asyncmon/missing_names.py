@@ -1,38 +1,114 @@
-"""What to use instead of a name of TF1 that is not here; ``__getattr__`` of the front doors asks it."""
+"""What to use instead of a name of TF1 that is not here; ``__getattr__`` of the front doors asks it.
+
+The tables are imported when a name is missing, so that they cost nothing where none is.
+"""
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-HINTS = {
-    "data": "iterate over your data with asyncmon.data and sess.iterate",
-    "estimator": "write the loop: async with MonitoredTrainingSession(...) as sess",
-    "keras": "use tf.layers and tf.train optimizers, and write the loop",
-    "import_graph_def": "build the graph by code, and restore its variables with Saver.restore",
-    "train.import_meta_graph": "build the graph by the code that built it, then Saver.restore",
-    "train.export_meta_graph": "checkpoints hold variables; keep the code that builds the graph",
-    "train.AdagradDAOptimizer": "use FtrlOptimizer, which also makes weights sparse by an l1 penalty",
-    "train.ProximalAdagradOptimizer": "use FtrlOptimizer(l1_regularization_strength=...)",
-    "train.ProximalGradientDescentOptimizer": (
-        "use FtrlOptimizer(learning_rate_power=0.0, l1_regularization_strength=...)"
-    ),
-}
-"""TF1's name below ``tf.``: what to do instead."""
+_ROOMS = [
+    "asyncmon", "asyncmon.graph", "asyncmon.graph.train", "asyncmon.graph.nn", "asyncmon.graph.layers",
+    "asyncmon.summary", "asyncmon.errors", "asyncmon.data", "asyncmon.checkpoint", "asyncmon.runtime",
+    "asyncmon.hooks", "asyncmon.programs",
+]  # fmt: skip
+"""Where names may be that are not at the door where they were sought, the nearest first."""
+
+_TF1_ROOMS = [
+    f"asyncmon.tf1{room}"
+    for room in (
+        "", ".train", ".nn", ".layers", ".losses", ".metrics", ".image", ".summary", ".python_io",
+        ".nn.rnn_cell", ".contrib.layers", ".contrib.rnn", ".contrib.training", ".gfile", ".app",
+    )
+]  # fmt: skip
+"""Likewise, for names of TF1."""
 
 
-def missing_name(module: str, name: str, prefix: str, known: Iterable[str]) -> AttributeError:
+def missing_name(
+    module: str, name: str, prefix: str | Iterable[str], known: Iterable[str]
+) -> AttributeError:
     """Return the error of a front door that lacks a name.
 
-    `module` is the door's own name, `prefix` where TF1 has the name ("" for ``tf.X``, "train." for
-    ``tf.train.X``), and `known` are the names that the door has.
+    Args:
+        module: the door's own name.
+        name: what it lacks.
+        prefix: where TF1 has what is at this door: "" for ``tf.X``, "train." for ``tf.train.X``; or
+            several of these.
+        known: the names that the door has.
     """
     text = f"module {module!r} has no attribute {name!r}"
-    if hint := HINTS.get(prefix + name):
-        text += f": {hint}"
-    elif close := get_close_matches(name, known, 1, 0.8):
-        text += f"; did you mean {close[0]!r}?"
+    if not name.startswith("_") and not _is_module(f"{module}.{name}"):
+        prefixes = [prefix] if isinstance(prefix, str) else prefix
+        text += _advice(module, name, [f"{one}{name}" for one in prefixes], known)
     return AttributeError(text, name=name)
+
+
+def hint_for(name: str) -> str | None:
+    """Return what to use instead of TF1's ``tf.<name>``; None where nothing is known of it."""
+    from fnmatch import fnmatchcase
+
+    hints: dict[str, str] = import_module("asyncmon.missing_hints").HINTS
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):  # what is said of a namespace holds for the names in it
+        if hint := hints.get(".".join(parts[:i])):
+            return hint
+    return next((hint for pattern, hint in hints.items() if fnmatchcase(name, pattern)), None)
+
+
+def is_name_of_tf1(name: str) -> bool:
+    """Return whether TF1 had ``tf.<name>``."""
+    names: dict[str, str] = import_module("asyncmon.tf1_names").TF1_NAMES
+    space, dot, last = name.rpartition(".")
+    return last in names.get(space + dot, "").split()
+
+
+def _advice(module: str, name: str, names: list[str], known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    of_tf1 = [one for one in names if is_name_of_tf1(one)]
+    if place := _place(module, name, is_of_tf1=bool(of_tf1)):
+        return f": it is {place}"
+    for one in names:
+        if hint := hint_for(one):
+            return f": {hint}"
+    if of_tf1:
+        return f": TF1 has tf.{of_tf1[0]}, asyncmon has nothing like it (see docs/porting.md)"
+    if close := get_close_matches(name, known, 1, 0.8):
+        return f"; did you mean {close[0]!r}?"
+    return ""
+
+
+def _place(module: str, name: str, *, is_of_tf1: bool) -> str | None:
+    """Return where this name is, if it is not at this door."""
+    is_port = module.startswith("asyncmon.tf1")
+    rooms = _TF1_ROOMS if is_port else [*_ROOMS, *_TF1_ROOMS] if is_of_tf1 else _ROOMS
+    for room in rooms:
+        if room != module and name in _public(room):
+            return f"{room}.{name}"
+    return None
+
+
+def _public(room: str) -> Iterator[str]:
+    try:
+        found = import_module(room)
+    except ImportError:
+        return
+    names: Any = getattr(found, "__all__", None) or vars(found)
+    for name in names:
+        if not name.startswith("_") and not isinstance(vars(found).get(name), ModuleType):
+            yield name
+
+
+def _is_module(name: str) -> bool:
+    """Return whether it is a module: ``from asyncmon import cli`` asks for its name first."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -21,7 +21,7 @@ LAYER = {
     **dict.fromkeys(
         ["files", "portable", "protobuf", "tf_types", "fair_lock", "run_options", "daemon_executor"], 0
     ),
-    **dict.fromkeys(["missing_names", "session_config", "tfrecord"], 0),
+    **dict.fromkeys(["missing_names", "missing_hints", "tf1_names", "session_config", "tfrecord"], 0),
     **dict.fromkeys(["graph", "checkpoint", "summary", "data"], 1),
     "runtime": 2,
     **dict.fromkeys(["hooks", "programs", "distributed"], 3),
@@ -60,6 +60,7 @@ BESIDE = {
     ("tfrecord", "tf_types"),
     ("protobuf", "tf_types"),
     ("run_options", "protobuf"),
+    ("errors", "missing_names"),
 }
 """The only steps that are not down: summary ops are graph ops, and L0 has helpers of its own."""
 

@@ -17,6 +17,8 @@ what is asked of it into a plan once and runs each step as a transaction
 execution, ops and queues, nn, control and variables, train and session, layers.
 """
 
+from typing import TYPE_CHECKING, Any
+
 # fmt: off
 # isort: off
 from asyncmon.graph import layers as layers, nn as nn, train as train
@@ -115,6 +117,7 @@ from asyncmon.graph.variables.variable import (
 )
 from asyncmon.run_options import NodeStats, RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
+from asyncmon.missing_names import missing_name
 # isort: on
 
 __all__ = [
@@ -160,3 +163,8 @@ __all__ = [
     "zeros_initializer", "zeros_like",
 ]
 # fmt: on
+
+if not TYPE_CHECKING:  # else a type checker would find every name here
+
+    def __getattr__(name: str) -> Any:
+        raise missing_name(__name__, name, "", globals())

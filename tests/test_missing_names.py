@@ -1,0 +1,148 @@
+"""What is said of names that are not where they are sought."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import asyncmon as am
+import asyncmon.tf1 as tf
+from asyncmon import graph
+from asyncmon.missing_hints import HINTS
+from asyncmon.missing_names import hint_for
+from asyncmon.tf1_names import TF1_NAMES
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        (am, "placeholder", "it is asyncmon.graph.placeholder"),
+        (am, "AdamOptimizer", "it is asyncmon.graph.train.AdamOptimizer"),
+        (am, "OutOfRangeError", "it is asyncmon.errors.OutOfRangeError"),
+        (am, "ConfigProto", "it is asyncmon.tf1.ConfigProto"),
+        (am, "to_float", "it is asyncmon.tf1.to_float"),
+        (am, "import_meta_graph", "build the graph by the code that built it, then Saver.restore"),
+        (am, "estimator", "write the loop"),
+        (graph, "MonitoredSession", "it is asyncmon.MonitoredSession"),
+        (graph, "relu", "it is asyncmon.graph.nn.relu"),
+        (graph, "SparseTensor", "there are no sparse tensors"),
+        (graph, "data", "iterate over your data with asyncmon.data and sess.iterate"),
+        (graph, "igammac", "TF1 has tf.igammac, asyncmon has nothing like it (see docs/porting.md)"),
+        (tf, "AdamOptimizer", "it is asyncmon.tf1.train.AdamOptimizer"),
+        (tf, "sparse_add", "there are no sparse tensors"),
+        (tf, "TensorArray", "let tf.map_fn or tf.scan collect"),
+        (tf.train, "float32", "it is asyncmon.tf1.float32"),
+        (tf.train, "Checkpoint", "use tf.train.Saver"),
+        (tf.nn, "ctc_loss", "CTC is not here"),
+        (tf.flags, "DEFINE_strnig", "did you mean 'DEFINE_string'?"),
+    ],
+)
+def test_a_missing_name_says_where_it_is_or_what_to_do(module: Any, name: str, said: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    text = str(caught.value)
+    assert text.startswith(f"module {module.__name__!r} has no attribute {name!r}")
+    assert said in text
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [(am, "Savr", "Saver"), (graph, "reduce_maen", "reduce_mean"), (tf.train, "AdamOptimiser", "Adam")],
+)
+def test_a_misspelt_name_is_corrected(module: Any, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"; did you mean '{meant}"):
+        getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["__wrapped__", "_private", "nonsense", "cli"])
+def test_nothing_is_said_of_what_no_program_means(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        am.__getattr__(name)  # type: ignore[attr-defined]
+    assert str(caught.value) == f"module 'asyncmon' has no attribute {name!r}"
+
+
+def test_modules_can_be_imported_from_the_packages() -> None:
+    code = "from asyncmon import cli, tf1, training\nfrom asyncmon.tf1 import io_gfile"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_the_tables_cost_nothing_until_a_name_is_missing() -> None:
+    code = (
+        "import sys, asyncmon.tf1 as tf\n"
+        "assert not {'asyncmon.missing_hints', 'asyncmon.tf1_names', 'difflib'} & sys.modules.keys()\n"
+        "assert not hasattr(tf, 'nothing')\n"
+        "assert 'asyncmon.missing_hints' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_name_that_is_not_of_tf1_does_not_load_its_room() -> None:
+    code = (
+        "import sys, asyncmon\nassert not hasattr(asyncmon, 'nothing')\n"
+        "assert 'asyncmon.tf1' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NOT_YET = {
+    "nn.rnn_cell", "nn.dynamic_rnn", "nn.static_rnn", "contrib", "contrib.seq2seq.sequence_loss",
+    "scan", "map_fn", "case", "sequence_mask", "image",
+}  # fmt: skip
+
+
+def names_of_tf1() -> list[str]:
+    return [space + name for space, names in TF1_NAMES.items() for name in names.split()]
+
+
+def space_of(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def resolved(name: str) -> Any:
+    value: Any = tf
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def test_every_name_of_tf1_is_there_or_something_is_said_of_it() -> None:
+    silent = []
+    for name in names_of_tf1():
+        try:
+            resolved(name)
+        except AttributeError as error:
+            if ":" not in str(error) and space_of(name) not in NOT_YET:
+                silent.append(name)
+    assert silent == []
+
+
+def test_hints_are_given_for_names_that_are_missing_only() -> None:
+    """A name that lands makes its own hint, or that of its pattern, superfluous."""
+    for name in HINTS:
+        if "*" in name:
+            continue
+        with pytest.raises(AttributeError):
+            resolved(name)
+
+
+def test_hints_name_what_is_there() -> None:
+    for hint in set(HINTS.values()):
+        for word in hint.replace(",", " ").replace(":", " ").replace("(", " ").split():
+            if word.startswith("tf.") and word[-1].isalnum():
+                name = word[3:].split("=")[0]
+                assert name in NOT_YET or resolved(name), name
+            if word.startswith("asyncmon.") and word[-1].isalnum():
+                module, _, last = word.rpartition(".")
+                assert hasattr(importlib.import_module(module), last), word
+
+
+def test_what_is_said_of_a_namespace_holds_for_its_names() -> None:
+    assert hint_for("contrib.slim.conv2d") == HINTS["contrib.slim"]
+    assert hint_for("contrib.ffmpeg.decode_audio") == HINTS["contrib.*"]
+    assert hint_for("sparse_reduce_max") == HINTS["sparse_reduce_sum"]
+    assert hint_for("reduce_sum") is None
