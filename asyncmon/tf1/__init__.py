@@ -88,7 +88,6 @@ from asyncmon.tf1.summary import scalar_summary as scalar_summary
 from asyncmon.tf1.template import make_template as make_template
 
 ConfigProto = SessionConfig
-OpError = errors.OpError
 initializers = initializer_names  # type: ignore[misc]  # that of the graph, and more
 
 

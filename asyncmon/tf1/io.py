@@ -9,10 +9,25 @@ from asyncmon.graph import (
     PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
 from asyncmon.tf1 import io_gfile as gfile
+from asyncmon.tf1.file_ops import (
+    matching_files, read_file, write_file,
+)
+from asyncmon.tf1.input import match_filenames_once
+from asyncmon.tf1.parsing import (
+    FixedLenFeature, FixedLenSequenceFeature, parse_example, parse_single_example,
+    parse_single_sequence_example,
+)
+from asyncmon.tf1.python_io import (
+    TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator,
+)
+from asyncmon.tf1.train import write_graph
 # isort: on
 
 __all__ = [
-    "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue", "gfile",
+    "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
+    "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "gfile",
+    "match_filenames_once", "matching_files", "parse_example", "parse_single_example",
+    "parse_single_sequence_example", "read_file", "tf_record_iterator", "write_file", "write_graph",
 ]
 # fmt: on
 
