@@ -73,13 +73,13 @@ def _advice(module: str, name: str, names: list[str], known: Iterable[str]) -> s
     of_tf1 = [one for one in names if is_name_of_tf1(one)]
     if place := _place(module, name, is_of_tf1=bool(of_tf1)):
         return f": it is {place}"
+    if not of_tf1 and (close := get_close_matches(name, known, 1, 0.8)):
+        return f"; did you mean {close[0]!r}?"
     for one in names:
         if hint := hint_for(one):
             return f": {hint}"
     if of_tf1:
         return f": TF1 has tf.{of_tf1[0]}, asyncmon has nothing like it (see docs/porting.md)"
-    if close := get_close_matches(name, known, 1, 0.8):
-        return f"; did you mean {close[0]!r}?"
     return ""
 
 
