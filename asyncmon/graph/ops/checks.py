@@ -54,6 +54,8 @@ def Assert(
     The run then raises InvalidArgumentError: "assertion failed", and the first elements of ``data``,
     ``summarize`` of each (3 by default).
     """
+    if not isinstance(data, list | tuple):
+        raise TypeError(f"Expected list for 'data' argument to 'Assert' Op, not {data!r}.")
     attrs = {"summarize": 3 if summarize is None else summarize}
     return create_operation("Assert", (condition, *map(convert_to_tensor, data)), attrs, name)
 

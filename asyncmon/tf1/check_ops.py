@@ -1,0 +1,363 @@
+"""Assertions about tensors. TF1: ``tf.assert_equal`` and its kin.
+
+What is known when the graph is built fails there: InvalidArgumentError for values, ValueError for
+ranks, TypeError for dtypes. The rest fails in the run, with InvalidArgumentError, where the returned
+operation is run: make it a control dependency.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon import errors
+from asyncmon import graph as g
+from asyncmon.graph.construction.build import convert_pair
+from asyncmon.graph.core.spec import constant_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.graph import Operation, Tensor
+
+__all__ = [
+    "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",
+    "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
+    "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
+    "assert_proper_iterable", "assert_rank", "assert_rank_at_least", "assert_rank_in",
+    "assert_same_float_dtype", "assert_scalar", "assert_type", "assert_variables_initialized",
+    "ensure_shape", "is_non_decreasing", "is_strictly_increasing", "verify_tensor_all_finite",
+]  # fmt: skip
+
+_COMMON = """
+    data: what the error prints; by default the tensors.
+    summarize: how many elements of each are printed, 3 by default.
+    message: stands before the text of the error.
+    name: the name of the ops."""
+
+
+# --- values ---------------------------------------------------------------------------------------
+def _checked(
+    condition: Tensor, static: Any, data: list[Any], message: str | None, summarize: Any, name: str
+) -> Operation:
+    """Assert, at once where the static value of the condition is known."""
+    data = data if message is None else [message, *data]
+    if static is not None and not np.all(static):
+        parts = [part if isinstance(part, str) else _known(part) for part in data]
+        raise errors.InvalidArgumentError("\n".join(str(part) for part in parts))
+    return g.Assert(condition, data, summarize, name)
+
+
+def _known(part: Any) -> Any:
+    if not g.is_tensor_like(part):
+        return part
+    tensor = g.convert_to_tensor(part)
+    value = constant_of(tensor.spec)
+    return tensor.name if value is None else value
+
+
+def _static(reference: Callable[..., Any], *tensors: Tensor) -> Any:
+    values = [constant_of(tensor.spec) for tensor in tensors]
+    return None if any(value is None for value in values) else reference(*values)
+
+
+def _pairs(name: str, sign: str, op: Callable[..., Tensor], reference: Any) -> Callable[..., Operation]:
+    def check(
+        x: Any,
+        y: Any,
+        data: Any = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        label = name or own
+        with g.name_scope(name, own, [x, y]):
+            a, b = convert_pair(x, y, label)
+            if data is None:
+                text = f"Condition x {sign} y did not hold element-wise:"
+                data = [text, f"x ({a.name}) = ", a, f"y ({b.name}) = ", b]
+            static = _static(reference, a, b)
+            return _checked(g.reduce_all(op(a, b)), static, data, message, summarize, "Assert")
+
+    own = check.__name__ = check.__qualname__ = name
+    check.__doc__ = (
+        f"Assert ``x {sign} y`` for all elements, which broadcast. TF1: same name.\n\nArgs:\n"
+        f"    x: a tensor.\n    y: a tensor of its dtype.{_COMMON}\n"
+    )
+    return check
+
+
+def _signs(name: str, what: str, sign: str, pair: Callable[..., Operation]) -> Callable[..., Operation]:
+    def check(
+        x: Any,
+        data: Any = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        with g.name_scope(name, own, [x]):
+            tensor = g.convert_to_tensor(x)
+            if data is None:
+                text = f"Condition x {sign} 0 did not hold element-wise:"
+                data = [text, f"x ({tensor.name}) = ", tensor]
+            zero = g.constant(0, tensor.dtype)
+            pairs = (zero, tensor) if sign.startswith(">") else (tensor, zero)
+            return pair(*pairs, data, summarize, message)
+
+    own = check.__name__ = check.__qualname__ = name
+    check.__doc__ = (
+        f"Assert that all elements are {what}. TF1: same name.\n\nArgs:\n    x: a tensor.{_COMMON}\n"
+    )
+    return check
+
+
+assert_equal = _pairs("assert_equal", "==", g.equal, np.equal)
+assert_none_equal = _pairs("assert_none_equal", "!=", g.not_equal, np.not_equal)
+assert_less = _pairs("assert_less", "<", g.less, np.less)
+assert_less_equal = _pairs("assert_less_equal", "<=", g.less_equal, np.less_equal)
+assert_greater = _pairs("assert_greater", ">", g.greater, np.greater)
+assert_greater_equal = _pairs("assert_greater_equal", ">=", g.greater_equal, np.greater_equal)
+assert_positive = _signs("assert_positive", "greater than 0", ">", assert_less)
+assert_negative = _signs("assert_negative", "less than 0", "<", assert_less)
+assert_non_negative = _signs("assert_non_negative", "at least 0", ">=", assert_less_equal)
+assert_non_positive = _signs("assert_non_positive", "at most 0", "<=", assert_less_equal)
+
+
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Operation:
+    """Assert ``|x - y| <= atol + rtol * |y|`` for all elements. TF1: same name.
+
+    Both tolerances are by default 10 times the epsilon of the dtype, a float or complex one.
+    """
+    with g.name_scope(name, "assert_near", [x, y, rtol, atol]):
+        a, b = convert_pair(x, y, "assert_near")
+        real = a.dtype.real_dtype
+        least = 10 * np.finfo(real.numpy).eps
+        bounds = [g.convert_to_tensor(least if t is None else t, real) for t in (rtol, atol)]
+        if data is None:
+            text = "x and y not equal to tolerance rtol = , atol = "
+            data = [text, *bounds, f"x ({a.name}) = ", a, f"y ({b.name}) = ", b]
+        absolute = g.abs(a - b)
+        close = g.reduce_all(absolute <= bounds[1] + bounds[0] * g.abs(b))
+        return _checked(close, None, data, message, summarize, "Assert")
+
+
+def _differences(x: Any, name: str | None, own: str) -> tuple[Tensor, Any]:
+    with g.name_scope(name, own, [x]):
+        flat = g.reshape(x, [-1])
+        return flat[1:] - flat[:-1], g.constant(0, flat.dtype)
+
+
+def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+    """Return whether no element is less than the one before, in row-major order. TF1: same name."""
+    steps, zero = _differences(x, name, "is_non_decreasing")
+    return g.reduce_all(zero <= steps)
+
+
+def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+    """Return whether each element is greater than the one before. TF1: same name."""
+    steps, zero = _differences(x, name, "is_strictly_increasing")
+    return g.reduce_all(zero < steps)
+
+
+# --- ranks and shapes -----------------------------------------------------------------------------
+def _ranks(
+    x: Any, ranks: Any, fits: Any, what: str, data: Any, summarize: Any, message: Any, name: Any
+) -> Operation:
+    tensor, wanted = g.convert_to_tensor(x), [g.convert_to_tensor(rank) for rank in ranks]
+    for rank in wanted:
+        if rank.shape.ndims not in (None, 0):
+            raise ValueError("Rank must be a scalar.")
+        if not rank.dtype.is_integer:
+            raise TypeError(f"Rank must be an integer, got {rank!r}.")
+    known = [constant_of(rank.spec) for rank in wanted]
+    before = f"{message} " if message else ""
+    found = tensor.shape.ndims
+    if found is not None and all(rank is not None for rank in known):
+        numbers = [int(rank) for rank in known if rank is not None]
+        if not fits(found, numbers):
+            text = ", ".join(map(str, numbers))
+            raise ValueError(
+                f"{before}Tensor {tensor.name} must have rank {what}{text}. "
+                f"Received rank {found}, shape {tensor.shape}"
+            )
+        return g.no_op("static_checks_determined_all_ok")
+    if data is None:
+        texts = [f"Tensor {tensor.name} must have rank {what}", *wanted]
+        data = [*texts, "Received shape: ", g.shape(tensor)]
+    test = fits(g.rank(tensor), wanted)
+    return _checked(test, None, data, message, summarize, name)
+
+
+def assert_rank(
+    x: Any,
+    rank: Any,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Operation:
+    """Assert that a tensor has a rank, a scalar integer. TF1: same name."""
+
+    def fits(found: Any, ranks: Any) -> Any:
+        return g.equal(found, ranks[0]) if g.is_tensor_like(found) else found == ranks[0]
+
+    with g.name_scope(name, "assert_rank", [x]):
+        return _ranks(x, [rank], fits, "", data, summarize, message, "Assert")
+
+
+def assert_rank_at_least(
+    x: Any,
+    rank: Any,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Operation:
+    """Assert that a tensor has this rank or a higher one. TF1: same name."""
+    with g.name_scope(name, "assert_rank_at_least", [x]):
+        return _ranks(
+            x, [rank], lambda found, ranks: found >= ranks[0], "at least ",
+            data, summarize, message, "Assert",
+        )  # fmt: skip
+
+
+def assert_rank_in(
+    x: Any,
+    ranks: Any,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Operation:
+    """Assert that a tensor has one of several ranks. TF1: same name."""
+
+    def fits(found: Any, ranks: Any) -> Any:
+        if not g.is_tensor_like(found):
+            return found in ranks
+        return g.reduce_any(g.stack([g.equal(found, rank) for rank in ranks]))
+
+    with g.name_scope(name, "assert_rank_in", [x]):
+        return _ranks(x, list(ranks), fits, "in ", data, summarize, message, "Assert")
+
+
+def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
+    """Return a tensor that is known to be a scalar. TF1: same name.
+
+    Raises:
+        ValueError: its static shape is another one, or unknown.
+    """
+    found = g.convert_to_tensor(tensor, name=name)
+    if found.shape.ndims != 0:
+        before = f"{message} " if message else ""
+        raise ValueError(f"{before}Expected scalar shape for {found.name}, saw shape: {found.shape}.")
+    return found
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor, whose shape is checked in the run and known afterwards. TF1: same name.
+
+    Raises:
+        ValueError: the static shape contradicts already.
+    """
+    same = g.identity(g.convert_to_tensor(x), name or "EnsureShape")
+    same.set_shape(shape)
+    return same
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
+    """Raise TypeError unless a tensor is of integers. TF1: same name."""
+    tensor = g.convert_to_tensor(x)
+    if not tensor.dtype.is_integer:
+        before = f"{message} " if message else ""
+        found = tensor.dtype.name
+        raise TypeError(f"{before}Expected 'x' to be integer type. Found: {found} of {tensor.name}.")
+    return g.no_op(name or "assert_integer")
+
+
+def assert_type(
+    tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
+) -> Operation:
+    """Raise TypeError unless a tensor is of a dtype. TF1: same name."""
+    found = g.convert_to_tensor(tensor)
+    if found.dtype != g.as_dtype(tf_type):
+        before = f"{message} " if message else ""
+        wanted = g.as_dtype(tf_type).name
+        raise TypeError(f"{before}{found.name} must be of type {wanted}, got {found.dtype.name}.")
+    return g.no_op(name or "assert_type")
+
+
+def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> g.DType:
+    """Return the one float dtype of tensors, float32 of none. TF1: same name.
+
+    Raises:
+        ValueError: they differ, or are no floats.
+    """
+    types = {g.convert_to_tensor(tensor).dtype for tensor in tensors or () if tensor is not None}
+    types |= set() if dtype is None else {g.as_dtype(dtype)}
+    if len(types) > 1 or any(not found.is_floating for found in types):
+        names = sorted(found.name for found in types)
+        raise ValueError(f"Expected floating point tensors of one type, got {names}.")
+    return types.pop() if types else g.float32
+
+
+def assert_proper_iterable(values: Any) -> None:
+    """Raise TypeError for a tensor, an array, a string, or what cannot be iterated. TF1: same name."""
+    if g.is_tensor_like(values) or isinstance(values, np.ndarray | bytes | str):
+        kind = type(values)
+        raise TypeError(f"Expected argument `values` to be a proper iterable, but got {kind!r}.")
+    iter(values)
+
+
+# --- numbers that are none, variables -------------------------------------------------------------
+def verify_tensor_all_finite(
+    t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: Any = None
+) -> Tensor:
+    """Return a tensor; the run fails where it holds a NaN or an infinity. TF1: same name."""
+    if t is not None and x is not None:
+        raise ValueError("Cannot specify both 't' and 'x'.")
+    value, text = (t if x is None else x), (msg if message is None else message)
+    if value is None or text is None:
+        raise ValueError("verify_tensor_all_finite() needs a tensor and a message.")
+    return g.check_numerics(value, text, name or "VerifyFinite")
+
+
+def add_check_numerics_ops() -> Operation:
+    """Return an operation that fails where any tensor of floats built so far is not finite.
+
+    TF1: same name. The error names the tensor.
+
+    Raises:
+        ValueError: there are branches or loops, whose insides it could not check.
+    """
+    operations = [op for op in g.get_default_graph().get_operations() if op.type != "VariableV2"]
+    for op in operations:
+        if "branches" in op.attrs:
+            raise ValueError(
+                f"add_check_numerics_ops() does not check inside of control flow: {op.name!r}."
+            )
+    tensors = [x for op in operations for x in op.outputs if x.dtype.is_floating]
+    return g.group(*[g.check_numerics(x, x.name) for x in tensors])
+
+
+def assert_variables_initialized(var_list: Any = None) -> Operation | None:
+    """Return an operation that fails with FailedPreconditionError where a variable has no value.
+
+    TF1: same name. By default of all global and local variables; None where there are none.
+    """
+    variables = var_list
+    if variables is None:
+        variables = g.global_variables() + g.local_variables()
+    if not variables:
+        return None
+    return g.Assert(True, list(variables), name="assert_variables_initialized")  # it reads them
