@@ -7,7 +7,7 @@ Any object can be a graph that has ``get_operations()`` and whose operations hav
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class AttrListValue(Message):
 
 class AttrValue(Message):
     """An attribute of a node: one of these. ``tf.AttrValue``; ``WhichOneof("value")`` names it."""
+
+    ListValue: ClassVar[type[AttrListValue]] = AttrListValue
 
     list: AttrListValue = proto(1, AttrListValue, oneof="value")
     s: bytes = proto(2, Kind.BYTES, oneof="value")

@@ -52,4 +52,11 @@ def _scalar(name: str, kind: Kind, value: Any, enum: Any) -> str:
         return f"{name}: {'true' if value else 'false'}"
     if kind is Kind.INT:
         return f"{name}: {(enum or {}).get(value, int(value))}"
-    return f"{name}: {str(np.float32(value)) if kind is Kind.FLOAT else repr(float(value))}"
+    digits = (np.float32, 6, 9) if kind is Kind.FLOAT else (float, 15, 17)
+    return f"{name}: {_number(value, *digits)}"
+
+
+def _number(value: Any, kind: Any, digits: int, more: int) -> str:
+    """Return a number with so many digits if they say all of it, else with more, as protobuf does."""
+    short = f"{kind(value):.{digits}g}"
+    return short if kind(short) == kind(value) or value != value else f"{kind(value):.{more}g}"

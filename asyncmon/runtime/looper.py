@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from typing import TYPE_CHECKING, Any, final
@@ -10,7 +11,6 @@ from asyncmon.error_text import add_note, phrase
 from asyncmon.runtime.coordinator import Coordinator
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Self
 
@@ -89,6 +89,14 @@ class LooperTask:
     def is_alive(self) -> bool:
         """Return whether it was started and has not ended. TF1: as threads have."""
         return self.task is not None and not self.task.done()
+
+    async def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, at most so many seconds. TF1: as threads have.
+
+        An error in it is not raised here: ``await coord.join()`` does that.
+        """
+        if self.task is not None:
+            await asyncio.wait([self.task], timeout=timeout)
 
     async def start_loop(self) -> None:
         """Called once, before the first call."""

@@ -50,6 +50,11 @@ class ProducerTask(asyncio.Task[None]):
         """Return whether it was started and has not ended. TF1: as threads have."""
         return self._gate.done() and not self.done()
 
+    async def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, at most so many seconds; at once where it was not started."""
+        if self._gate.done():
+            await asyncio.wait([self], timeout=timeout)
+
     async def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self._gate
         await work()

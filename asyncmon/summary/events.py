@@ -20,10 +20,15 @@ class PluginData(Message):
     content: bytes = proto(2, Kind.BYTES)
 
 
+_PluginData = PluginData  # within SummaryMetadata the name is an attribute
+
+
 class SummaryMetadata(Message):
     """How a value is shown. ``tf.SummaryMetadata``."""
 
-    plugin_data: PluginData = proto(1, PluginData)
+    PluginData: ClassVar[type[PluginData]] = PluginData
+
+    plugin_data: _PluginData = proto(1, PluginData)
     display_name: str = proto(2, Kind.TEXT)
     summary_description: str = proto(3, Kind.TEXT)
     data_class: int = proto(4, Kind.INT)

@@ -80,9 +80,11 @@ async def test_tasks_and_loopers_can_be_given_as_threads_and_unstarted_ones_are_
     unstarted = LooperTask(other, 1, target=print)
     assert looper.is_alive()
     assert not unstarted.is_alive()
+    await unstarted.join()
     await coord.join(threads=[task, looper, unstarted, threading.Thread(target=print)])
     assert task.done()
     assert not looper.is_alive()
+    await looper.join()
     with pytest.raises(TypeError, match=r"register_task takes an asyncio\.Task"):
         coord.register_thread("thread")
     await other.join()

@@ -205,6 +205,8 @@ async def test_qr_6_create_threads_is_tf1s_name_of_create_tasks(sess: Session) -
     )
     assert len(tasks) == 2
     assert await drain(sess, queue) == [1, 2]
+    await tasks[0].join()
+    assert not tasks[0].is_alive()
     with pytest.raises(ValueError, match="queue_runner_def and import_scope must be None"):
         QueueRunner(queue_runner_def=b"", import_scope="x")
 

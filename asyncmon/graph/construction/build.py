@@ -151,6 +151,11 @@ class name_scope:  # TF1's name
         self._values = values
         self._scope: AbstractContextManager[str] | None = None
 
+    @property
+    def name(self) -> str | None:
+        """The name that was given. TF1: same name."""
+        return self._name
+
     def __enter__(self) -> str:
         self._scope = graph_of(self._values or ()).name_scope(self._name)
         return self._scope.__enter__()

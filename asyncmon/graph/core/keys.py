@@ -9,6 +9,7 @@ class GraphKeys:
     """Standard names of a graph's collections. TF1: ``tf.GraphKeys``."""
 
     GLOBAL_VARIABLES: Final = "variables"
+    VARIABLES: Final = "variables"
     LOCAL_VARIABLES: Final = "local_variables"
     MODEL_VARIABLES: Final = "model_variables"
     TRAINABLE_VARIABLES: Final = "trainable_variables"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.construction.build import get_default_graph
@@ -279,6 +279,12 @@ class Session:
         await self._executor.close(CancelledError("Session has been closed."))
         self._calls.clear()
         self._plans.clear()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")
+
+    def __exit__(self, *_exc_info: object) -> None:
+        """Never reached; ``with`` looks it up first."""
 
     async def __aenter__(self) -> Self:
         self._default = self._graph.as_default()

@@ -225,6 +225,8 @@ def get_variable(
     use_resource: bool | None = None,
     custom_getter: Callable[..., Any] | None = None,
     constraint: Callable[[Any], Any] | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
 ) -> Any:
     """Return the variable of this name in the current scope, an existing or a new one. TF1: same name.
 
@@ -240,6 +242,7 @@ def get_variable(
         partitioner: must be None: variables are whole.
         custom_getter: ``custom_getter(getter, name, **arguments)`` -> what is returned instead; the
             variable itself is ``getter(name, **arguments)``. The name is the full one.
+        synchronization, aggregation: without effect: a variable has one copy.
     """
     scope = get_variable_scope()
     getter = scope.custom_getter if custom_getter is None else custom_getter
@@ -261,13 +264,13 @@ def get_variable(
     )
 
 
-@wraps(get_variable, assigned=())
 def named_variables() -> dict[str, Variable]:
     """Return the variables of the default graph that ``get_variable`` made, by name."""
     made: dict[str, Variable] = get_default_graph().root.extras.get("get_variable", {})
     return dict(made)
 
 
+@wraps(get_variable, assigned=())
 def get_local_variable(*args: Any, **kwargs: Any) -> Any:
     """Return a variable that is not trained and not saved. TF1: same name. See :func:`get_variable`."""
     arguments = signature(get_variable).bind(*args, **kwargs).arguments

@@ -23,6 +23,7 @@ from asyncmon.graph.core.default_session import session_for
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
 from asyncmon.graph.core.shape import as_shape
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops import variable_ops
 from asyncmon.graph.ops.basic import group
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
 
 _INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})
@@ -58,6 +58,8 @@ class Variable(Operators):
         import_scope: must be None, as ``variable_def``.
         constraint: ``constraint(value) -> value``, which optimizers apply after each update.
         use_resource: without effect: there is one kind of variable.
+        synchronization, aggregation: without effect: a variable has one copy.
+        shape: checked as ``expected_shape``; one that is not known in full lets it take any shape.
 
     Attributes:
         op: the operation that stands for it; its name is the name in snapshots.
@@ -89,6 +91,9 @@ class Variable(Operators):
         import_scope: Any = None,
         constraint: Callable[[Any], Any] | None = None,
         use_resource: bool | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
+        shape: Any = None,
     ) -> None:
         if variable_def is not None or import_scope is not None:
             raise ValueError("variable_def and import_scope must be None: give an initial_value.")
@@ -103,10 +108,13 @@ class Variable(Operators):
             with name_scope("Initializer"):
                 value = initial_value() if callable(initial_value) else initial_value
                 initial = convert_to_tensor(value, dtype, "initial_value")
-            shape = initial.get_shape()
-            if expected_shape is not None and not shape.is_compatible_with(expected_shape):
-                raise ValueError(f"The initial value has shape {shape}, expected {expected_shape}.")
-            if validate_shape and not shape.is_fully_defined():
+            found = initial.get_shape()
+            for expected in (expected_shape, shape):
+                if expected is not None and not found.is_compatible_with(expected):
+                    raise ValueError(f"The initial value has shape {found}, expected {expected}.")
+            if shape is not None and not TensorShape(shape).is_fully_defined():
+                validate_shape = False
+            if validate_shape and not found.is_fully_defined():
                 raise ValueError(
                     f"initial_value must have a shape specified: {initial!r}. "
                     "Give it one, or pass validate_shape=False."
@@ -114,7 +122,7 @@ class Variable(Operators):
             attrs = {
                 "variable": scope.removesuffix("/"),
                 "dtype": initial.dtype,
-                "shape": as_shape(shape) if validate_shape else None,
+                "shape": as_shape(found) if validate_shape else None,
             }
             self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
             self.op: Operation = self._ref.op
@@ -241,6 +249,22 @@ class Variable(Operators):
     ) -> Any:
         """Return a tensor that sets the rows of an ``IndexedSlices``. TF1: same name."""
         return variable_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that multiplies the rows of an ``IndexedSlices``. TF1: same name."""
+        return variable_ops.scatter_mul(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_div(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that divides the rows of an ``IndexedSlices``. TF1: same name."""
+        return variable_ops.scatter_div(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that takes the greater of each row's elements. TF1: same name."""
+        return variable_ops.scatter_max(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
+        """Return a tensor that takes the smaller of each row's elements. TF1: same name."""
+        return variable_ops.scatter_min(self, sparse_delta.indices, sparse_delta.values, name=name)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of its shape. TF1: same name."""

@@ -307,3 +307,8 @@ async def test_no_fetches_give_their_structure() -> None:
         for nothing in ([], {}, (), [[], {}]):
             assert await sess.run(nothing) == nothing
             assert await sess.peek(nothing) == nothing
+
+
+async def test_a_plain_with_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"A Session is awaited: write `async with`"), tf.Session():
+        pass
