@@ -35,6 +35,7 @@ from asyncmon.session_config import SessionConfig
 from asyncmon.summary.events import LogMessage as LogMessage
 from asyncmon.tf1 import app as app
 from asyncmon.tf1 import compat as compat
+from asyncmon.tf1 import contrib as contrib
 from asyncmon.tf1 import debugging as debugging
 from asyncmon.tf1 import dtypes as dtypes
 from asyncmon.tf1 import flags as flags

@@ -1,0 +1,202 @@
+"""TF1: ``tf.contrib.training``: HParams."""
+
+from __future__ import annotations
+
+import json
+import re
+from numbers import Integral, Number
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.missing_names import missing_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ASSIGNMENT = re.compile(
+    r"(?P<name>[a-zA-Z][\w.]*)\s*=\s*(?:\[(?P<list>[^\]]*)\]|(?P<one>[^,\[]*))(?:$|,\s*)"
+)
+
+
+class HParams:
+    """Hyperparameters: named values, each of a type that it keeps. TF1: same name.
+
+    Lists have elements of one type and at least one.
+
+    Args:
+        hparam_def: must be None: there are no protocol buffers to make one from.
+        model_structure: any object, kept for :meth:`get_model_structure`.
+        **kwargs: the names and values.
+
+    Example:
+        >>> hparams = HParams(learning_rate=0.1, layers=[10, 20])
+        >>> hparams.parse("learning_rate=0.01,layers=[30]").values()
+        {'learning_rate': 0.01, 'layers': [30]}
+    """
+
+    def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
+        if hparam_def is not None:
+            raise ValueError(f"hparam_def must be None, got {hparam_def!r}: pass names and values.")
+        self._hparam_types: dict[str, tuple[type, bool]] = {}
+        self._model_structure = model_structure
+        for name, value in kwargs.items():
+            self.add_hparam(name, value)
+
+    def add_hparam(self, name: str, value: Any) -> None:
+        """Add a value; its type is that of later values.
+
+        Raises:
+            ValueError: the name is taken, by a value or a method, or the value is an empty list.
+        """
+        if getattr(self, name, None) is not None:
+            raise ValueError(f"Hyperparameter name is reserved: {name}")
+        is_list = isinstance(value, list | tuple)
+        if is_list and not value:
+            raise ValueError(f"Multi-valued hyperparameters cannot be empty: {name}")
+        self._hparam_types[name] = (type(value[0] if is_list else value), is_list)
+        setattr(self, name, value)
+
+    def set_hparam(self, name: str, value: Any) -> None:
+        """Set a value, cast to its type where nothing is lost.
+
+        Raises:
+            KeyError: no such name.
+            ValueError: of another type, or one value for a list or the reverse.
+        """
+        kind, is_list = self._hparam_types[name]
+        if isinstance(value, list | tuple):
+            if not is_list:
+                raise ValueError(f"Must not pass a list for single-valued parameter: {name}")
+            setattr(self, name, [_cast(name, kind, one) for one in value])
+        elif is_list:
+            raise ValueError(f"Must pass a list for multi-valued parameter: {name}.")
+        else:
+            setattr(self, name, _cast(name, kind, value))
+
+    def del_hparam(self, name: str) -> None:
+        """Remove a value, if it is there."""
+        if hasattr(self, name):
+            delattr(self, name)
+            del self._hparam_types[name]
+
+    def parse(self, values: str) -> HParams:
+        """Set values from a text like ``"rate=0.1,layers=[10,20],name=x"``; return these HParams.
+
+        Raises:
+            ValueError: a text that is not of this form, an unknown name or one that occurs twice, or a
+                value that is not of its type.
+        """
+        found: dict[str, Any] = {}
+        at = 0
+        while at < len(values):
+            match = _ASSIGNMENT.match(values, at)
+            if match is None:
+                raise ValueError(f"Malformed hyperparameter value: {values[at:]}")
+            at, name = match.end(), match["name"]
+            if name not in self._hparam_types:
+                raise ValueError(f"Unknown hyperparameter type for {name}")
+            if name in found:
+                raise ValueError(f"Multiple assignments to variable '{name}' in {values}")
+            kind = self._hparam_types[name][0]
+            if match["list"] is None:
+                found[name] = _parsed(name, kind, match["one"].strip(), values)
+            else:
+                texts = [text.strip() for text in match["list"].split(",") if text.strip()]
+                found[name] = [_parsed(name, kind, text, values) for text in texts]
+        return self.override_from_dict(found)
+
+    def override_from_dict(self, values_dict: Mapping[str, Any]) -> HParams:
+        """Set values by name; return these HParams. Errors as :meth:`set_hparam`."""
+        for name, value in values_dict.items():
+            self.set_hparam(name, value)
+        return self
+
+    def parse_json(self, values_json: str) -> HParams:
+        """Set values from a JSON object; return these HParams. Errors as :meth:`set_hparam`."""
+        return self.override_from_dict(json.loads(values_json))
+
+    def to_json(
+        self,
+        indent: int | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        """Return the values as a JSON object, without functions."""
+        values = {name: value for name, value in self.values().items() if not callable(value)}
+        return json.dumps(values, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    def values(self) -> dict[str, Any]:
+        """Return the values by name."""
+        return {name: getattr(self, name) for name in self._hparam_types}
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or ``default`` where there is none of this name.
+
+        Raises:
+            ValueError: a default of another type than the value.
+        """
+        if key not in self._hparam_types:
+            return default
+        kind, is_list = self._hparam_types[key]
+        if default is not None:
+            if is_list != isinstance(default, list | tuple):
+                raise ValueError(f"Hparam '{key}' of a list and default {default!r} do not fit.")
+            for one in default if is_list else [default]:
+                try:
+                    _cast(key, kind, one)
+                except ValueError as error:
+                    raise ValueError(
+                        f"Hparam '{key}' of type '{kind.__name__}' is incompatible with "
+                        f"default={default!r}"
+                    ) from error
+        return getattr(self, key)
+
+    def get_model_structure(self) -> Any:
+        """Return the model structure."""
+        return self._model_structure
+
+    def set_model_structure(self, model_structure: Any) -> None:
+        """Set the model structure."""
+        self._model_structure = model_structure
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._hparam_types
+
+    def __str__(self) -> str:
+        return str(sorted(self.values().items(), key=lambda pair: pair[0]))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"HParams has no value {name!r}.", name=name, obj=self)
+
+
+def _cast(name: str, kind: Any, value: Any) -> Any:
+    """Return a value in its type."""
+    text = issubclass(kind, str | bytes)
+    wrong = (
+        (text and not isinstance(value, kind))
+        or issubclass(kind, bool) != isinstance(value, bool)
+        or (issubclass(kind, Integral) and not isinstance(value, Integral))
+        or (issubclass(kind, Number) and not isinstance(value, Number))
+    )
+    if kind is type(None):
+        return value
+    if wrong:
+        raise ValueError(f"Could not cast hparam '{name}' of type '{kind}' from value {value!r}")
+    return kind(value)
+
+
+def _parsed(name: str, kind: Any, text: str, values: str) -> Any:
+    try:
+        if issubclass(kind, bool):
+            return {"true": True, "false": False}[text.lower()] if text.isalpha() else bool(int(text))
+        return text if kind is type(None) else kind(text)
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"Could not parse hparam '{name}' of type '{kind.__name__}' with value '{text}' in {values}"
+        ) from None
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "contrib.training.", globals())

@@ -1,0 +1,187 @@
+"""``tf.contrib``: initializers, regularizers, fully_connected and HParams."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import asyncmon.tf1 as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Evaluate = Callable[..., Any]
+
+pytestmark = pytest.mark.usefixtures("graph")
+layers = tf.contrib.layers
+HParams = tf.contrib.training.HParams
+ROWS = np.random.default_rng(21).normal(size=(4, 3)).astype("f")
+
+
+@pytest.mark.parametrize(
+    ("make", "limit", "deviation"),
+    [
+        (lambda: layers.xavier_initializer(), np.sqrt(6 / 500), np.sqrt(2 / 500)),
+        (lambda: layers.xavier_initializer_conv2d(uniform=False), None, 0.88 * np.sqrt(1.3 * 2 / 500)),
+        (lambda: layers.variance_scaling_initializer(), None, 0.88 * np.sqrt(1.3 * 2 / 200)),
+        (
+            lambda: layers.variance_scaling_initializer(1.0, "FAN_OUT", uniform=True),
+            np.sqrt(3 / 300),
+            np.sqrt(1 / 300),
+        ),
+    ],
+)
+def test_initializers(evaluate: Evaluate, make: Any, limit: float | None, deviation: float) -> None:
+    values = evaluate(make()([200, 300]))
+    assert values.std() == pytest.approx(deviation, rel=0.03)
+    if limit is not None:
+        assert limit * 0.99 < abs(values).max() <= limit
+    field = evaluate(make()([3, 3, 20, 30]))
+    assert field.std() < values.std() * 1.2
+    assert evaluate(make()([])).shape == ()
+
+
+def test_initializers_refuse_what_they_cannot_do() -> None:
+    with pytest.raises(TypeError, match="non-floating point type"):
+        layers.xavier_initializer(dtype=tf.int32)
+    with pytest.raises(TypeError, match=r"Unknown mode fan_in \[FAN_IN, FAN_OUT, FAN_AVG\]"):
+        layers.variance_scaling_initializer(mode="fan_in")
+
+
+def test_regularizers(evaluate: Evaluate) -> None:
+    w = tf.get_variable("w", initializer=tf.constant([1.0, -2.0]))
+    one, two = layers.l1_regularizer(0.5), layers.l2_regularizer(0.5)
+    both = layers.l1_l2_regularizer(0.5, 0.25)
+    assert both is not None
+    losses = [one(w), two(w), both(w)]
+    assert [loss.op.name for loss in losses] == [
+        "l1_regularizer",
+        "l2_regularizer",
+        "l1_l2_regularizer",
+    ]
+    assert evaluate(losses) == [1.5, 1.25, 1.5 + 0.625]
+    assert layers.l2_regularizer(0.0)(w) is None
+    assert layers.sum_regularizer([None]) is None
+    only = layers.l1_l2_regularizer(0.0, 0.5)
+    assert only is not None
+    assert evaluate(only(w)) == 1.25
+
+
+def test_regularizers_refuse_other_scales() -> None:
+    with pytest.raises(ValueError, match="scale cannot be an integer: 1"):
+        layers.l2_regularizer(1)
+    with pytest.raises(ValueError, match="scale_l2 cannot be an integer"):
+        layers.l1_l2_regularizer(1.0, 1)
+    with pytest.raises(ValueError, match=r"less than 0 on a regularizer: -0\.1"):
+        layers.l1_regularizer(-0.1)
+
+
+def test_a_regularizer_of_a_layer_and_of_listed_weights(evaluate: Evaluate) -> None:
+    tf.layers.dense(
+        ROWS, 2, kernel_initializer=tf.ones_initializer(), kernel_regularizer=layers.l2_regularizer(0.1)
+    )
+    assert evaluate(tf.losses.get_regularization_loss()) == pytest.approx(0.3)
+    total = layers.apply_regularization(layers.l1_regularizer(0.1), tf.trainable_variables())
+    assert tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)[-1] is total
+    assert evaluate(total) == pytest.approx(0.6)
+    with pytest.raises(ValueError, match="No weights to regularize"):
+        layers.apply_regularization(layers.l1_regularizer(0.1))
+    with pytest.raises(ValueError, match="with rank 1"):
+        layers.apply_regularization(lambda w: w, [tf.ones([2])])
+
+
+def test_fully_connected_and_flatten(evaluate: Evaluate) -> None:
+    y = layers.fully_connected(
+        ROWS, 2, weights_regularizer=layers.l2_regularizer(0.5), outputs_collections="out"
+    )
+    z = layers.fully_connected(y, 1, activation_fn=None, biases_initializer=None, scope="last")
+    again = layers.fully_connected(y, 1, None, biases_initializer=None, scope="last", reuse=True)
+    names = ["fully_connected/weights", "fully_connected/biases", "last/weights"]
+    assert [v.op.name for v in tf.trainable_variables()] == names
+    assert [v.op.name for v in tf.model_variables()] == names
+    assert y.op.name == "fully_connected/Relu"
+    assert tf.get_collection("out") == [y]
+    assert len(tf.losses.get_regularization_losses()) == 1
+    weights, biases, _ = tf.trainable_variables()
+    found, product, last, same = evaluate([y, tf.nn.relu(ROWS @ weights + biases), z, again])
+    np.testing.assert_allclose(found, product, rtol=1e-5)
+    np.testing.assert_array_equal(last, same)
+    flat = layers.flatten(tf.ones([2, 3, 4]), outputs_collections=["flat"])
+    assert flat.shape == (2, 12)
+    assert tf.get_collection("flat") == [flat]
+    with pytest.raises(ValueError, match="num_outputs should be an int"):
+        layers.fully_connected(ROWS, 2.0)
+
+
+def test_fully_connected_with_a_normalizer_has_no_biases() -> None:
+    collections = {"weights": ["mine"]}
+    layers.fully_connected(
+        ROWS, 2, normalizer_fn=tf.layers.batch_normalization, normalizer_params={"training": True},
+        variables_collections=collections, trainable=False,
+    )  # fmt: skip
+    assert [v.op.name for v in tf.get_collection("mine")] == ["fully_connected/weights"]
+    with pytest.raises(AttributeError, match="conv2d"):
+        _ = layers.conv2d
+
+
+def test_hparams_keep_their_types() -> None:
+    hparams = HParams(rate=0.1, steps=3, name="x", deep=True, sizes=[1, 2], extra=None)
+    assert hparams.parse("rate=1,steps=4, name=a b,deep=false,sizes=[5, 6,7]") is hparams
+    assert hparams.values() == {
+        "rate": 1.0, "steps": 4, "name": "a b", "deep": False, "sizes": [5, 6, 7], "extra": None,
+    }  # fmt: skip
+    assert isinstance(hparams.rate, float)
+    hparams.override_from_dict({"deep": True, "sizes": (8,)}).set_hparam("rate", 2)
+    assert (hparams.deep, hparams.sizes, hparams.rate) == (True, [8], 2.0)
+    hparams.parse_json('{"steps": 5}')
+    assert hparams.steps == 5
+    hparams.extra = 3
+    assert hparams.get("extra") == 3
+    assert hparams.to_json(sort_keys=True) == (
+        '{"deep": true, "extra": 3, "name": "a b", "rate": 2.0, "sizes": [8], "steps": 5}'
+    )
+    assert copy.deepcopy(hparams).values() == hparams.values()
+
+
+def test_hparams_are_found_by_name() -> None:
+    hparams = HParams(rate=0.1)
+    assert "rate" in hparams
+    assert (hparams.get("rate"), hparams.get("other", 5), hparams.get("other")) == (0.1, 5, None)
+    assert repr(hparams) == "HParams([('rate', 0.1)])"
+    hparams.del_hparam("rate")
+    assert "rate" not in hparams
+    with pytest.raises(AttributeError, match="no value 'rate'"):
+        _ = hparams.rate
+    hparams.set_model_structure("deep")
+    assert hparams.get_model_structure() == "deep"
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda h: h.add_hparam("rate", 1), "is reserved: rate"),
+        (lambda h: h.add_hparam("values", 1), "is reserved: values"),
+        (lambda h: h.add_hparam("none", []), "cannot be empty: none"),
+        (lambda h: h.set_hparam("steps", 1.5), "Could not cast hparam 'steps'"),
+        (lambda h: h.set_hparam("deep", 1), "Could not cast hparam 'deep'"),
+        (lambda h: h.set_hparam("name", 1), "Could not cast hparam 'name'"),
+        (lambda h: h.set_hparam("rate", [1.0]), "Must not pass a list"),
+        (lambda h: h.set_hparam("sizes", 1), "Must pass a list"),
+        (lambda h: h.parse("other=1"), "Unknown hyperparameter type for other"),
+        (lambda h: h.parse("steps=1,steps=2"), "Multiple assignments to variable 'steps'"),
+        (lambda h: h.parse("steps=x"), "Could not parse hparam 'steps' of type 'int'"),
+        (lambda h: h.parse("deep=maybe"), "Could not parse hparam 'deep'"),
+        (lambda h: h.parse("steps"), "Malformed hyperparameter value: steps"),
+        (lambda h: h.get("steps", "x"), "incompatible with default='x'"),
+        (lambda h: h.get("sizes", 1), "do not fit"),
+        (lambda h: HParams(hparam_def=object()), "hparam_def must be None"),
+    ],
+)
+def test_hparams_refuse(act: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        act(HParams(rate=0.1, steps=3, name="x", deep=True, sizes=[1, 2]))
+    with pytest.raises(KeyError):
+        HParams().set_hparam("rate", 1)
