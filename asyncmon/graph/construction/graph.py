@@ -155,12 +155,12 @@ class Graph:
             graph = graph.outer
         return self if graph is None else context.graph
 
-    def _rng_key(self, seed: int | None) -> tuple[int | None, int]:
-        """Return TF1's pair of seeds; a None in front means: the session's own."""
+    def _rng_key(self, seed: int | None) -> tuple[int | None, int, int]:
+        """Return TF1's pair of seeds, None in front for the session's own, and the op's number."""
         self.random_ops += 1
         if seed is not None:
-            return (87654321 if self.seed is None else self.seed, int(seed))
-        return (self.seed, self.random_ops)
+            return (87654321 if self.seed is None else self.seed, int(seed), self.random_ops)
+        return (self.seed, self.random_ops, self.random_ops)
 
     # Names.
 

@@ -99,7 +99,7 @@ class Operation:
         self.attrs = attrs
         self.device = ""
         self.outputs: tuple[Tensor, ...] = ()
-        self.rng_key: tuple[int | None, int] | None = None
+        self.rng_key: tuple[int | None, int, int] | None = None
 
     @property
     def type(self) -> str:

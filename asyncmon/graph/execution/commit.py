@@ -37,8 +37,8 @@ def commit(
         value = registers[swap.register]
         if value is not values[swap.slot]:
             new.append((swap.slot, swap.value(value)))
-    if drew:
-        new.append((0, advanced(values[0])))
+    if drew and run is not None and run.drew:
+        new.append((0, advanced(values[0], run.drew)))
     if groups or len(new) > 1:
         _apply(groups, store, registers, new, run)
     else:

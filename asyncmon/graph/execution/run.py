@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.program import Instruction, Registers
+    from asyncmon.graph.execution.randomness import RngKey
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class Run:
     Attributes:
         resources: what the session holds beside variables (queues), by name.
         random_state: of the version of the state that the run reads.
+        drew: the numbers of the random ops that drew.
         compute: awaited as ``compute(cost, code, registers, run)`` with code that leads to awaited
             nodes, or follows them.
         fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
@@ -45,6 +47,7 @@ class Run:
         "committed",
         "compute",
         "deadline",
+        "drew",
         "error",
         "fed",
         "random_state",
@@ -73,6 +76,7 @@ class Run:
         self.started = 0.0
         self.deadline: asyncio.TimerHandle | None = None
         self.committed = False
+        self.drew: set[int] = set()
         self._interrupt: asyncio.Future[None] | None = None  # made when something waits
         self._on_commit: list[Callable[[], None]] = []
         self._on_abort: list[Callable[[], None]] = []
@@ -94,8 +98,9 @@ class Run:
         """Call this on the loop's thread if the run fails or is cancelled. It must not fail."""
         self._on_abort.append(call)
 
-    def rng(self, key: tuple[int | None, int], iteration: int) -> np.random.Generator:
+    def rng(self, key: RngKey, iteration: int) -> np.random.Generator:
         """Return the generator of a random op in an iteration of the loops it is in, 0 outside."""
+        self.drew.add(key[2])
         return generator(self.random_state, key, iteration)
 
     def iteration(self, base: int, i: int) -> int:

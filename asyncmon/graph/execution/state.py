@@ -29,7 +29,7 @@ T = TypeVar("T")
 Slots = tuple[int, ...]
 
 RANDOM_STATE = "__random_state__"
-"""The generator's state in snapshots, a reserved name: two uint64, the seed and the runs drawn in."""
+"""The generator's state in snapshots, a reserved name: see :mod:`.randomness`."""
 
 _READ_OFTEN = 1.0  # seconds between reads beside steps: commits write elsewhere
 _MOVED_OFTEN = 5.0  # seconds between commits that did: memory of earlier versions is kept
@@ -237,7 +237,7 @@ def checked_values(graph: Graph, values: Mapping[str, Any]) -> list[tuple[str, A
     for name, value in values.items():
         dtype: DType
         if name == RANDOM_STATE:
-            dtype, shape = dtypes.uint64, TensorShape((2,))
+            dtype, shape = dtypes.uint64, TensorShape((max(2, np.size(value)),))
         elif name in operations:
             attrs = operations[name].attrs
             dtype, shape = attrs["dtype"], TensorShape(attrs["shape"])

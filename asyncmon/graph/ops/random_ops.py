@@ -1,8 +1,8 @@
 """Random numbers: random_uniform, random_normal, truncated_normal, random_shuffle, multinomial.
 
-An op's numbers depend on its seeds and on the number of earlier runs of the session that drew. That
-count is part of the session's state and of its checkpoints, so a restored session continues the
-sequence of the saved one.
+An op's numbers depend on its seeds and on the number of earlier runs of the session in which it drew,
+whatever else these ran. The counts are part of the session's state and of its checkpoints: a restored
+session continues the sequences of the saved one.
 """
 
 from __future__ import annotations

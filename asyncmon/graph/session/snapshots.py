@@ -32,7 +32,7 @@ def saved_spec(graph: Graph) -> dict[str, Spec]:
         attrs = variable.op.attrs
         spec[variable.op.name] = Spec(attrs["dtype"], as_shape(attrs["shape"]))
     if graph.random_ops:
-        spec[RANDOM_STATE] = Spec(dtypes.uint64, (2,))
+        spec[RANDOM_STATE] = Spec(dtypes.uint64, (None,))
     return spec
 
 
