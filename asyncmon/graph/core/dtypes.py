@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.tf_types import DTYPES
+
 
 class DType:
     """The type of a tensor's elements. TF1: ``tf.DType``.
@@ -132,6 +134,7 @@ _BY_NAME = {dtype.name: dtype for dtype in _ALL} | {
     "half": float16,
 }
 _BY_NUMPY = {dtype.numpy: dtype for dtype in _ALL if dtype is not variant}
+_BY_NUMBER = {number: _BY_NAME[name] for name, number in DTYPES.items() if name in _BY_NAME}
 _BY_PYTHON = {
     builtins.float: float32,
     builtins.int: int32,
@@ -189,6 +192,8 @@ def as_dtype(value: Any) -> DType:
             found = _BY_NAME.get(value)
         elif isinstance(value, type):
             found = _BY_PYTHON.get(value)
+        elif type(value) is builtins.int:
+            found = _BY_NUMBER.get(value)
         if found is None:
             dtype = np.dtype(value)
             found = string if dtype.kind in "SU" else _BY_NUMPY.get(dtype)

@@ -15,7 +15,7 @@ from asyncmon.graph.core import dtypes
     ("value", "dtype"),
     [("float32", tf.float32), (np.float32, tf.float32), (np.dtype("i8"), tf.int64), (float, tf.float32),
      (int, tf.int32), (bool, tf.bool), (str, tf.string), ("double", tf.float64),
-     (np.dtype("U3"), tf.string),
+     (np.dtype("U3"), tf.string), (1, tf.float32), (9, tf.int64),
      (tf.uint8, tf.uint8), (complex, tf.complex128)],
 )  # fmt: skip
 def test_what_stands_for_a_dtype(value: Any, dtype: tf.DType) -> None:

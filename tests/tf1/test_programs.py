@@ -1,0 +1,78 @@
+"""Programs of TensorFlow 1, ported by the tool alone, run to their end.
+
+Each of them was run with TensorFlow 2.15 too, and printed what is expected here. To do so, replace
+``import tensorflow as tf`` by ``import tensorflow.compat.v1 as tf; tf.disable_v2_behavior()``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libcst", reason="the port needs libcst: pip install 'asyncmon[port]'")
+pytest.importorskip("absl", reason="tf.app and tf.flags need absl-py: pip install 'asyncmon[tf1]'")
+
+from asyncmon.port.porting import port
+
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = Path(__file__).parents[2]
+
+EXPECTED = {
+    "dqn": "result policy [1, 1, 1, 1]",
+    "evaluation_loop": "result runs=30 last loss 0.00000, evaluated at 30: 0.0000",
+    "gan_step_fn": "result steps=250",
+    "hooks_library": "result steps=8 stopped_early=True w0=1.00",
+    "laplace_script": "result mean 0.00115 max 0.6534 energy 31.9892",
+    "linear_regression": "result W=2.989 b=-0.507",
+    "mnist_softmax": "result accuracy high",
+    "policy_gradient": "result goes right: True, mean length below 9: True",
+    "queue_coordinator": "result weights are positive: True",
+    "replicas": "result w=[2.0, -3.0] enough steps: True",
+    "scaffold_finetune": "result runs=41 loss fell: True, last 0.3575",
+    "streaming_metrics": "result runs=6 same accuracy: True",
+    "summaries": "result accuracy 1.00 steps [0, 50, 100, 150, 200, 250]",
+    "supervisor_services": "result w=[3.00, -1.00] restored at a multiple of 20: True, loss 0.000",
+    "train_loop": "result failed=1 saved step 10 w=0.007812",
+}
+
+ALSO = {
+    "linear_regression": ["Kept: ['regression-40', 'regression-60']", "Testing cost= 0.00018"],
+    "streaming_metrics": ["auc = 0.7963", "mse = 0.1832", "recall = 0.8214"],
+    "summaries": ["tags 13 ['accuracy_1', 'code', 'cross_entropy_1', 'decoder/pre_activations']"],
+    "train_loop": ["calls [1, 2, 3, 4, 5, 6] ... 12"],
+    "hooks_library": ["checkpoints [0, 8] True"],
+    "scaffold_finetune": ["found model.ckpt-50 new names ['new_head/b', 'new_head/w']"],
+    "replicas": ["every worker worked: True", "watched: True"],
+    "supervisor_services": ["watched True True", "failed (True, 'it broke')"],
+    "evaluation_loop": ["variables ['b', 'global_step', 'w']", "latest model.ckpt-30"],
+}
+
+
+LOGS_ERRORS = {"supervisor_services", "train_loop"}
+
+
+def test_each_program_is_run() -> None:
+    assert sorted(EXPECTED) == sorted(path.stem for path in PROGRAMS.glob("*.py"))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_program_ported_by_the_tool_runs_to_its_end(name: str, tmp_path: Path) -> None:
+    ported = port((PROGRAMS / f"{name}.py").read_bytes())
+    assert ported.notes == (), "nothing is left to do by hand"
+    assert port(ported.source).source == ported.source
+    (tmp_path / "new.py").write_bytes(ported.source)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "new.py"],
+        cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "never awaited" not in ran.stderr
+    assert "Traceback" not in ran.stderr or name in LOGS_ERRORS, ran.stderr
+    lines = ran.stdout.splitlines()
+    assert lines[-1] == EXPECTED[name], ran.stdout
+    assert [line for line in ALSO.get(name, []) if not any(line in shown for shown in lines)] == []
