@@ -31,7 +31,7 @@ from asyncmon.graph.control.loop_gradient import gradient, saved_shape
 from asyncmon.graph.control.subgraph import Repeated, only_computes, subgraph_op
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import ControlOpDef, register
-from asyncmon.graph.core.shape import is_compatible, is_known
+from asyncmon.graph.core.shape import common, is_compatible, is_known
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.records import Live
@@ -258,6 +258,28 @@ register(ControlOpDef("While", None, _spec, gradient, live=_live, loops=True))
 register(ControlOpDef("AsyncWhile", None, _spec, gradient, live=_live, awaits=True))
 register(ControlOpDef("Scan", None, _spec, gradient, live=_live, loops=True))
 register(ControlOpDef("AsyncScan", None, _spec, gradient, live=_live, awaits=True))
+
+
+def check_carried(parameters: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    """Refuse a body whose values have other dtypes or shapes than its first parameters.
+
+    Raises:
+        TypeError: a dtype changes.
+        ValueError: a shape does, or less is known of it.
+    """
+    for before, after in zip(parameters, targets, strict=False):
+        shape = before.op.attrs["shape"]
+        if before.dtype is not after.dtype:
+            raise TypeError(
+                f"Loop variable {before.name!r} enters the loop with type {before.dtype.name}, "
+                f"but has type {after.dtype.name} after 1 iteration."
+            )
+        if common(shape, after.spec.shape) != shape:
+            raise ValueError(
+                f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
+                f"with shape {TensorShape(shape)}, but has shape {after.shape} after one iteration. "
+                "Provide shape invariants using the `shape_invariants` argument, or set_shape()."
+            )
 
 
 def while_op(first: Sequence[Tensor], branches: tuple[SubGraph, SubGraph]) -> tuple[Tensor, ...]:

@@ -9,13 +9,13 @@ from asyncmon.graph.construction.build import (
     convert_to_tensor,
     name_scope,
 )
-from asyncmon.graph.control.loop import while_op
+from asyncmon.graph.control.loop import check_carried, while_op
 from asyncmon.graph.control.subgraph import (
     SubGraph,
     traced,
 )
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.shape import as_shape, common
+from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops.basic import constant, identity, stop_gradient
 from asyncmon.graph.ops.compare import logical_and
@@ -92,7 +92,7 @@ def while_loop(
 
         test, _ = traced(called(cond), likes)
         step, result = traced(called(body), likes)
-        _check(loop_vars, result, test, step, shapes)
+        _check(loop_vars, result, test, step)
         outputs = while_op(first, (test, step))
         leave = identity if back_prop else stop_gradient
         outputs = tuple(leave(output, "Exit") for output in outputs)
@@ -128,24 +128,11 @@ def _invariants(loop_vars: Any, invariants: Any, first: Sequence[Tensor]) -> lis
     return shapes
 
 
-def _check(
-    loop_vars: Any, result: Any, test: SubGraph, step: SubGraph, shapes: Sequence[Shape]
-) -> None:
+def _check(loop_vars: Any, result: Any, test: SubGraph, step: SubGraph) -> None:
     if not nest.same_structure(loop_vars, _like(loop_vars, result)):
         raise ValueError(
             f"body must return the structure of loop_vars, {loop_vars!r}; it returned {result!r}."
         )
     if len(test.targets) != 1 or test.targets[0].dtype.name != "bool":
         raise TypeError(f"cond must return a bool scalar, got {test.targets!r}.")
-    for before, after, shape in zip(step.parameters, step.targets, shapes, strict=False):
-        if before.dtype is not after.dtype:
-            raise TypeError(
-                f"Loop variable {before.name!r} enters the loop with type {before.dtype.name}, "
-                f"but has type {after.dtype.name} after 1 iteration."
-            )
-        if common(shape, after.spec.shape) != shape:
-            raise ValueError(
-                f"The shape for {before.name} is not an invariant for the loop. It enters the loop "
-                f"with shape {TensorShape(shape)}, but has shape {after.shape} after one iteration. "
-                "Provide shape invariants using the `shape_invariants` argument, or set_shape()."
-            )
+    check_carried(step.parameters, step.targets)

@@ -1,0 +1,204 @@
+"""Functions over the elements of tensors. TF1: ``tf.map_fn``, ``tf.scan``, ``tf.foldl``, ``tf.foldr``.
+
+All four take the elements along the first axis, in a structure of tensors, and have gradients. Of TF1's
+arguments, ``parallel_iterations`` and ``swap_memory`` have no meaning here: iterations run one after
+another, in one memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph import (
+    Tensor,
+    as_dtype,
+    concat,
+    convert_to_tensor,
+    expand_dims,
+    placeholder_with_default,
+)
+from asyncmon.graph.control.scan import scan_loop
+from asyncmon.graph.core import nest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def map_fn(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Return what ``fn`` makes of each element, stacked. TF1: ``tf.map_fn``.
+
+    Args:
+        fn: takes an element, or the structure of elements; returns tensors of any structure.
+        elems: tensors of shape ``[n, ...]``, in any structure.
+        dtype: the dtypes of what ``fn`` returns, in its structure; needed where that is not ``elems``'.
+        parallel_iterations: see the module.
+        back_prop: false stops gradients.
+        swap_memory: see the module.
+        infer_shape: false says nothing of the shape of the result. All elements of it must be of one
+            shape in the run even so.
+        name: the scope of the new ops.
+
+    Raises:
+        TypeError: ``fn`` is no function, or what it returns is not of ``dtype``.
+        ValueError: ``elems`` holds a scalar, or ``fn`` returns another structure than ``dtype``'s.
+    """
+    _check_callable(fn)
+    stacks = _stacks(elems)
+    like = stacks if dtype is None else dtype
+    dtypes = [x.dtype if isinstance(x, Tensor) else as_dtype(x) for x in nest.flatten(like)]
+
+    def body(_: Any, element: Any) -> tuple[Any, Any]:
+        found = fn(element)
+        _check_structure("fn", like, found)
+        values = [_of_dtype(x, wanted) for x, wanted in zip(nest.flatten(found), dtypes, strict=True)]
+        return (), nest.pack_like(like, values)
+
+    _, result = scan_loop(body, (), stacks, back_prop=back_prop, name=name or "map")
+    return result if infer_shape else nest.pack_like(result, map(_vague, nest.flatten(result)))
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return all values that ``fn(value, element)`` takes one after another, stacked. TF1: ``tf.scan``.
+
+    Args:
+        fn: takes the value so far and an element, returns the next value in the same structure.
+        elems: tensors of shape ``[n, ...]``, in any structure.
+        initializer: the value before the first element; by default it begins with the first element.
+        parallel_iterations: see the module.
+        back_prop: false stops gradients.
+        swap_memory: see the module.
+        infer_shape: false says nothing of the shape of the result.
+        reverse: begin with the last element. Each value lies in the result where its element does.
+        name: the scope of the new ops.
+
+    Raises:
+        TypeError: ``fn`` is no function, or the dtype of the value changes.
+        ValueError: ``elems`` holds a scalar; the value changes its structure or shape.
+    """
+    stacks, value, first = _begin(fn, elems, initializer, reverse=reverse)
+
+    def body(value: Any, element: Any) -> tuple[Any, Any]:
+        after = fn(value, element)
+        _check_structure("fn", value, after)
+        after = nest.pack_like(value, nest.flatten(after))
+        return after, after
+
+    options = {"reverse": reverse, "back_prop": back_prop, "name": name or "scan"}
+    _, made = scan_loop(body, value, stacks, **options)
+    if first is not None:
+        whole = [
+            concat([x, expand_dims(start, 0)] if reverse else [expand_dims(start, 0), x], 0)
+            for x, start in zip(nest.flatten(made), first, strict=True)
+        ]
+        made = nest.pack_like(made, whole)
+    return made if infer_shape else nest.pack_like(made, map(_vague, nest.flatten(made)))
+
+
+def foldl(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last value of ``fn(value, element)``, from the first element on. TF1: ``tf.foldl``.
+
+    Arguments and errors are those of :func:`scan`.
+    """
+    return _fold(fn, elems, initializer, back_prop=back_prop, reverse=False, name=name or "foldl")
+
+
+def foldr(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last value of ``fn(value, element)``, from the last element on. TF1: ``tf.foldr``.
+
+    Arguments and errors are those of :func:`scan`.
+    """
+    return _fold(fn, elems, initializer, back_prop=back_prop, reverse=True, name=name or "foldr")
+
+
+def _fold(fn: Any, elems: Any, initializer: Any, *, reverse: bool, **options: Any) -> Any:
+    stacks, value, _ = _begin(fn, elems, initializer, reverse=reverse)
+
+    def body(value: Any, element: Any) -> tuple[Any, Any]:
+        after = fn(value, element)
+        _check_structure("fn", value, after)
+        return nest.pack_like(value, nest.flatten(after)), ()
+
+    return scan_loop(body, value, stacks, reverse=reverse, **options)[0]
+
+
+def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any, Any, Any]:
+    """Return the elements, the value before them, and the first value if it is an element itself."""
+    _check_callable(fn)
+    stacks = _stacks(elems)
+    if initializer is not None:
+        given = [convert_to_tensor(x) for x in nest.flatten(initializer)]
+        return stacks, nest.pack_like(initializer, given), None
+    listed = nest.flatten(stacks)
+    first = [x[-1 if reverse else 0] for x in listed]
+    rest = [x[:-1] if reverse else x[1:] for x in listed]
+    return nest.pack_like(stacks, rest), nest.pack_like(stacks, first), first
+
+
+def _check_callable(fn: Any) -> None:
+    if not callable(fn):
+        raise TypeError(f"fn must be callable, got {fn!r}.")
+
+
+def _check_structure(name: str, expected: Any, found: Any) -> None:
+    if not nest.same_structure(expected, found):
+        raise ValueError(f"{name} must return the structure of {expected!r}; it returned {found!r}.")
+
+
+def _stacks(elems: Any) -> Any:
+    tensors = [convert_to_tensor(x, name="elem") for x in nest.flatten(elems)]
+    if any(x.shape.ndims == 0 for x in tensors):
+        one = len(tensors) == 1
+        text = "a 1+ dimensional Tensor, not a scalar" if one else "1+ dimensional Tensors, not scalars"
+        raise ValueError(f"elems must be {text}, got {elems!r}.")
+    if not tensors:
+        raise ValueError("elems must hold at least one tensor.")
+    return nest.pack_like(elems, tensors)
+
+
+def _of_dtype(value: Any, dtype: Any) -> Tensor:
+    tensor = convert_to_tensor(value, preferred_dtype=dtype)
+    if tensor.dtype is not dtype:
+        raise TypeError(
+            f"fn returns {tensor!r}, but its result should be of type {dtype.name}. Pass dtype="
+            f"{tensor.dtype.name}."
+        )
+    return tensor
+
+
+def _vague(tensor: Tensor) -> Tensor:
+    return placeholder_with_default(tensor, None)
