@@ -60,10 +60,10 @@ from asyncmon.tf1 import version as version
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.constants import *
+from asyncmon.tf1.control_flow import case as case
 from asyncmon.tf1.file_ops import matching_files as matching_files
 from asyncmon.tf1.file_ops import read_file as read_file
 from asyncmon.tf1.file_ops import write_file as write_file
-from asyncmon.tf1.control_flow import case as case
 from asyncmon.tf1.functional_ops import foldl as foldl
 from asyncmon.tf1.functional_ops import foldr as foldr
 from asyncmon.tf1.functional_ops import map_fn as map_fn

@@ -102,8 +102,7 @@ def scan(
         after = nest.pack_like(value, nest.flatten(after))
         return after, after
 
-    options = {"reverse": reverse, "back_prop": back_prop, "name": name or "scan"}
-    _, made = scan_loop(body, value, stacks, **options)
+    _, made = scan_loop(body, value, stacks, reverse=reverse, back_prop=back_prop, name=name or "scan")
     if first is not None:
         whole = [
             concat([x, expand_dims(start, 0)] if reverse else [expand_dims(start, 0), x], 0)

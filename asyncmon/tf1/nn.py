@@ -4,6 +4,11 @@ from typing import Any
 
 from asyncmon.graph.nn import *
 from asyncmon.missing_names import missing_name
+from asyncmon.tf1 import rnn_cell as rnn_cell
+from asyncmon.tf1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
+from asyncmon.tf1.rnn import dynamic_rnn as dynamic_rnn
+from asyncmon.tf1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
+from asyncmon.tf1.rnn import static_rnn as static_rnn
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.construction.convert import tensors_in
+from asyncmon.graph.core import nest
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import num_elements
@@ -105,12 +106,13 @@ class Layer(ABC):
     # Calling.
 
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:
-        """Return the result for a tensor, or a list of tensors where the subclass takes one.
+        """Return the result for a tensor, or a list or dict of tensors where the subclass takes one.
 
         The other arguments are passed to :meth:`call`; ``scope`` stands for the layer's name at the
         first call. TF1: same name.
         """
-        several = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
+        listed = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
+        several = listed or isinstance(inputs, dict)
         x = inputs if several else convert_to_tensor(inputs)
         if self._scope is None:
             self._capture(scope)
@@ -121,7 +123,7 @@ class Layer(ABC):
             name_scope(current.original_name_scope or None),
         ):
             if not self.built:
-                first = next(iter(tensors_in(x)))
+                first = next(tensors_in(nest.flatten(x)))
                 if self.dtype is None:
                     self.dtype = first.dtype
                 self.build(_shapes(x))
@@ -261,6 +263,8 @@ def _snake_case(name: str) -> str:
 def _shapes(inputs: Any) -> Any:
     if isinstance(inputs, list | tuple):
         return [_shapes(x) for x in inputs]
+    if isinstance(inputs, dict):
+        return {key: _shapes(x) for key, x in inputs.items()}
     return convert_to_tensor(inputs).shape
 
 

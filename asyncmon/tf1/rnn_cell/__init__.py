@@ -1,0 +1,20 @@
+"""Cells of recurrent networks. TF1: ``tf.nn.rnn_cell``, ``tf.contrib.rnn``."""
+
+from typing import Any
+
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1.rnn_cell.base import LayerRNNCell as LayerRNNCell
+from asyncmon.tf1.rnn_cell.base import LSTMStateTuple as LSTMStateTuple
+from asyncmon.tf1.rnn_cell.base import RNNCell as RNNCell
+from asyncmon.tf1.rnn_cell.cells import BasicLSTMCell as BasicLSTMCell
+from asyncmon.tf1.rnn_cell.cells import BasicRNNCell as BasicRNNCell
+from asyncmon.tf1.rnn_cell.cells import GRUCell as GRUCell
+from asyncmon.tf1.rnn_cell.cells import LSTMCell as LSTMCell
+from asyncmon.tf1.rnn_cell.wrappers import DeviceWrapper as DeviceWrapper
+from asyncmon.tf1.rnn_cell.wrappers import DropoutWrapper as DropoutWrapper
+from asyncmon.tf1.rnn_cell.wrappers import MultiRNNCell as MultiRNNCell
+from asyncmon.tf1.rnn_cell.wrappers import ResidualWrapper as ResidualWrapper
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "nn.rnn_cell.", globals())

@@ -1,0 +1,327 @@
+"""Cells made of cells."""
+
+from __future__ import annotations
+
+from hashlib import md5
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph import (
+    Tensor,
+    TensorShape,
+    add,
+    as_dtype,
+    concat,
+    convert_to_tensor,
+    device,
+    floor,
+    is_tensor,
+    name_scope,
+    nn,
+    random_uniform,
+    split,
+    variable_scope,
+)
+from asyncmon.tf1.rnn_cell.base import (
+    LSTMStateTuple,
+    RNNCell,
+    dims_of,
+    map_structure,
+    sizes_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class MultiRNNCell(RNNCell):
+    """Cells on top of each other: the output of each is the input of the next. TF1: same name.
+
+    Their variables lie in ``multi_rnn_cell/cell_0``, ``multi_rnn_cell/cell_1``, ...
+
+    Args:
+        cells: the cells, the lowest first.
+        state_is_tuple: the state is a tuple of the cells' states, else these side by side.
+
+    Raises:
+        TypeError: ``cells`` is no list.
+        ValueError: it is empty; a cell's state is a tuple, and ``state_is_tuple`` is false.
+    """
+
+    def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:
+        super().__init__()
+        if not isinstance(cells, list | tuple):
+            raise TypeError(f"cells must be a list or tuple, but saw: {cells!r}.")
+        if not cells:
+            raise ValueError("Must specify at least one cell for MultiRNNCell.")
+        self._cells = list(cells)
+        self._state_is_tuple = state_is_tuple
+        sizes = [cell.state_size for cell in cells]
+        if not state_is_tuple and any(isinstance(x, list | tuple | dict) for x in sizes):
+            raise ValueError(
+                "Some cells return tuples of states, but the flag state_is_tuple is not set. "
+                f"State sizes are: {sizes}"
+            )
+
+    @property
+    def state_size(self) -> Any:
+        """The sizes of the cells' states: a tuple, or their sum."""
+        sizes = tuple(cell.state_size for cell in self._cells)
+        return sizes if self._state_is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> Any:
+        """That of the last cell."""
+        return self._cells[-1].output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return the cells' states of zeros: see :meth:`RNNCell.zero_state`."""
+        with name_scope(f"{type(self).__name__}ZeroState"):
+            if self._state_is_tuple:
+                return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
+        return super().zero_state(batch_size, dtype)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        """Return the output of the last cell, and the new states of all."""
+        if self._state_is_tuple and len(state) != len(self._cells):
+            raise ValueError(
+                f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}"
+            )
+        sizes = [cell.state_size for cell in self._cells]
+        states = state if self._state_is_tuple else split(convert_to_tensor(state), sizes, 1)
+        after = []
+        for i, (cell, own) in enumerate(zip(self._cells, states, strict=True)):
+            with variable_scope(f"cell_{i}"):
+                inputs, new = cell(inputs, own)
+            after.append(new)
+        return inputs, tuple(after) if self._state_is_tuple else concat(after, 1)
+
+
+class _Wrapper(RNNCell):
+    """A cell around another one, whose variables it has."""
+
+    def __init__(self, cell: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not callable(cell) or not hasattr(cell, "state_size"):
+            raise TypeError(f"The parameter cell is not a RNNCell: {cell!r}.")
+        self._cell = cell
+
+    @property
+    def cell(self) -> Any:
+        """The cell inside."""
+        return self._cell
+
+    @property
+    def wrapped_cell(self) -> Any:
+        """The cell inside."""
+        return self._cell
+
+    @property
+    def state_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return the state of zeros of the cell inside."""
+        with name_scope(f"{type(self).__name__}ZeroState"):
+            return self._cell.zero_state(batch_size, dtype)
+
+    def __call__(  # type: ignore[override]  # a cell always has a state
+        self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any
+    ) -> Any:
+        """Run the cell inside, in its own variable scope."""
+        if scope is not None:
+            kwargs["scope"] = scope
+        return self.call(inputs, state, **kwargs)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Those of the cell inside."""
+        return list(self._cell.trainable_variables)
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """Those of the cell inside."""
+        return list(self._cell.non_trainable_variables)
+
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
+
+
+class DropoutWrapper(_Wrapper):
+    """Dropout of a cell's inputs, outputs and state. TF1: same name.
+
+    Args:
+        cell: the cell.
+        input_keep_prob: the probability to keep an element of the inputs; a float or a scalar tensor.
+        output_keep_prob: likewise, of the outputs.
+        state_keep_prob: likewise, of the new state; not of the memory of an LSTM.
+        variational_recurrent: drop the same elements at each step of a run.
+        input_size: with ``variational_recurrent`` and ``input_keep_prob``, the size of the inputs.
+        dtype: with ``variational_recurrent``, of inputs, state and outputs.
+        seed: of the random numbers; inputs, states and outputs have their own, derived from it.
+        dropout_state_filter_visitor: takes a part of the state, returns whether elements of it are
+            dropped: a bool, or a structure of bools like the part.
+        **kwargs: ``name``.
+
+    Raises:
+        TypeError: ``cell`` is none.
+        ValueError: a probability is not from 0 to 1; what ``variational_recurrent`` needs is not given.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        input_keep_prob: Any = 1.0,
+        output_keep_prob: Any = 1.0,
+        state_keep_prob: Any = 1.0,
+        variational_recurrent: bool = False,
+        input_size: Any = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(cell, dtype=dtype, **kwargs)
+        if dropout_state_filter_visitor is not None and not callable(dropout_state_filter_visitor):
+            raise TypeError("dropout_state_filter_visitor must be callable")
+        self._filter = dropout_state_filter_visitor or _but_memory
+        self._seed = seed
+        self._keep = {
+            "input": _probability("input_keep_prob", input_keep_prob),
+            "state": _probability("state_keep_prob", state_keep_prob),
+            "output": _probability("output_keep_prob", output_keep_prob),
+        }
+        self._noise: dict[str, list[Any]] = {}
+        if not variational_recurrent:
+            return
+        if dtype is None:
+            raise ValueError("When variational_recurrent=True, dtype must be provided")
+        if input_size is None and self._drops("input"):
+            raise ValueError(
+                "When variational_recurrent=True and input_keep_prob < 1.0 or is unknown, "
+                "input_size must be provided"
+            )
+        sizes = {"input": input_size, "state": cell.state_size, "output": cell.output_size}
+        for part, size in sizes.items():
+            if size is not None:
+                self._noise[part] = [
+                    random_uniform(
+                        [1, *dims_of(one)], dtype=as_dtype(dtype), seed=self._seed_of(part, i)
+                    )
+                    for i, one in enumerate(sizes_in(size))
+                ]
+
+    def _drops(self, part: str) -> bool:
+        keep = self._keep[part]
+        return not isinstance(keep, float) or keep < 1
+
+    def _seed_of(self, part: str, index: int) -> int | None:
+        if self._seed is None:
+            return None
+        text = f"{self._seed}{part}_{index}"
+        return int(md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) & 0x7FFFFFFF
+
+    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
+        """Run the cell inside with what is left of the inputs, and drop of what it returns."""
+        output, after = self._cell(self._dropped("input", inputs, True), state, **kwargs)
+        chosen = after
+        if self._drops("state"):
+            chosen = self._dropped("state", after, self._filter)
+        return self._dropped("output", output, True), chosen
+
+    def _dropped(self, part: str, values: Any, which: Any) -> Any:
+        """Drop elements of a structure: of all of it (True), or of the parts that a filter says."""
+        if not self._drops(part):
+            return values
+        numbers = iter(range(1 << 30))
+
+        def visit(value: Any, wanted: Any) -> Any:
+            wanted = wanted(value) if callable(wanted) else wanted
+            below = which if wanted and callable(which) else bool(wanted)  # a filter sees each part
+            if isinstance(value, list | tuple):
+                inner = wanted if isinstance(wanted, list | tuple) else [below] * len(value)
+                items = [visit(x, y) for x, y in zip(value, inner, strict=True)]
+                return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+            if isinstance(value, dict):
+                parts = wanted if isinstance(wanted, dict) else dict.fromkeys(value, below)
+                return {key: visit(value[key], parts[key]) for key in sorted(value)}
+            index = next(numbers)
+            return self._drop(part, index, value) if wanted else value
+
+        return visit(values, which)
+
+    def _drop(self, part: str, index: int, value: Any) -> Tensor:
+        keep = self._keep[part]
+        if part not in self._noise:
+            return nn.dropout(value, keep_prob=keep, seed=self._seed_of(part, index))
+        kept: Tensor = value / keep * floor(self._noise[part][index] + keep)
+        return kept
+
+
+def _but_memory(state: Any) -> Any:
+    return LSTMStateTuple(False, True) if isinstance(state, LSTMStateTuple) else True
+
+
+def _probability(name: str, value: Any) -> Any:
+    if is_tensor(value):
+        return value
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"Parameter {name} must be between 0 and 1: {number}")
+    return number
+
+
+class ResidualWrapper(_Wrapper):
+    """A cell whose inputs are added to its outputs. TF1: same name.
+
+    Args:
+        cell: the cell.
+        residual_fn: takes inputs and outputs, returns the new outputs; by default their sum.
+        **kwargs: ``name``.
+    """
+
+    def __init__(
+        self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(cell, **kwargs)
+        self._residual_fn = residual_fn or _sum
+
+    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
+        """Run the cell inside. ValueError where inputs and outputs differ in shape."""
+        outputs, after = self._cell(inputs, state, **kwargs)
+        return self._residual_fn(inputs, outputs), after
+
+
+def _sum(inputs: Any, outputs: Any) -> Any:
+    def added(x: Any, y: Any) -> Tensor:
+        if not TensorShape(x.shape).is_compatible_with(y.shape):
+            raise ValueError(
+                f"Inputs of shape {x.shape} and outputs of shape {y.shape} cannot be added."
+            )
+        return add(x, y)
+
+    return map_structure(added, inputs, outputs)
+
+
+class DeviceWrapper(_Wrapper):
+    """A cell whose ops are marked with a device, which is kept and not used. TF1: same name.
+
+    Args:
+        cell: the cell.
+        device: its name.
+        **kwargs: ``name``.
+    """
+
+    def __init__(self, cell: Any, device: Any, **kwargs: Any) -> None:
+        super().__init__(cell, **kwargs)
+        self._device = device
+
+    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
+        """Run the cell inside."""
+        with device(self._device):
+            return self._cell(inputs, state, **kwargs)
