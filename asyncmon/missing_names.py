@@ -5,6 +5,7 @@ The tables are imported when a name is missing, so that they cost nothing where 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,10 @@ def _advice(module: str, name: str, names: list[str], known: Iterable[str]) -> s
 def _place(module: str, name: str, *, is_of_tf1: bool) -> str | None:
     """Return where this name is, if it is not at this door."""
     is_port = module.startswith("asyncmon.tf1")
-    rooms = _TF1_ROOMS if is_port else [*_ROOMS, *_TF1_ROOMS] if is_of_tf1 else _ROOMS
+    rooms = _TF1_ROOMS if is_port else _ROOMS
+    if is_of_tf1 and not is_port:
+        import_module("asyncmon.tf1")
+        rooms = [*_ROOMS, *_TF1_ROOMS]
     for room in rooms:
         if room != module and name in _public(room):
             return f"{room}.{name}"
@@ -94,9 +98,8 @@ def _place(module: str, name: str, *, is_of_tf1: bool) -> str | None:
 
 
 def _public(room: str) -> Iterator[str]:
-    try:
-        found = import_module(room)
-    except ImportError:
+    found = sys.modules.get(room)
+    if found is None:
         return
     names: Any = getattr(found, "__all__", None) or vars(found)
     for name in names:

@@ -117,7 +117,7 @@ def test_every_name_of_tf1_is_there_or_something_is_said_of_it() -> None:
         try:
             resolved(name)
         except AttributeError as error:
-            if ":" not in str(error) and space_of(name) not in NOT_YET:
+            if ":" not in str(error) and NOT_YET.isdisjoint([name, space_of(name)]):
                 silent.append(name)
     assert silent == []
 

@@ -7,12 +7,13 @@ from typing import Any
 from asyncmon.missing_names import missing_name
 from asyncmon.graph import (
     global_variables_initializer as global_variables,
-    local_variables_initializer as local_variables, variables_initializer as variables,
+    local_variables_initializer as local_variables,
+    uniform_unit_scaling_initializer as uniform_unit_scaling, variables_initializer as variables,
 )
 from asyncmon.graph.variables.initializers import (
     constant, glorot_normal, glorot_uniform, he_normal, he_uniform, identity, lecun_normal,
     lecun_uniform, ones, orthogonal, random_normal, random_uniform, truncated_normal,
-    uniform_unit_scaling, variance_scaling, zeros,
+    variance_scaling, zeros,
 )
 from asyncmon.tf1.old_names import tables_initializer
 # isort: on

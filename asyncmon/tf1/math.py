@@ -18,6 +18,9 @@ from asyncmon.graph import (
 from asyncmon.graph.nn import (
     l2_normalize, log_softmax, softmax, softplus, softsign, zero_fraction,
 )
+from asyncmon.tf1.check_ops import (
+    is_non_decreasing, is_strictly_increasing,
+)
 from asyncmon.tf1.confusion import confusion_matrix
 from asyncmon.tf1.more_math import (
     accumulate_n, count_nonzero, log_sigmoid, scalar_mul,
@@ -29,13 +32,14 @@ __all__ = [
     "atan", "atan2", "atanh", "ceil", "confusion_matrix", "conj", "cos", "cosh", "count_nonzero",
     "cumprod", "cumsum", "divide", "divide_no_nan", "equal", "erf", "erfc", "exp", "expm1", "floor",
     "floordiv", "floormod", "greater", "greater_equal", "in_top_k", "invert_permutation",
-    "is_finite", "is_inf", "is_nan", "l2_normalize", "less", "less_equal", "log", "log1p",
-    "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "pow", "reciprocal",
-    "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_sum", "rint", "round", "rsqrt", "scalar_mul", "sigmoid", "sign", "sin",
-    "sinh", "softmax", "softplus", "softsign", "sqrt", "square", "squared_difference", "subtract",
-    "tan", "tanh", "top_k", "truediv", "unsorted_segment_sum", "zero_fraction",
+    "is_finite", "is_inf", "is_nan", "is_non_decreasing", "is_strictly_increasing", "l2_normalize",
+    "less", "less_equal", "log", "log1p", "log_sigmoid", "log_softmax", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative",
+    "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
+    "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "rint", "round", "rsqrt",
+    "scalar_mul", "sigmoid", "sign", "sin", "sinh", "softmax", "softplus", "softsign", "sqrt",
+    "square", "squared_difference", "subtract", "tan", "tanh", "top_k", "truediv",
+    "unsorted_segment_sum", "zero_fraction",
 ]
 # fmt: on
 

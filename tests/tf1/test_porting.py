@@ -1,0 +1,167 @@
+"""docs/porting.md: its programs do what it shows, and its table is that of the names there are.
+
+Run as a program, this file writes the table: ``python tests/tf1/test_porting.py``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import asyncmon.tf1 as tf
+from asyncmon.missing_names import hint_for
+from asyncmon.tf1_names import TF1_NAMES
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "porting.md"
+TABLE = "<!-- names -->\n"
+
+MOVED = {
+    "contrib.framework.assert_global_step": "train.assert_global_step",
+    "contrib.framework.create_global_step": "train.create_global_step",
+    "contrib.framework.get_global_step": "train.get_global_step",
+    "contrib.framework.get_or_create_global_step": "train.get_or_create_global_step",
+    "contrib.framework.init_from_checkpoint": "train.init_from_checkpoint",
+    "contrib.framework.list_variables": "train.list_variables",
+    "contrib.framework.load_checkpoint": "train.load_checkpoint",
+    "contrib.framework.load_variable": "train.load_variable",
+    "contrib.framework.nest": "nest",
+    "contrib.losses.compute_weighted_loss": "losses.compute_weighted_loss",
+    "contrib.losses.get_total_loss": "losses.get_total_loss",
+    "contrib.metrics.streaming_accuracy": "metrics.accuracy",
+    "contrib.metrics.streaming_auc": "metrics.auc",
+    "contrib.metrics.streaming_mean": "metrics.mean",
+    "contrib.metrics.streaming_mean_squared_error": "metrics.mean_squared_error",
+    "contrib.metrics.streaming_precision": "metrics.precision",
+    "contrib.metrics.streaming_recall": "metrics.recall",
+}
+"""Names of TF1 that have another place, and that place."""
+
+WRITTEN_BY_USERS = (tf.train.SessionRunHook, tf.train.CheckpointSaverListener, tf.train.SessionCreator)
+
+
+def resolved(name: str) -> Any:
+    value: Any = tf
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def difference(value: Any) -> str:
+    """Return what is awaited of a name, nothing where it is the same."""
+    if inspect.isasyncgenfunction(value):
+        return "`async for`"
+    if inspect.iscoroutinefunction(value):
+        return "await it"
+    if not inspect.isclass(value):
+        return ""
+    if value in WRITTEN_BY_USERS:
+        return "its methods are `async def`"
+    if issubclass(value, WRITTEN_BY_USERS):
+        return ""
+    methods = [
+        f"`{name}`"
+        for name, method in inspect.getmembers(value, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    ]
+    parts = ["`async with`"] if hasattr(value, "__aenter__") else []
+    parts += [f"await {', '.join(methods)}"] if methods else []
+    return "; ".join(parts)
+
+
+def table() -> str:
+    """Return the table of all names, by namespace."""
+    text = ""
+    for space, names in TF1_NAMES.items():
+        rows: dict[tuple[str, str], list[str]] = {}
+        for name in names.split():
+            rows.setdefault(verdict(space + name), []).append(f"`{name}`")
+        text += f"\n### tf.{space.rstrip('.')}\n\n| | names | |\n|---|---|---|\n"
+        for kind in ("same", "different", "out"):
+            for (this, remark), found in rows.items():
+                if this == kind:
+                    text += f"| {kind} | {' '.join(found)} | {remark} |\n"
+    text += "\n### Moved\n\n| TF1 | here |\n|---|---|\n"
+    return text + "".join(f"| `tf.{old}` | `tf.{new}` |\n" for old, new in MOVED.items())
+
+
+def verdict(name: str) -> tuple[str, str]:
+    try:
+        remark = difference(resolved(name))
+    except AttributeError:
+        return "out", hint_for(name) or "nothing like it"
+    return ("different", remark) if remark else ("same", "")
+
+
+def block(language: str, number: int = 0) -> str:
+    text = PAGE.read_text().partition(TABLE)[0]
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)[number]
+
+
+def without_measurements(text: str) -> str:
+    """Replace what depends on the machine: durations and rates."""
+    return re.sub(r"\d+(\.\d+)?(e[+-]\d+)?(?= s\b| sec\b)|(?<=/sec: )\S+", "#", text)
+
+
+def run(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-u", *arguments],
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env={**os.environ, "COLUMNS": "104"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_tool_makes_the_second_program_of_the_first_one(tmp_path: Path) -> None:
+    (tmp_path / "line.py").write_text(block("python"))
+    run(tmp_path, "-m", "asyncmon", "port", "line.py", "-o", "line_async.py")
+    assert (tmp_path / "line_async.py").read_text() == block("python", 1)
+
+
+def test_the_ported_program_prints_what_the_page_shows(tmp_path: Path) -> None:
+    (tmp_path / "line_async.py").write_text(block("python", 1))
+    found = run(tmp_path, "line_async.py", "--steps=200")
+    shown = block("text").partition("\n")[2]
+    assert without_measurements(found) == without_measurements(shown)
+    assert "Restoring parameters from runs/line/model.ckpt-200" in run(tmp_path, "line_async.py")
+
+
+def test_the_help_is_that_of_the_tool(tmp_path: Path) -> None:
+    assert block("text", 1).partition("\n")[2] == run(tmp_path, "-m", "asyncmon", "port", "--help")
+
+
+def test_the_other_programs_print_what_the_page_shows(tmp_path: Path) -> None:
+    for number in (2, 3):
+        assert run(tmp_path, "-c", block("python", number)) == block("text", number)
+
+
+def test_no_block_is_left_out() -> None:
+    text = PAGE.read_text()
+    assert (text.count("```python"), text.count("```text"), text.count("```sh")) == (4, 4, 1)
+    assert text.count("```") == 18
+
+
+def test_the_table_names_what_is_there() -> None:
+    space = ""
+    for line in PAGE.read_text().partition(TABLE)[2].splitlines():
+        if found := re.fullmatch(r"### tf\.(.*)", line):
+            space = f"{found[1]}." if found[1] else ""
+        if found := re.fullmatch(r"\| (same|different) \| (.*) \| (.*) \|", line):
+            for name in re.findall(r"`(\w+)`", found[2]):
+                assert verdict(space + name) == (found[1], found[3]), name
+
+
+def test_names_that_moved_are_where_the_page_says() -> None:
+    for old, new in MOVED.items():
+        assert resolved(new) is not None
+        assert hint_for(old) is not None
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PAGE.read_text().partition(TABLE)[0] + TABLE + table())
