@@ -124,7 +124,9 @@ def tuple(tensors: Any, name: str | None = None, control_inputs: Any = None) -> 
         gate = group(*present, *(control_inputs or ()), name="group_deps")
         with control_dependencies([gate]):
             return [
-                identity(convert_to_tensor(item)) if is_tensor_like(item) else item and gate
+                identity(convert_to_tensor(item), "control_dependency")
+                if is_tensor_like(item)
+                else item and gate
                 for item in tensors
             ]
 

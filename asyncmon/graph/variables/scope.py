@@ -6,7 +6,7 @@ TF1: ``tf.variable_scope``, ``tf.get_variable``.
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial, wraps
 from inspect import signature
@@ -57,6 +57,7 @@ class VariableScope:
     custom_getter: Any = None
     constraint: Any = None
     original_name_scope: str = ""
+    _outer: VariableScope | None = field(default=None, repr=False)
 
     def reuse_variables(self) -> None:
         """Find variables from here on, also where the scope is entered again. TF1: same name."""
@@ -133,6 +134,9 @@ def variable_scope(
         partitioner: must be None: variables are whole.
         reuse: True, False or ``AUTO_REUSE``; None is that of the outer scope.
         auxiliary_name_scope: false leaves the names of ops alone.
+
+    Raises:
+        RuntimeError: the scope is left before one that was entered inside.
     """
     graph = get_default_graph() if not values else next(v.graph for v in values if is_tensor_like(v))
     _refuse_partitioner(partitioner)
@@ -156,19 +160,33 @@ def variable_scope(
         "custom_getter": custom_getter,
         "constraint": constraint,
     }
-    scope = replace(scope, **{key: value for key, value in changes.items() if value is not None})
+    changes = {key: value for key, value in changes.items() if value is not None}
+    scope = replace(scope, **changes, _outer=outer)
     opened[scope.name] = opened.get(scope.name, 0) + 1
     names = graph.name_scope(label) if auxiliary_name_scope and label else nullcontext("")
     try:
         with names as prefix, entered(_context().but(variable_scope=scope)):
             scope.original_name_scope = scope.original_name_scope or prefix
             yield scope
+            _check_innermost(scope)
     finally:
         if isinstance(name_or_scope, VariableScope):
             opened.clear()
             opened.update(before)
         else:  # default names inside count anew when the scope is entered again
             opened.update(dict.fromkeys((n for n in opened if n.startswith(f"{scope.name}/")), 0))
+
+
+def _check_innermost(scope: VariableScope) -> None:
+    """Refuse to leave a scope before one inside. In another context there is no scope of these."""
+    inner = _context().variable_scope
+    while inner is not None and inner is not scope:
+        inner = inner._outer
+        if inner is scope:
+            raise RuntimeError(
+                f"Improper nesting of variable_scope: {scope.name!r} is left before "
+                f"{_context().variable_scope.name!r}, which was entered inside."
+            )
 
 
 def _label(

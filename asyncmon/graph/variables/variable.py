@@ -7,6 +7,7 @@ fetched itself is read after all of them.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -105,7 +106,7 @@ class Variable(Operators):
         self.trainable = trainable is None or trainable
         self.constraint = constraint
         with entered(_outside_control_flow(self.graph)), name_scope(name, "Variable") as scope:
-            with name_scope("Initializer"):
+            with name_scope("Initializer") if callable(initial_value) else nullcontext():
                 value = initial_value() if callable(initial_value) else initial_value
                 initial = convert_to_tensor(value, dtype, "initial_value")
             found = initial.get_shape()
@@ -175,8 +176,7 @@ class Variable(Operators):
 
         Without them, the value before the run's writes, also where it is fetched.
         """
-        name = f"{self.op.name.rpartition('/')[2]}/read"
-        return create_op("ReadVariable", (self,), None, name)
+        return create_op("ReadVariable", (self,), None, "read")
 
     def initialized_value(self) -> Tensor:
         """Return its value, or its initial value where it has none yet. TF1: same name."""

@@ -205,3 +205,22 @@ def test_a_scope_lists_its_variables() -> None:
     assert scope.global_variables() == [v, fixed]
     assert scope.trainable_variables() == [v]
     assert scope.local_variables() == [local]
+
+
+def test_a_scope_left_before_one_inside_is_an_error() -> None:
+    outside, inside = tf.variable_scope("a"), tf.variable_scope("b")
+    outside.__enter__()
+    inside.__enter__()
+    with pytest.raises(RuntimeError, match=r"Improper nesting .* 'a' is left before 'a/b'"):
+        outside.__exit__(None, None, None)
+
+
+def test_scopes_one_after_another_and_again_are_no_error() -> None:
+    with tf.variable_scope("a") as a:
+        with tf.variable_scope("b"), tf.variable_scope(a):
+            pass
+        with tf.variable_scope(a), tf.variable_scope("c"):
+            tf.get_variable("v", [])
+    assert tf.get_variable_scope().name == ""
+    with pytest.raises(KeyError), tf.variable_scope("d"):  # an error inside stays what it is
+        raise KeyError
