@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
 from asyncmon.graph.execution.cost import CostModel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Generator, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.analysis import Access
@@ -27,22 +27,48 @@ BEFORE_LOCK, UNDER_LOCK, COMPUTE = range(3)
 """When a node runs: before the session's lock is taken, under it, or when nothing waits any more."""
 
 
+def side_by_side(ops: Iterable[Operation], fed: Collection[Tensor]) -> frozenset[Operation]:
+    """Return the calls of the user's functions that do not depend on each other, if there are several.
+
+    Each is awaited in a thread of its own, so that one may wait for what another one does.
+    """
+    calls = [op for op in ops if op.type == "PyFunc"]
+    if len(calls) < 2:
+        return frozenset()
+    before = partial(predecessors, fed=fed)
+    found: defaultdict[int, list[Operation]] = defaultdict(list)
+    depths: dict[Operation, int] = {}
+    for op in ancestors(calls, before):
+        depth = max([depths[x] for x in before(op)], default=0)
+        if op.type == "PyFunc":
+            found[depth].append(op)
+            depth += 1
+        depths[op] = depth
+    return frozenset(op for level in found.values() if len(level) > 1 for op in level)
+
+
 def stages_of(
-    ops: Sequence[Operation], fed: Collection[Tensor], access: Mapping[Operation, Access]
+    ops: Sequence[Operation],
+    fed: Collection[Tensor],
+    access: Mapping[Operation, Access],
+    threaded: Collection[Operation] = (),
 ) -> dict[Operation, int]:
     """Return when awaited nodes run, and what leads to them. All else is ``COMPUTE``.
 
     What is awaited and does not depend on the state is awaited before the lock is taken, so that other
     runs go on meanwhile.
     """
-    if not any(op.op_def.awaits for op in ops):
+    if not threaded and not any(op.op_def.awaits for op in ops):
         return {}
     before = partial(predecessors, fed=fed)
     stateful = {op for op in ops if op in access or isinstance(op.op_def, RandomOpDef)}
     after_state = descendants(ops, stateful, before)
+    if not after_state.isdisjoint(threaded):
+        after_state.update(threaded)  # together
+    waits = [op for op in ops if op.op_def.awaits or op in threaded]
     found: dict[Operation, int] = {}
     for stage, wanted in ((UNDER_LOCK, True), (BEFORE_LOCK, False)):
-        awaited = [op for op in ops if op.op_def.awaits and (op in after_state) is wanted]
+        awaited = [op for op in waits if (op in after_state) is wanted]
         found.update(dict.fromkeys(ancestors(awaited, before), stage))
     return found
 

@@ -16,7 +16,7 @@ from asyncmon.graph.execution.analysis import (
     with_frees,
     without_dead_code,
 )
-from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, stages_of
+from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, side_by_side, stages_of
 from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, kernel_of, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
 from asyncmon.graph.execution.memory import Flat, MemoryPlan, plan_memory
@@ -32,13 +32,15 @@ from asyncmon.graph.execution.steps import (
     of_scalars,
     random_step,
     subgraph_step,
+    threaded_step,
 )
 from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from asyncmon.graph.execution.program import AwaitedStep
     from asyncmon.graph.execution.state import StateStore
 
 _IN_PLACE_LIMIT = 1 << 6  # elements: a smaller variable is rather replaced than updated in place
@@ -83,6 +85,7 @@ class _Compiler:
         self.updates: list[Update] = []
         self.ops, self.used, captured, self.live = Uses.of(targets, fed)
         """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
+        self.threaded = frozenset[Operation]() if self.embedded else side_by_side(self.ops, fed)
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
@@ -110,7 +113,7 @@ class _Compiler:
             self._fold(tensor.op, (value,))
         for tensor, name in self.outer.variables.items():
             values.of[tensor] = self._version(tensor.op, name, required=tensor in self.used)
-        stage_of = stages_of(self.ops, self.fed, self.versions.access)
+        stage_of = stages_of(self.ops, self.fed, self.versions.access, self.threaded)
         stages: tuple[dict[Operation, Node], ...] = ({}, {})
         for op in self.ops:
             start, weight = len(plan.code), values.weight
@@ -144,7 +147,7 @@ class _Compiler:
         unknown = [] if all(is_known(self.facts[x].shape) for x in op.inputs) else [op]
         asserted = [x for x in computed if x in op.graph.asserted]
         node.code = rules.with_checks(node.code, unknown, asserted)
-        if op.op_def.awaits:
+        if op.op_def.awaits or op in self.threaded:
             node.awaited = located_step(op, node.code, self.values.all_of(computed))
             node.code = []
 
@@ -158,6 +161,8 @@ class _Compiler:
                 for output in op.outputs:
                     if output not in self.fed:
                         raise missing_feed(output)
+            case OpDef() if op in self.threaded:
+                self._emit_awaited(op, threaded_step)
             case OpDef() as pure:
                 self._emit_kernel(op, pure)
             case RandomOpDef():
@@ -246,11 +251,11 @@ class _Compiler:
             step = copy_step(function, refs, inputs, outputs, blockwise=op_def.blockwise)
             self._general(op, step, (*refs, *inputs))
 
-    def _emit_awaited(self, op: Operation) -> None:
+    def _emit_awaited(self, op: Operation, step: Callable[..., AwaitedStep] = awaited_step) -> None:
         self.plan.uses_run = True
         inputs, outputs = self.values.all_of(op.inputs), self.values.outputs(op, self.fed)
         self.values.external.update(dict.fromkeys(outputs, frozenset[int]()))
-        self._general(op, awaited_step(op, inputs, outputs), inputs)
+        self._general(op, step(op, inputs, outputs), inputs)
 
     def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
         """Emit a node that runs plans: it gets the variables they access and gives new values."""

@@ -92,7 +92,13 @@ class Executor:
             if not plan.waits and (results := self.run_inline(plan, fed, peek=peek)) is not None:
                 return results
         changes = plan.locks and not peek
-        run = Run(self._resources, self._store.values[0], self._compute_stage, program.size)
+        run = Run(
+            self._resources,
+            self._store.values[0],
+            self._compute_stage,
+            self._in_worker,
+            program.size,
+        )
         self._runs.add(run)
         try:
             if options is not None or metadata is not None or self._timeout_in_ms:

@@ -34,6 +34,7 @@ class Run:
         drew: the numbers of the random ops that drew.
         compute: awaited as ``compute(cost, code, registers, run)`` with code that leads to awaited
             nodes, or follows them.
+        in_thread: awaited as ``in_thread(function, run)``.
         fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
         waiting: the tasks that are awaited at present, with their nodes.
         error: set on the loop's thread when the run is to end. A worker checks it between nodes.
@@ -50,6 +51,7 @@ class Run:
         "drew",
         "error",
         "fed",
+        "in_thread",
         "random_state",
         "resources",
         "started",
@@ -63,11 +65,13 @@ class Run:
         resources: dict[Any, Any],
         random_state: NDArray[Any],
         compute: Any = None,
+        in_thread: Any = None,
         fed: int = 0,
     ) -> None:
         self.resources = resources
         self.random_state = random_state
         self.compute = compute
+        self.in_thread = in_thread
         self.fed = fed
         self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None

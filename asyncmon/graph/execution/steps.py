@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,21 @@ def awaited_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -
 
     async def step(run: Run, registers: Registers) -> None:
         _store(registers, outputs, await kernel(run, op, *[registers[i] for i in inputs]))
+
+    return step
+
+
+def threaded_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> AwaitedStep:
+    """Await the call of a node's kernel in a thread."""
+    kernel: Any = op.op_def.kernel
+
+    @np.errstate(all="ignore")
+    def call(arrays: Sequence[Any]) -> Any:
+        return kernel(*arrays, **op.attrs)
+
+    async def step(run: Run, registers: Registers) -> None:
+        arrays = [registers[i] for i in inputs]
+        _store(registers, outputs, await run.in_thread(partial(call, arrays), run))
 
     return step
 

@@ -39,9 +39,12 @@ def py_func(
     """Return what a Python function computes in each run. TF1: ``tf.py_func``.
 
     A plain function is called where the run computes: on the loop's thread, or in a worker when the run
-    is long. An ``async def`` is awaited on the loop; those of one run that do not depend on each other
-    wait together, and one whose inputs do not depend on variables is awaited before the session's lock
-    is taken, so that other steps go on meanwhile. Cancelling the run cancels it.
+    is long. Functions of one run that do not depend on each other are called side by side, in threads;
+    those inside a branch or loop, or not ``stateful``, one after another.
+
+    An ``async def`` is awaited on the loop; those of one run that do not depend on each other wait
+    together, and one whose inputs do not depend on variables is awaited before the session's lock is
+    taken, so that other steps go on meanwhile. Cancelling the run cancels it.
 
     Args:
         func: gets arrays of its own, returns an array or a sequence of them. What it raises becomes the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from typing import Any
 
 import numpy as np
@@ -287,3 +288,48 @@ async def test_se_3_a_timeout_ends_what_waits() -> None:
         with pytest.raises(errors.DeadlineExceededError, match="longer than 5 ms"):
             await sess.run([x, v.assign_add(1)], options=tf.RunOptions(timeout_in_ms=5))
         assert await sess.run(v) == 0
+
+
+@pytest.mark.parametrize("inline_ms", [1000, 0])
+async def test_functions_of_one_run_are_called_side_by_side(inline_ms: float) -> None:
+    barrier, v = threading.Barrier(2), tf.Variable(2.0)
+
+    def meet(x: Any) -> Any:
+        barrier.wait(10)
+        return x
+
+    first, second = (tf.py_func(meet, [x], tf.float32) for x in (tf.constant(1.0), v + 1.0))
+    second.set_shape([])
+    last = tf.py_func(lambda x, y: x + y, [first * 10.0, second], tf.float32)
+    async with tf.Session(config=tf.SessionConfig(inline_ms=inline_ms)) as sess:
+        await sess.run(v.initializer)
+        for n in range(3):
+            assert await sess.run([last, second, v.assign_add(1.0).op]) == [13 + n, 3 + n, None]
+        assert await sess.peek(last) == 16
+
+
+async def test_a_function_that_fails_beside_another_ends_the_run() -> None:
+    done: list[int] = []
+
+    def fail() -> Any:
+        raise ValueError("broken")
+
+    both = [tf.py_func(fail, [], []), tf.py_func(lambda: done.append(1), [], [])]
+    async with tf.Session() as sess:
+        with pytest.raises(errors.InvalidArgumentError, match="broken") as caught:
+            await sess.run(both)
+        assert any("PyFunc" in note for note in caught.value.__notes__)
+        assert await sess.run(both[1]) is None
+        assert len(done) == 2
+
+
+async def test_functions_in_an_order_come_in_it() -> None:
+    calls: list[int] = []
+    first = tf.py_func(lambda: calls.append(1), [], [])
+    with tf.control_dependencies([first]):
+        second = tf.py_func(lambda: calls.append(2), [], [])
+        with tf.control_dependencies([tf.group(second)]):
+            third = tf.py_func(lambda: calls.append(3), [], [])
+    async with tf.Session() as sess:
+        await sess.run([third, second, first])
+    assert calls == [1, 2, 3]
