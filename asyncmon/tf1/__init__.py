@@ -57,6 +57,7 @@ from asyncmon.tf1 import random as random
 from asyncmon.tf1 import summary as summary
 from asyncmon.tf1 import train as train
 from asyncmon.tf1 import version as version
+from asyncmon.tf1.arrays import *
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.constants import *

@@ -9,14 +9,17 @@ from asyncmon.graph import (
     einsum, eye, global_norm, matmul, tensordot,
 )
 from asyncmon.graph.nn import l2_normalize
+from asyncmon.tf1.math_only import (
+    adjoint, matvec,
+)
 from asyncmon.tf1.more_math import (
     matrix_transpose, matrix_transpose as transpose,
 )
 # isort: on
 
 __all__ = [
-    "einsum", "eye", "global_norm", "l2_normalize", "matmul", "matrix_transpose", "tensordot",
-    "transpose",
+    "adjoint", "einsum", "eye", "global_norm", "l2_normalize", "matmul", "matrix_transpose",
+    "matvec", "tensordot", "transpose",
 ]
 # fmt: on
 

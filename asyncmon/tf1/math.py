@@ -22,6 +22,9 @@ from asyncmon.tf1.check_ops import (
     is_non_decreasing, is_strictly_increasing,
 )
 from asyncmon.tf1.confusion import confusion_matrix
+from asyncmon.tf1.math_only import (
+    multiply_no_nan, polyval, reciprocal_no_nan, reduce_euclidean_norm,
+)
 from asyncmon.tf1.more_math import (
     accumulate_n, count_nonzero, log_sigmoid, scalar_mul,
 )
@@ -34,8 +37,9 @@ __all__ = [
     "floordiv", "floormod", "greater", "greater_equal", "in_top_k", "invert_permutation",
     "is_finite", "is_inf", "is_nan", "is_non_decreasing", "is_strictly_increasing", "l2_normalize",
     "less", "less_equal", "log", "log1p", "log_sigmoid", "log_softmax", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative",
-    "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any", "reduce_logsumexp", "reduce_max",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
+    "multiply_no_nan", "negative", "not_equal", "polyval", "pow", "reciprocal", "reciprocal_no_nan",
+    "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max",
     "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "rint", "round", "rsqrt",
     "scalar_mul", "sigmoid", "sign", "sin", "sinh", "softmax", "softplus", "softsign", "sqrt",
     "square", "squared_difference", "subtract", "tan", "tanh", "top_k", "truediv",

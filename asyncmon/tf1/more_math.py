@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon import graph as g
 from asyncmon.graph import IndexedSlices, TensorShape
 
@@ -103,7 +105,10 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
         if x.dtype.min < dtype.min:
             x = g.maximum(x, g.constant(dtype.min, x.dtype))
         if x.dtype.max > dtype.max:
-            x = g.minimum(x, g.constant(dtype.max, x.dtype))
+            most = np.array(dtype.max, x.dtype.as_numpy_dtype)
+            if float(most) > float(dtype.max):  # a float rounds it up, and out of the range
+                most = np.nextafter(most, np.zeros_like(most))
+            x = g.minimum(x, g.constant(most, x.dtype))
         return g.cast(x, dtype, scope)
 
 

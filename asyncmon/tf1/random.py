@@ -9,10 +9,12 @@ from asyncmon.graph import (
     multinomial, random_normal as normal, set_random_seed, random_shuffle as shuffle,
     truncated_normal, random_uniform as uniform,
 )
+from asyncmon.tf1.math_only import categorical
 # isort: on
 
 __all__ = [
-    "multinomial", "normal", "set_random_seed", "shuffle", "truncated_normal", "uniform",
+    "categorical", "multinomial", "normal", "set_random_seed", "shuffle", "truncated_normal",
+    "uniform",
 ]
 # fmt: on
 
