@@ -235,6 +235,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
             tf.random_uniform([3], 0, 5, tf.int32),
             tf.random_shuffle(tf.range(5)),
             tf.multinomial(tf.zeros([2, 3]), 4),
+            *nn.log_uniform_candidate_sampler(np.array([[1], [2]]), 1, 3, True, 5),
         ],
         (),
     ),

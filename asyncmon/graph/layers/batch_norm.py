@@ -10,8 +10,8 @@ from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.dtypes import float16, float32, int64
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
-from asyncmon.graph.nn.normalization import LEAST_EPSILON, moments, normalized_batch
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
+from asyncmon.graph.nn.normalization import moments, normalized_batch
 from asyncmon.graph.ops.arithmetic import maximum
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.shape_ops import cast
@@ -40,7 +40,7 @@ class BatchNormalization(Layer):
     Args:
         axis: the dimension that keeps its own moments, the channels; also a list of that one.
         momentum: of the moving averages, "moving_mean", zeros at first, and "moving_variance", ones.
-        epsilon: added to the variance; of images at least 1.001e-5 unless ``fused`` is false.
+        epsilon: added to the variance.
         center: add the variable "beta", zeros by default.
         scale: multiply by the variable "gamma", ones by default.
         renorm: must be false: batch renormalization is not supported, nor are its two arguments.
@@ -135,13 +135,12 @@ class BatchNormalization(Layer):
         wide = cast(x, kind)
         averages: list[Any] = [self.moving_mean, self.moving_variance]
         as_images = rank == 4 and at in (1, 3) and self.fused is not False
-        epsilon = max(self.epsilon, LEAST_EPSILON) if as_images else self.epsilon
         if not is_tensor_like(training) and training:
             size = [x.shape[at].value]
             one, zero = (create_op("Fill", (size, convert_to_tensor(v, kind))) for v in (1.0, 0.0))
             factor = one if self.gamma is None else self.gamma.value()
             offset = zero if self.beta is None else self.beta.value()
-            result, mean, variance = normalized_batch(wide, factor, offset, at, epsilon)
+            result, mean, variance = normalized_batch(wide, factor, offset, at, self.epsilon)
             self._move(averages, mean, _moved(variance, wide, at, as_images), self.momentum)
             return cast(result, x.dtype)
         if is_tensor_like(training):  # if it is false, the averages are used and kept
@@ -154,7 +153,7 @@ class BatchNormalization(Layer):
             used = [average.value() for average in averages]
         vectors = (_along(v, at, rank) for v in (*used, self.beta, self.gamma))
         center_by, scale_by, offset, factor = vectors
-        return cast(_normalize(wide, center_by, scale_by, offset, factor, epsilon), x.dtype)
+        return cast(_normalize(wide, center_by, scale_by, offset, factor, self.epsilon), x.dtype)
 
     def _move(self, averages: list[Variable], mean: Tensor, variance: Tensor, momentum: Any) -> None:
         for average, value in zip(averages, (mean, variance), strict=True):

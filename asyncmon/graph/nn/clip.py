@@ -12,7 +12,7 @@ from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.nn.losses import l2_loss
+from asyncmon.graph.nn.l2 import l2_loss
 from asyncmon.graph.ops.arithmetic import add_n, maximum, minimum
 from asyncmon.graph.ops.compare import logical_or
 from asyncmon.graph.ops.functions import rsqrt, sqrt, square

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
@@ -16,7 +17,9 @@ from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import ones
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.ops.basic import stop_gradient
-from asyncmon.graph.ops.functions import abs, sigmoid
+from asyncmon.graph.ops.compare import logical_and
+from asyncmon.graph.ops.create import zeros_like
+from asyncmon.graph.ops.functions import abs, exp, log, sigmoid
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast
 
 if TYPE_CHECKING:
@@ -274,25 +277,27 @@ def weighted_cross_entropy_with_logits(
     return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
 
 
-# --- l2 -------------------------------------------------------------------------------------------
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
+    """Return ``exp(log_input) - targets * log_input``, element by element.
 
+    TF1: ``tf.nn.log_poisson_loss``. That is minus the log of the probability of counts, less what is
+    constant; ``compute_full_loss`` adds Stirling's approximation of that, where targets are above 1.
 
-def _l2_loss(t: Array) -> Any:
-    flat = np.reshape(t, -1)
-    if t.dtype.char == "e":  # each half of a square is rounded, and the sum once
-        halves = np.multiply(np.multiply(flat, flat), t.dtype.type(0.5))
-        return np.add.reduce(halves, dtype=np.float32).astype(t.dtype)
-    return np.multiply(np.dot(flat, flat), t.dtype.type(0.5))
-
-
-def _l2_rule(t: Spec) -> Spec:
-    rules.check_dtype(t.dtype, rules.FLOATS, "t")
-    return Spec(t.dtype, ())
-
-
-register(OpDef("L2Loss", _l2_loss, _l2_rule, lambda op, grad: [op.inputs[0] * grad]))
-
-
-def l2_loss(t: Any, name: str | None = None) -> Tensor:
-    """Return half the sum of squares. TF1: ``tf.nn.l2_loss``."""
-    return create_op("L2Loss", (t,), None, name)
+    Raises:
+        ValueError: shapes that differ.
+    """
+    with name_scope(name, "log_poisson_loss"):
+        x, counts = convert_to_tensor(log_input), convert_to_tensor(targets)
+        if not rules.is_compatible(x.spec.shape, counts.spec.shape):
+            raise ValueError(
+                f"`log_input` and `targets` must have the same shape, received ({x.shape} vs "
+                f"{counts.shape})."
+            )
+        loss: Tensor = exp(x) - x * counts
+        if compute_full_loss:
+            rest = counts * log(counts) - counts + 0.5 * log(2 * pi * counts)
+            few = logical_and(counts >= 0, counts <= 1)
+            loss = loss + create_op("SelectV2", (few, zeros_like(counts), rest))
+        return loss

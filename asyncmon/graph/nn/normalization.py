@@ -207,10 +207,6 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 # --- a batch normalized by its own moments --------------------------------------------------------
 
 
-LEAST_EPSILON = 1.001e-5
-"""What fused_batch_norm, as TF1's, adds to a variance at least."""
-
-
 def normalized_batch(
     x: Tensor, scale: Tensor, offset: Tensor, axis: int, epsilon: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -271,12 +271,3 @@ def test_fused_chooses_which_variance_of_images_is_averaged(ops: Any) -> None:
         layer = layers.BatchNormalization(momentum=0.5, fused=fused, axis=[3])
         layer(IMAGES, training=True)
         np.testing.assert_allclose(ops.evaluate(layer.updates[1]), (1 + variance) / 2, rtol=1e-5)
-
-
-def test_fused_adds_at_least_what_the_original_adds(ops: Any) -> None:
-    x = np.zeros((2, 2, 2, 1), "f")
-    x[0, 0, 0, 0] = 1e-3
-    for fused, least in [(True, 1.001e-5), (False, 1e-9)]:
-        y = layers.batch_normalization(x, training=True, epsilon=1e-9, fused=fused)
-        wanted = (x - x.mean()) / np.sqrt(x.var() + least)
-        np.testing.assert_allclose(ops.evaluate(y), wanted, rtol=1e-4)

@@ -1,0 +1,310 @@
+"""Losses over many classes, of which a few are drawn: nce_loss, sampled_softmax_loss, the samplers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.core import dtypes
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.op import ZERO, RandomOpDef, register
+from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.nn.embedding import embedding_lookup
+from asyncmon.graph.nn.losses import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits_v2,
+)
+from asyncmon.graph.ops.basic import stop_gradient
+from asyncmon.graph.ops.compare import equal
+from asyncmon.graph.ops.create import fill, ones_like, zeros_like
+from asyncmon.graph.ops.functions import log
+from asyncmon.graph.ops.join import concat, split
+from asyncmon.graph.ops.linalg import matmul
+from asyncmon.graph.ops.reduce import reduce_any, reduce_sum
+from asyncmon.graph.ops.shape_ops import cast, expand_dims, reshape, shape
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from asyncmon.graph.core.node import Tensor
+    from asyncmon.graph.kernels.arrays import Array
+
+
+class Candidates(NamedTuple):
+    """What a sampler has drawn.
+
+    Attributes:
+        sampled_candidates: classes, int64, ``[num_sampled]``.
+        true_expected_count: how often each true class is expected among them.
+        sampled_expected_count: likewise of each of those drawn, ``[num_sampled]``.
+    """
+
+    sampled_candidates: Tensor
+    true_expected_count: Tensor
+    sampled_expected_count: Tensor
+
+
+# --- samplers -------------------------------------------------------------------------------------
+def _probability(classes: Array, classes_in_all: int, log_uniform: bool) -> Any:
+    if not log_uniform:
+        return np.full(np.shape(classes), 1 / classes_in_all)
+    x = np.asarray(classes, np.float64)
+    return np.log((x + 2) / (x + 1)) / np.log1p(classes_in_all)
+
+
+def _draw(rng: Generator, count: int, classes_in_all: int, log_uniform: bool) -> Array:
+    if not log_uniform:
+        return rng.integers(0, classes_in_all, count, np.int64)
+    values = np.exp(rng.random(count) * np.log1p(classes_in_all)).astype(np.int64) - 1
+    return np.minimum(values, classes_in_all - 1)
+
+
+def _sample(
+    true_classes: Array,
+    *,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    log_uniform: bool,
+    rng: Generator,
+) -> tuple[Array, Array, Array]:
+    drawn = _draw(rng, num_sampled, range_max, log_uniform)
+    sampled, tries = drawn, num_sampled
+    if unique:
+        while len(first := np.unique(drawn, return_index=True)[1]) < num_sampled:
+            drawn = np.concatenate([drawn, _draw(rng, len(drawn), range_max, log_uniform)])
+        first.sort()
+        sampled, tries = drawn[first[:num_sampled]], int(first[num_sampled - 1]) + 1
+
+    def expected(classes: Array) -> Array:
+        each = _probability(classes, range_max, log_uniform)
+        if tries == num_sampled:
+            return np.asarray(each * num_sampled, np.float32)
+        return np.asarray(-np.expm1(tries * np.log1p(-each)), np.float32)
+
+    return sampled, expected(true_classes), expected(sampled)
+
+
+def _sample_rule(true_classes: Spec, *, num_sampled: int, seed: int | None = None, **_: Any) -> Any:
+    rules.check_dtype(true_classes.dtype, (dtypes.int64,), "true_classes")
+    counts = rules.with_rank(true_classes.shape, 2)
+    return (
+        Spec(dtypes.int64, (num_sampled,)),
+        Spec(dtypes.float32, counts),
+        Spec(dtypes.float32, (num_sampled,)),
+    )
+
+
+register(RandomOpDef("CandidateSampler", _sample, _sample_rule, ZERO))
+
+
+def _candidates(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None,
+    name: str,
+    log_uniform: bool,
+) -> Candidates:
+    classes = convert_to_tensor(true_classes, dtypes.int64)
+    rules.merge(classes.spec.shape, (None, num_true))
+    if num_sampled < 1 or range_max < 1 or (unique and num_sampled > range_max):
+        raise ValueError(
+            f"num_sampled and range_max must be positive, and unique candidates at most range_max; got "
+            f"num_sampled={num_sampled}, range_max={range_max}, unique={unique}"
+        )
+    attrs = {
+        "num_sampled": int(num_sampled),
+        "unique": bool(unique),
+        "range_max": int(range_max),
+        "log_uniform": log_uniform,
+        "seed": seed,
+    }
+    return Candidates(*create_ops("CandidateSampler", (classes,), attrs, name))
+
+
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Return classes drawn with the probability ``log((k + 2) / (k + 1)) / log(range_max + 1)``.
+
+    TF1: ``tf.nn.log_uniform_candidate_sampler``. Lower classes are drawn more often, as suits classes
+    in the order of their frequency.
+
+    Args:
+        true_classes: int64, ``[batch, num_true]``.
+        num_true: how many true classes an example has.
+        num_sampled: how many classes to draw, for the whole batch.
+        unique: draw no class twice.
+        range_max: the number of classes.
+        seed: of the draws.
+        name: the node's name.
+
+    Raises:
+        ValueError: numbers that do not fit, or ``true_classes`` of another shape or dtype.
+    """
+    arguments = true_classes, num_true, num_sampled, unique, range_max, seed
+    return _candidates(*arguments, name or "LogUniformCandidateSampler", log_uniform=True)
+
+
+def uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Return classes all drawn with the same probability. TF1: ``tf.nn.uniform_candidate_sampler``.
+
+    Arguments and errors as :func:`log_uniform_candidate_sampler`.
+    """
+    arguments = true_classes, num_true, num_sampled, unique, range_max, seed
+    return _candidates(*arguments, name or "UniformCandidateSampler", log_uniform=False)
+
+
+def compute_accidental_hits(
+    true_classes: Any,
+    sampled_candidates: Any,
+    num_true: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where candidates are true classes. TF1: ``tf.nn.compute_accidental_hits``.
+
+    Args:
+        true_classes: int64, ``[batch, num_true]``.
+        sampled_candidates: int64, ``[num_sampled]``.
+        num_true: how many true classes an example has.
+        seed: without effect: nothing is drawn.
+        name: the scope of the ops.
+
+    Returns:
+        For each hit the row (int32), the position among the candidates (int64), and the lowest float32.
+    """
+    with name_scope(name, "ComputeAccidentalHits"):
+        classes = convert_to_tensor(true_classes, dtypes.int64)
+        rules.merge(classes.spec.shape, (None, num_true))
+        candidates = convert_to_tensor(sampled_candidates, dtypes.int64)
+        at = create_op("Where", (equal(expand_dims(classes, -1), candidates),))
+        lowest = fill(shape(at)[:1], float(np.finfo(np.float32).min))
+        return cast(at[:, 0], dtypes.int32), at[:, 2], lowest
+
+
+# --- losses ---------------------------------------------------------------------------------------
+def _sampled_logits(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int,
+    sampled_values: Any,
+    remove_accidental_hits: bool,
+    partition_strategy: str,
+    name: str | None,
+    seed: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return logits of the true classes and those drawn, and the probabilities they should have."""
+    with name_scope(name, "compute_sampled_logits"):
+        x, classes = convert_to_tensor(inputs), cast(labels, dtypes.int64)
+        if sampled_values is None:
+            sampled_values = log_uniform_candidate_sampler(
+                classes, num_true, num_sampled, True, num_classes, seed
+            )
+        drawn, true_expected, drawn_expected = (stop_gradient(v) for v in sampled_values)
+        drawn = cast(drawn, dtypes.int64)
+        flat = reshape(classes, [-1])
+        ids, sizes = concat([flat, drawn], 0), [shape(flat)[0], shape(drawn)[0]]
+        rows = embedding_lookup(weights, ids, partition_strategy)
+        true_rows, drawn_rows = split(cast(rows, x.dtype), sizes, 0)
+        added = embedding_lookup(biases, ids, partition_strategy)
+        true_added, drawn_added = split(cast(added, x.dtype), sizes, 0)
+        of_true = reshape(true_rows, [-1, num_true, shape(rows)[1]])
+        true_logits = reduce_sum(expand_dims(x, 1) * of_true, 2) + reshape(true_added, [-1, num_true])
+        logits = matmul(x, drawn_rows, transpose_b=True) + drawn_added
+        if remove_accidental_hits:
+            hits = reduce_any(equal(expand_dims(classes, 2), drawn), 1)
+            lowest = float(np.finfo(np.float32).min)
+            logits = logits + cast(cast(hits, dtypes.float32) * lowest, x.dtype)
+        true_logits = true_logits - log(cast(true_expected, x.dtype))
+        logits = logits - log(cast(drawn_expected, x.dtype))
+        wanted = concat([ones_like(true_logits) / num_true, zeros_like(logits)], 1)
+        return concat([true_logits, logits], 1), wanted
+
+
+def nce_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod",
+    name: str = "nce_loss",
+) -> Tensor:
+    """Return for each example the cross entropy of its classes against classes drawn as noise.
+
+    TF1: ``tf.nn.nce_loss``, the noise contrastive estimate.
+
+    Args:
+        weights: ``[num_classes, dim]``, or a list of tables that share these rows.
+        biases: ``[num_classes]``.
+        labels: the true classes, ``[batch, num_true]``.
+        inputs: ``[batch, dim]``.
+        num_sampled: how many classes to draw, for the whole batch.
+        num_classes: of all.
+        num_true: how many true classes an example has.
+        sampled_values: what a sampler returned; by default a :func:`log_uniform_candidate_sampler` of
+            unique candidates draws.
+        remove_accidental_hits: leave out what is drawn and a true class of the example.
+        partition_strategy: as for :func:`embedding_lookup`.
+        name: the scope of the ops.
+    """
+    logits, wanted = _sampled_logits(
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
+        remove_accidental_hits, partition_strategy, name,
+    )  # fmt: skip
+    losses = sigmoid_cross_entropy_with_logits(labels=wanted, logits=logits, name="sampled_losses")
+    return reduce_sum(losses, 1)
+
+
+def sampled_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod",
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Tensor:
+    """Return for each example the cross entropy among its classes and a few that are drawn.
+
+    TF1: ``tf.nn.sampled_softmax_loss``; for training only. Arguments as :func:`nce_loss`, and ``seed``
+    of the draws.
+    """
+    logits, wanted = _sampled_logits(
+        weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
+        remove_accidental_hits, partition_strategy, name, seed,
+    )  # fmt: skip
+    return softmax_cross_entropy_with_logits_v2(labels=stop_gradient(wanted), logits=logits)
