@@ -24,6 +24,7 @@ from asyncmon.port.kinds import (
     Kinds,
     Manager,
     Method,
+    Opened,
     Real,
     Stream,
     Thread,
@@ -46,10 +47,22 @@ ATTRIBUTES = {
     ("Supervisor", "session_manager"): "SessionManager",
     ("SessionRunContext", "session"): "Session",
     ("StepContext", "session"): "Session",
-    ("MonitoredSession", "coord"): "Coordinator",
-    ("MonitoredSession", "scaffold"): "Scaffold",
+    ("_MonitoredSession", "coord"): "Coordinator",
+    ("_MonitoredSession", "scaffold"): "Scaffold",
     ("Scaffold", "saver"): "Saver",
 }
+
+RESULTS = {
+    ("_MonitoredSession", "raw_session"): "Session",
+    ("Session", "as_default"): "Session",
+    ("Graph", "as_default"): "Graph",
+}
+"""What methods give whose signatures do not say it."""
+
+STARTS = frozenset(
+    ["create_tasks", "start_queue_runners", "StartQueueRunners", "loop", "Loop", "create_task"]
+)
+"""What starts tasks, and so needs a running event loop, without being awaited."""
 
 RENAMED = {
     "register_thread": "register_task",
@@ -168,6 +181,9 @@ def method_called(owner: type, name: str) -> Kinds:
     function = method(owner, name)
     if function is None:
         return NOTHING
+    for base in owner.__mro__:
+        if given := RESULTS.get((base.__name__, name)):
+            return one(Opened(instance(given))) if name == "as_default" else instance(given)
     kinds = called(function)
     return VALUE if kinds == SYMBOL and awaited(function) else kinds
 

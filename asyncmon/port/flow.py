@@ -27,6 +27,7 @@ from asyncmon.port.kinds import (
     Local,
     Manager,
     Method,
+    Opened,
     Real,
     Super,
     Symbol,
@@ -279,6 +280,8 @@ class Flow(Store):
             if isinstance(kind, Manager):
                 made = kind.of if kind.node is None else frozenset(self.yields[kind.node])
                 found |= made
+            elif isinstance(kind, Opened):
+                found |= kind.of
             else:
                 found |= one(kind)
         return found

@@ -85,6 +85,13 @@ class Manager:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A context manager that is entered by a plain ``with``."""
+
+    of: Kinds
+
+
+@dataclass(frozen=True)
 class Symbol:
     """A tensor, a variable, an operation, or a structure of them."""
 
@@ -134,6 +141,7 @@ Kind = (
     | Generator
     | Stream
     | Manager
+    | Opened
     | Symbol
     | Thread
     | Elements
@@ -179,7 +187,7 @@ def items(of: Iterable[Kinds]) -> Kinds:
 
 
 def _inside(kind: Kind) -> tuple[Kinds, ...]:
-    if isinstance(kind, Elements | Stream | Manager):
+    if isinstance(kind, Elements | Stream | Manager | Opened):
         return (kind.of,)
     return kind.of if isinstance(kind, Items) else ()
 

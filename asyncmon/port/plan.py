@@ -118,6 +118,8 @@ class Planner:
         for call in self.calls:
             if self._is_due(call):
                 self._await(call)
+            elif isinstance(self.tree.holder(call), cst.Module) and self._starts(call):
+                plan.sites.add(call)
         for node in self.tree.nodes:
             if isinstance(node, cst.With) and node.asynchronous is None:
                 if any(self.is_entered(item.item) for item in node.items) and self._reach(node):
@@ -185,6 +187,14 @@ class Planner:
         if any(self._of_kind(kind, name, call) for kind in kinds):
             return True
         return not kinds and bool(name) and self._unknown(call, name)
+
+    def _starts(self, call: cst.Call) -> bool:
+        """Whether a call starts tasks, for which there has to be a loop."""
+        for kind in self.flow.kinds(call.func):
+            name = getattr(kind.value, "__name__", "") if isinstance(kind, Real) else ""
+            if (kind.name if isinstance(kind, Method) else name) in catalogue.STARTS:
+                return True
+        return False
 
     def _of_kind(self, kind: Kind, name: str, call: cst.Call) -> bool:
         if isinstance(kind, Real):
