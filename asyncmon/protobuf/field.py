@@ -92,11 +92,19 @@ def encode_all(field: Field, value: Any) -> list[bytes]:
         return [_encode(field, value)]
     if field.delimited:
         return [_encode(field, element) for element in value]
-    return [delimited(field.number, b"".join([field.kind.encode(element) for element in value]))]
+    return [delimited(field.number, b"".join([_data(field, element) for element in value]))]
+
+
+def _data(field: Field, value: Any) -> bytes:
+    try:
+        return field.kind.encode(value)
+    except (AttributeError, TypeError, struct.error) as error:
+        kind = "message" if field.message else field.kind.name.lower()
+        raise TypeError(f"Field {field.name!r} takes a {kind}, got {value!r}: {error}.") from None
 
 
 def _encode(field: Field, value: Any) -> bytes:
-    data = field.kind.encode(value)
+    data = _data(field, value)
     if field.delimited:
         return field.tag + varint(len(data)) + data
     return field.tag + data

@@ -22,7 +22,7 @@ class LooperTask:
 
     The first call comes at once, the others at a fixed rate on the loop's clock; a call that takes
     longer than the interval skips the ticks it misses. A stop wakes the task at once. Override
-    :meth:`start_loop`, :meth:`run_loop` and :meth:`stop_loop`, or give a ``target``.
+    :meth:`start_loop`, :meth:`run_loop` and :meth:`stop_loop`, plain or async, or give a ``target``.
 
     Args:
         coord: the coordinator that owns the task; an error in the loop stops it.
@@ -104,23 +104,27 @@ class LooperTask:
     async def run_loop(self) -> None:
         """Called at each tick. The default calls the target."""
         if self._target is not None:
-            result = self._target(*self._args, **self._kwargs)
-            if inspect.isawaitable(result):
-                await result
+            await _call(self._target, *self._args, **self._kwargs)
 
     async def stop_loop(self) -> None:
         """Called once after the last call, also when a call failed or the task is cancelled."""
 
     async def _run(self) -> None:
         try:
-            await self.start_loop()
+            await _call(self.start_loop)
             async for _ in self._coord.every(self._secs, immediately=True):
-                await self.run_loop()
+                await _call(self.run_loop)
         except BaseException as error:
             try:
-                await self.stop_loop()
+                await _call(self.stop_loop)
             except Exception as later:
                 logger.exception("The stop_loop of %r failed.", self)
                 add_note(error, f"Then stop_loop failed: {phrase(later)}")
             raise
-        await self.stop_loop()
+        await _call(self.stop_loop)
+
+
+async def _call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    result = fn(*args, **kwargs)
+    if inspect.isawaitable(result):
+        await result

@@ -157,3 +157,22 @@ async def test_lo_6_an_error_of_stop_loop_alone_is_raised() -> None:
     coord.request_stop()
     with pytest.raises(KeyError, match="in stop_loop"):
         await coord.join()
+
+
+async def test_plain_methods_may_be_overridden_too() -> None:
+    coord, calls = Coordinator(), []
+
+    class Plain(LooperTask):
+        def start_loop(self) -> None:  # type: ignore[override]
+            calls.append("start")
+
+        def run_loop(self) -> None:  # type: ignore[override]
+            calls.append("run")
+            coord.request_stop()
+
+        def stop_loop(self) -> None:  # type: ignore[override]
+            calls.append("stop")
+
+    Plain(coord, 1.0).start()
+    await coord.join()
+    assert calls == ["start", "run", "stop"]

@@ -270,3 +270,24 @@ def test_the_text_is_protobufs(event: Event) -> None:
 def test_the_text_names_what_has_a_name() -> None:
     text = str(Event(step=3, session_log=SessionLog(SessionLog.START, 'a"\n')))
     assert text == 'step: 3\nsession_log {\n  status: START\n  checkpoint_path: "a\\"\\n"\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (Summary.Value(simple_value="x"), "Field 'simple_value' takes a float, got 'x'"),
+        (Summary.Value(tag=5), "Field 'tag' takes a text, got 5"),
+        (Summary(value=[3]), "Field 'value' takes a message, got 3"),
+        (HistogramProto(bucket=["x"]), "Field 'bucket' takes a double, got 'x'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_when_it_is_written(message: Any, error: str) -> None:
+    with pytest.raises(TypeError, match=error):
+        message.SerializeToString()
+
+
+def test_numbers_in_the_text_are_as_short_as_they_can_be() -> None:
+    numbers = (3.0, 0.1, 1e20, 123456792.0, math.inf)
+    values = [Summary.Value(simple_value=number) for number in numbers]
+    shown = [str(value).split()[1] for value in values]
+    assert shown == ["3", "0.1", "1e+20", "123456792", "inf"]

@@ -46,6 +46,8 @@ def default_session(session: Any) -> Iterator[Any]:
 def session_for(graph: Any, session: Any, what: str, method: str) -> Any:
     """Return the given session or else the default one, for something of a graph.
 
+    ``what`` is to be done to it, ``"evaluate tensor"``, and ``method`` the one that was called.
+
     Raises:
         ValueError: there is none, or it runs another graph.
     """
@@ -57,9 +59,11 @@ def session_for(graph: Any, session: Any, what: str, method: str) -> Any:
         )
     of_session = getattr(chosen, "graph", None)
     if of_session is not None and of_session is not graph:
-        kind = "default" if session is None else "given"
+        kind, hint = "given", ""
+        if session is None:
+            kind, hint = "default", f" Pass an explicit session to `{method}(session=sess)`."
         raise ValueError(
-            f"Cannot use the {kind} session to {what}: its graph is different from the session's "
-            f"graph. Pass the session of its graph to `{method}(session=sess)`."
+            f"Cannot use the {kind} session to {what}: the {what.split()[-1]}'s graph is different "
+            f"from the session's graph.{hint}"
         )
     return chosen
