@@ -195,9 +195,9 @@ def batch_normalization(
         axis, momentum, epsilon, center, scale, beta_initializer, gamma_initializer,
         moving_mean_initializer, moving_variance_initializer, beta_regularizer, gamma_regularizer,
         beta_constraint, gamma_constraint, renorm, renorm_clipping, renorm_momentum, fused, trainable,
-        virtual_batch_size, adjustment, name, _scope=name, _reuse=reuse,
+        virtual_batch_size, adjustment, name, _reuse=reuse,
     )  # fmt: skip
-    result: Tensor = layer(inputs, training=training)
+    result: Tensor = layer(inputs, scope=name, training=training)
     return result
 
 

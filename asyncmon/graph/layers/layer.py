@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.construction.convert import tensors_in
-from asyncmon.graph.core import nest
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import num_elements
@@ -26,6 +26,8 @@ from asyncmon.graph.variables.initializers import zeros_initializer
 from asyncmon.graph.variables.scope import VariableScope, get_variable, variable_scope
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.core.tensor_shape import TensorShape
@@ -114,6 +116,25 @@ class Layer(ABC):
         listed = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
         several = listed or isinstance(inputs, dict)
         x = inputs if several else convert_to_tensor(inputs)
+        with self._entered(scope):
+            if not self.built:
+                if self.dtype is None:
+                    self.dtype = next(iter(tensors_in(x))).dtype
+                self.build(_shapes(x))
+                self.built = True
+            result = self.call(x, *args, **kwargs)
+            if self.activity_regularizer is not None:
+                self._regularize(x, result, self.activity_regularizer)
+        return result
+
+    @contextmanager
+    def _entered(self, scope: str | VariableScope | None) -> Iterator[None]:
+        """Enter the variable scope; at the first time one that is new, given, or to be reused."""
+        if self._scope is None and not isinstance(scope, VariableScope):
+            given = self._base_name if scope is None and self._reuse else scope
+            with variable_scope(given, self._base_name, reuse=self._reuse) as self._scope:
+                yield
+            return
         if self._scope is None:
             self._capture(scope)
         assert self._scope is not None, "set in _capture"
@@ -122,25 +143,15 @@ class Layer(ABC):
             variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as current,
             name_scope(current.original_name_scope or None),
         ):
-            if not self.built:
-                first = next(tensors_in(nest.flatten(x)))
-                if self.dtype is None:
-                    self.dtype = first.dtype
-                self.build(_shapes(x))
-                self.built = True
-            result = self.call(x, *args, **kwargs)
-            if self.activity_regularizer is not None:
-                self._regularize(x, result, self.activity_regularizer)
-        return result
+            yield
 
     def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the layer. TF1: same name."""
         return self(inputs, *args, **kwargs)
 
     def _capture(self, scope: str | VariableScope | None) -> None:
-        """Choose the variable scope: the given one, that which is to be reused, or a new one."""
-        given = self._base_name if scope is None and self._reuse else scope
-        with variable_scope(given, self._base_name) as captured:
+        """Take a variable scope as the layer's own."""
+        with variable_scope(scope, self._base_name) as captured:
             self._scope = captured
 
     def _regularize(self, x: Any, results: Any, regularizer: Callable[..., Any]) -> None:
@@ -285,7 +296,7 @@ def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
             *first, reuse = args
             args = tuple(first)
         given = dict(zip(names, args, strict=False)).get("name", kwargs.get("name"))
-        return layer(*args, **kwargs, _scope=given, _reuse=reuse)(inputs)
+        return layer(*args, **kwargs, _reuse=reuse)(inputs, scope=given)
 
     plain = Parameter.POSITIONAL_OR_KEYWORD
     own = signature(function, follow_wrapped=False)
