@@ -24,7 +24,7 @@ _TF1_ROOMS = [
     f"asyncmon.tf1{room}"
     for room in (
         "", ".train", ".nn", ".layers", ".losses", ".metrics", ".image", ".summary", ".python_io",
-        ".nn.rnn_cell", ".contrib.layers", ".contrib.rnn", ".contrib.training", ".gfile", ".app",
+        ".rnn_cell", ".contrib.layers", ".contrib.rnn", ".contrib.training", ".gfile", ".app",
     )
 ]  # fmt: skip
 """Likewise, for names of TF1."""

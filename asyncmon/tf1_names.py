@@ -323,5 +323,29 @@ dct fft fft2d fft3d idct ifft ifft2d ifft3d irfft irfft2d irfft3d rfft rfft2d rf
 GFile copy exists get_registered_schemes glob isdir join listdir makedirs mkdir remove rename rmtree
 stat walk
     """,
+    "contrib.": """
+crf cudnn_rnn data distributions eager estimator framework layers learn legacy_seq2seq lookup losses
+metrics opt rnn seq2seq slim summary training tpu
+    """,
+    "contrib.layers.": """
+apply_regularization avg_pool2d batch_norm bias_add conv2d conv2d_transpose convolution2d dropout
+embed_sequence flatten fully_connected l1_l2_regularizer l1_regularizer l2_regularizer layer_norm
+linear max_pool2d one_hot_encoding optimize_loss relu separable_conv2d softmax stack sum_regularizer
+summarize_tensors unit_norm variance_scaling_initializer xavier_initializer
+xavier_initializer_conv2d
+    """,
+    "contrib.rnn.": """
+AttentionCellWrapper BasicLSTMCell BasicRNNCell DeviceWrapper DropoutWrapper GRUBlockCell GRUCell
+LSTMBlockCell LSTMCell LSTMStateTuple LayerNormBasicLSTMCell MultiRNNCell OutputProjectionWrapper
+RNNCell ResidualWrapper stack_bidirectional_dynamic_rnn static_bidirectional_rnn static_rnn
+    """,
+    "contrib.seq2seq.": """
+AttentionWrapper BahdanauAttention BasicDecoder BeamSearchDecoder GreedyEmbeddingHelper
+LuongAttention TrainingHelper dynamic_decode sequence_loss tile_batch
+    """,
+    "contrib.training.": """
+HParams batch_sequences_with_states bucket bucket_by_sequence_length create_train_op evaluate_once
+resample_at_rate stratified_sample train
+    """,
 }
 """Below ``tf.``: the namespace with its dot, and the names in it, separated by white space."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from asyncmon.graph import dimension_at_index as dimension_at_index
 from asyncmon.graph import dimension_value as dimension_value
 from asyncmon.missing_names import missing_name
 
