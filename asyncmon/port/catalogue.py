@@ -100,7 +100,7 @@ def _public_classes() -> dict[str, type]:
     for module in (tf, tf.train, tf.summary, tf.errors, importlib.import_module("asyncmon")):
         for name in dir(module):
             value = None if name.startswith("_") else getattr(module, name, None)
-            if isinstance(value, type):
+            if isinstance(value, type) and value is not Any:
                 found.setdefault(name, value)
     return found
 

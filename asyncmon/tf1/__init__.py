@@ -55,6 +55,7 @@ from asyncmon.tf1 import python_io as python_io
 from asyncmon.tf1 import queue as queue
 from asyncmon.tf1 import random as random
 from asyncmon.tf1 import summary as summary
+from asyncmon.tf1 import timeline as timeline
 from asyncmon.tf1 import train as train
 from asyncmon.tf1 import version as version
 from asyncmon.tf1.arrays import *

@@ -57,6 +57,7 @@ def whole(text: str) -> str:
             "from asyncmon.tf1.train import SessionRunHook",
         ),
         ("from tensorflow.python.framework import ops", "import asyncmon.tf1 as ops"),
+        ("from tensorflow.python.client import timeline", "from asyncmon.tf1 import timeline"),
         (
             "from tensorflow.python.framework.errors import OutOfRangeError",
             "from asyncmon.errors import OutOfRangeError",
@@ -94,6 +95,7 @@ def test_the_import_is_rewritten(before: str, after: str) -> None:
         ("x = sum(sess.run(o) for o in op)", "x = sum([await sess.run(o) for o in op])"),
         ("x = sum(o for o in sess.run(op))", "x = sum(o for o in await sess.run(op))"),
         ("tensor.eval()", "await tensor.eval()"),
+        ("tf.get_variable('v', [1]).load([1.0])", "await tf.get_variable('v', [1]).load([1.0])"),
         ("tf.reduce_sum(tensor + 1).eval(session=sess)[0]",
          "(await tf.reduce_sum(tensor + 1).eval(session=sess))[0]"),
         ("tf.global_variables_initializer().run()", "await tf.global_variables_initializer().run()"),
