@@ -56,6 +56,9 @@ RESULTS = {
     ("_MonitoredSession", "raw_session"): "Session",
     ("Session", "as_default"): "Session",
     ("Graph", "as_default"): "Graph",
+    ("Session", "__aenter__"): "Session",
+    ("_MonitoredSession", "__aenter__"): "MonitoredSession",
+    ("_MonitoredSession", "start"): "MonitoredSession",
 }
 """What methods give whose signatures do not say it."""
 
@@ -68,8 +71,10 @@ RENAMED = {
     "register_thread": "register_task",
     "create_threads": "create_tasks",
     "LooperThread": "LooperTask",
+    "__enter__": "__aenter__",
+    "__exit__": "__aexit__",
 }
-"""Threads of TF1 that are tasks here."""
+"""What has another name here; the last two of what is entered by ``async with`` only."""
 
 HINTS = [
     (re.compile(r"(^|_)(sess|session)\d*$"), ("Session", "MonitoredSession")),
@@ -193,10 +198,16 @@ def attribute(owner: type, name: str) -> Kinds:
     for base in owner.__mro__:
         if known := ATTRIBUTES.get((base.__name__, name)):
             return instance(known)
-    if method(owner, name := RENAMED.get(name, name)) is not None:
+    if method(owner, name := renamed(owner, name)) is not None:
         return one(Method(owner, name))
     found = inspect.getattr_static(owner, name, None)
     return instance(_returns(found.fget)) if isinstance(found, property) else NOTHING
+
+
+def renamed(owner: type, name: str) -> str:
+    """Return what an attribute of an object of asyncmon is called here."""
+    new = RENAMED.get(name, name)
+    return new if hasattr(owner, new) or not new.startswith("__") else name
 
 
 def member(value: Any, name: str) -> Kinds:

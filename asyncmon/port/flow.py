@@ -194,8 +194,9 @@ class Flow(Store):
     def _name(self, node: cst.Name) -> Kinds:
         scope = self.tree.scope(node).find(node.value)
         if scope is None:
-            known = hasattr(builtins, node.value)
-            return one(Foreign(f"builtins.{node.value}")) if known else NOTHING
+            if hasattr(builtins, node.value):
+                return one(Foreign(f"builtins.{node.value}"))
+            return catalogue.hinted(node.value) if self.hints else NOTHING
         if found := frozenset(self.names.get((scope, node.value), ())):
             return found
         if not self.hints:

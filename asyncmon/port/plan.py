@@ -17,12 +17,14 @@ from asyncmon.port.kinds import (
     Foreign,
     Generator,
     Kind,
+    Kinds,
     Manager,
     Method,
     Real,
     Stream,
     Symbol,
     Thread,
+    union,
 )
 from asyncmon.port.scopes import PROPERTY, Holder, decorators
 
@@ -77,6 +79,8 @@ class Plan:
     collected: set[cst.CSTNode] = field(default_factory=set)
     """Arguments that become lists: ``sum(await ... for ...)``, and what ``list(generator)`` takes."""
     nexts: set[cst.CSTNode] = field(default_factory=set)
+    started: set[cst.CSTNode] = field(default_factory=set)
+    """Monitored sessions that are made without ``with``, which open when they are made in TF1."""
     sites: set[cst.CSTNode] = field(default_factory=set)
     """What makes the module itself async."""
     notes: set[Note] = field(default_factory=set)
@@ -92,6 +96,7 @@ class Planner:
         self.calls = [node for node in self.tree.nodes if isinstance(node, cst.Call)]
         self.plan.functions = {f for f in self.tree.functions if f.asynchronous is not None}
         self._add_overrides()
+        self._add_started()
         self.settle()
 
     def settle(self) -> bool:
@@ -111,6 +116,26 @@ class Planner:
             for base in () if owner is None else self.flow.real_bases(owner):
                 if catalogue.method_awaited(base, function.name.value):
                     self.plan.functions.add(function)
+
+    def _add_started(self) -> None:
+        monitored = catalogue.instance("MonitoredSession") | catalogue.instance(
+            "SingularMonitoredSession"
+        )
+        items = [node.item for node in self.tree.nodes if isinstance(node, cst.WithItem)]
+        entered = union(self.flow.kinds(item) for item in items if not self._makes(item, monitored))
+        for call in self.calls:
+            outer = self.tree.parent(call)
+            stored = isinstance(outer, cst.Assign | cst.Return) and self._makes(call, monitored)
+            if stored and not self.flow.kinds(call) & entered and self._reach(call):
+                self.plan.started.add(call)
+
+    def _makes(self, node: cst.CSTNode, kinds: Kinds) -> bool:
+        """Whether a node is a call of a constructor of asyncmon."""
+        return (
+            isinstance(node, cst.Call)
+            and any(isinstance(kind, Real) for kind in self.flow.kinds(node.func))
+            and bool(self.flow.kinds(node) & kinds)
+        )
 
     def _round(self) -> bool:
         plan = self.plan

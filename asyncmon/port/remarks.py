@@ -11,7 +11,7 @@ import asyncmon.tf1 as tf
 from asyncmon.port import catalogue, imports
 from asyncmon.port.calls import local_target
 from asyncmon.port.kinds import Foreign, Func, Instance, Method, Real
-from asyncmon.port.scopes import dotted
+from asyncmon.port.scopes import decorators, dotted
 
 if TYPE_CHECKING:
     from asyncmon.port.plan import Planner
@@ -26,6 +26,26 @@ BLOCKING = frozenset(
 
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
 """What may be given an async function."""
+
+PLAIN_BASES = frozenset(["builtins.object", "abc.ABC", "typing.Generic", "typing.NamedTuple"])
+
+BASES = {
+    "threading.Thread": "make it a task",
+    "unittest.TestCase": "derive from unittest.IsolatedAsyncioTestCase",
+}
+
+KNOWN_DECORATORS = frozenset(
+    [
+        "staticmethod",
+        "classmethod",
+        "abstractmethod",
+        "contextmanager",
+        "asynccontextmanager",
+        "wraps",
+        "override",
+        "no_type_check",
+    ]
+)
 
 HARMLESS = frozenset(
     ["isinstance", "print", "getattr", "hasattr", "callable", "super", "repr", "type", "id"]
@@ -42,7 +62,9 @@ def add_remarks(planner: Planner) -> None:
         elif isinstance(node, cst.Attribute):
             _missing(planner, node)
         elif isinstance(node, cst.ClassDef):
-            _thread(planner, node)
+            _overrides(planner, node)
+        elif isinstance(node, cst.FunctionDef):
+            _decorated(planner, node)
         elif isinstance(node, cst.Call):
             _call(planner, node)
         elif isinstance(node, cst.With) and node not in planner.plan.withs:
@@ -51,13 +73,23 @@ def add_remarks(planner: Planner) -> None:
             planner.note(node, f"`{node.value}` is Python 2: run 2to3 first")
 
 
-def _thread(planner: Planner, node: cst.ClassDef) -> None:
-    bases = planner.flow.bases[node]
-    if any(isinstance(base, Foreign) and base.path == "threading.Thread" for base in bases) and any(
-        planner.tree.is_method(function) is node for function in planner.plan.functions
-    ):
-        name = node.name.value
-        planner.note(node, f"`{name}` derives from threading.Thread and awaits: make it a task")
+def _overrides(planner: Planner, node: cst.ClassDef) -> None:
+    """Note async methods of a class whose base, of another package, calls them without an await."""
+    bases = [base for base in planner.flow.bases[node] if isinstance(base, Foreign)]
+    mine = [f.name.value for f in planner.plan.functions if planner.tree.is_method(f) is node]  # type: ignore[attr-defined]
+    for base in bases:
+        if mine and base.path not in PLAIN_BASES:
+            text = (
+                f"`{node.name.value}` derives from {base.path} and awaits in {', '.join(sorted(mine))}"
+            )
+            planner.note(node, text + (f": {hint}" if (hint := BASES.get(base.path)) else ""))
+
+
+def _decorated(planner: Planner, node: cst.FunctionDef) -> None:
+    unknown = decorators(node) - KNOWN_DECORATORS
+    if unknown and node in planner.plan.functions and node.asynchronous is None:
+        text = f"`{node.name.value}` is async: see whether @{', @'.join(sorted(unknown))} awaits it"
+        planner.note(node, text)
 
 
 def _missing(planner: Planner, node: cst.Attribute) -> None:
@@ -106,14 +138,17 @@ def _given(
     planner: Planner, call: cst.Call, value: cst.BaseExpression, awaits: bool, *, unknown: bool
 ) -> None:
     for kind in planner.flow.kinds(value):
-        if isinstance(kind, Func) and planner.is_coroutine(kind.node):
-            text = f"`{_text(value)}` is async now and is passed to `{_text(call.func)}`"
+        method = isinstance(kind, Method) and catalogue.method_awaited(kind.owner, kind.name)
+        if method or (isinstance(kind, Func) and planner.is_coroutine(kind.node)):
+            text = f"`{_text(value)}` is async and is passed to `{_text(call.func)}`"
             planner.note(call, f"{text}, which may not await it")
         session = isinstance(kind, Instance) and kind.of in (
             catalogue.CLASSES["Session"],
             catalogue.CLASSES["MonitoredSession"],
         )
-        if session and unknown and not awaits and call not in planner.plan.awaited:
+        if session and _text(call.func).startswith(("contextlib.", "closing", "stack.enter")):
+            planner.note(call, f"`{_text(call.func)}` does not enter a session: use `async with`")
+        elif session and unknown and not awaits and call not in planner.plan.awaited:
             text = f"`{_text(call.func)}` is not of this file and gets a session"
             planner.note(call, f"{text}: await it if it has become async")
 

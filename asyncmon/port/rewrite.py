@@ -70,6 +70,9 @@ class Rewriter(cst.CSTTransformer):
                 self.needed.add("asyncio")
                 return cst.Call(func=cst.parse_expression("asyncio.run"), args=[cst.Arg(made)])
             return self._awaited(original, made)
+        if original in self.plan.started:
+            start = cst.Call(func=cst.Attribute(value=made, attr=cst.Name("start")))
+            return self._awaited(original, start)
         return made
 
     def _renamed_call(self, original: cst.Call, call: cst.Call) -> cst.Call:
@@ -121,14 +124,21 @@ class Rewriter(cst.CSTTransformer):
             inner = updated.value
             assert isinstance(inner, cst.Attribute), "it is name.compat.v1"
             return inner.value
-        if name in catalogue.RENAMED and self._is_ours(original.value):
+        if name in catalogue.RENAMED and self._is_ours(original.value, name):
             return updated.with_changes(attr=updated.attr.with_changes(value=catalogue.RENAMED[name]))
         return updated
 
-    def _is_ours(self, node: cst.BaseExpression) -> bool:
+    def _is_ours(self, node: cst.BaseExpression, name: str) -> bool:
         kinds = self.flow.kinds(node)
-        return not kinds or any(
-            isinstance(kind, Real) or (isinstance(kind, Instance) and isinstance(kind.of, type))
+        if not kinds:
+            return not name.startswith("__")
+        return any(
+            isinstance(kind, Real)
+            or (
+                isinstance(kind, Instance)
+                and isinstance(kind.of, type)
+                and catalogue.renamed(kind.of, name) != name
+            )
             for kind in kinds
         )
 

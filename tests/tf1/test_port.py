@@ -136,6 +136,13 @@ def test_the_import_is_rewritten(before: str, after: str) -> None:
          "    with sv.stop_on_exception():\n"
          "        await sv.summary_computed(s, await s.run(op))\n"
          "        await sv.saver.save(s, sv.save_path)"),
+        ("mon = tf.train.MonitoredTrainingSession()\nmon.run(op)\nmon.close()",
+         "mon = await tf.train.MonitoredTrainingSession().start()\n"
+         "await mon.run(op)\nawait mon.close()"),
+        ("mon = tf.train.MonitoredSession()\nwith mon as s:\n    s.run(op)",
+         "mon = tf.train.MonitoredSession()\nasync with mon as s:\n    await s.run(op)"),
+        ("s = tf.Session().__enter__()\ns.run(op)",
+         "s = await tf.Session().__aenter__()\nawait s.run(op)"),
         ("fn = sess.make_callable(op)\nfn()", "fn = sess.make_callable(op)\nawait fn()"),
     ],
 )  # fmt: skip
@@ -342,3 +349,12 @@ def test_sleep_in_an_async_function_is_awaited() -> None:
         """)
     assert after.count("await asyncio.sleep(2)") == 1
     assert after.count("    time.sleep(2)") == 1
+
+
+def test_tabs_and_line_ends_stay() -> None:
+    text = "import tensorflow as tf\r\nwith tf.Session() as s:\r\n\tif s:\r\n\t\ts.run(1)\t# one\r\n"
+    assert port(text.encode()).source == (
+        b"import asyncio\r\nimport asyncmon.tf1 as tf\r\n\r\n\r\nasync def main():\r\n"
+        b"\tasync with tf.Session() as s:\r\n\t\tif s:\r\n\t\t\tawait s.run(1)\t# one\r\n\r\n\r\n"
+        b"asyncio.run(main())\r\n"
+    )
