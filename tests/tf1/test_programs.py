@@ -21,6 +21,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
 
 EXPECTED = {
+    "cifar_queues": "result steps=60 right at the end: True",
     "dqn": "result policy [1, 1, 1, 1]",
     "evaluation_loop": "result runs=30 last loss 0.00000, evaluated at 30: 0.0000",
     "gan_step_fn": "result steps=250",
@@ -37,6 +38,7 @@ EXPECTED = {
     "summaries": "result accuracy 1.00 steps [0, 50, 100, 150, 200, 250]",
     "supervisor_services": "result w=[3.00, -1.00] restored at a multiple of 20: True, loss 0.000",
     "train_loop": "result failed=1 saved step 10 w=0.007812",
+    "word2vec": "result neighbours of the same topic: most",
 }
 
 ALSO = {
