@@ -83,7 +83,10 @@ def MonitoredTrainingSession(
         config: for the raw session.
         stop_grace_period_secs: how long tasks and runs have to end by themselves after a stop, before
             they are cancelled and interrupted; see :class:`MonitoredSession`.
-        log_step_count_steps: steps between measurements of their rate; None, 0 or less for none.
+        log_step_count_steps: steps between measurements of their rate, each a line in the log and a
+            point of ``global_step/sec``; None, 0 or less for none. Choose as many as are done in some
+            ten seconds: where 5,000 steps take a second, 100 would be 50 lines a second, 50_000 is
+            right. To measure by time, switch it off and add ``StepCounterHook(every_n_secs=10)``.
         max_wait_secs: how long a worker waits for the chief.
         save_checkpoint_steps: steps between checkpoints.
         summary_dir: for event files, if not the ``checkpoint_dir``.

@@ -54,7 +54,7 @@ class Channel(Generic[T]):
                 version = channel.version
                 await channel.send(await rollout(policy), version=version)
 
-        async for item in channel:
+        async for item in sess.iterate(channel):
             await sess.run(train_op, {x: item})
             channel.version += 1
     """

@@ -13,6 +13,7 @@ from asyncmon.errors import EXITS, OutOfRangeError
 from asyncmon.runtime.channel import Channel, Channels
 from asyncmon.runtime.error_log import ErrorLog, as_exception, describe
 from asyncmon.runtime.foreign_threads import ForeignThreads
+from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.stop_event import StopEvent
 from asyncmon.runtime.tasks import TaskSet, check_function
 from asyncmon.runtime.timer import Ticks
@@ -55,6 +56,7 @@ class Coordinator:
         self._tasks = TaskSet(self._stop, self._task_failed)
         self._threads = ForeignThreads()
         self._channels = Channels(self._stop, self._tasks)
+        self._forgotten = ForgottenAwait()
         self._session: CreatedSession | None = None
         """The session whose background tasks these are, or None. Hooks use it."""
         self.joined = False
@@ -111,8 +113,15 @@ class Coordinator:
         self.joined = False
 
     def should_stop(self) -> bool:
-        """Return whether a stop was requested."""
-        return self._stop.is_set
+        """Return whether a stop was requested. Safe in any thread.
+
+        Raises:
+            RuntimeError: a loop asks this and calls a coroutine function without ``await``.
+        """
+        if self._stop.is_set:
+            return True
+        self._forgotten.asked()
+        return False
 
     @property
     def stop_reason(self) -> str | None:

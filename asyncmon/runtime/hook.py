@@ -98,6 +98,25 @@ class SessionRunHook:
     ``on_error`` says otherwise. A preemption error out of ``before_run`` or ``after_run`` makes the
     session recover and repeat the run: what ``after_run`` does happens at least once.
 
+    Attributes:
+        priority: where the hook stands in every phase: lower comes earlier, equal keeps the order
+            given. Guards use :data:`GUARD`, savers :data:`SAVER`.
+        deadline: seconds a single call of a method (``background`` excepted) may take, or None for no
+            limit. Then it is cancelled and ``DeadlineExceededError`` raised in its place. A call that
+            holds the event loop for longer cannot be cancelled; a warning names it.
+        on_error: what an ``Exception`` out of this hook does, or an unrequested ``CancelledError``:
+            ``"raise"``, leave to the caller; ``"log"``, be logged; ``"detach"``, be logged and remove
+            the hook from the session.
+        ends_on_cancel: whether ``end`` is also called where the session is cancelled or interrupted, or
+            where a run exceeded the grace period after a stop. Each such call has the grace period.
+        idle_until_step: a global step before which runs need not call this hook; None for a hook that
+            every run calls. Of the hooks that have a number when they are added, a run that does not
+            reach the lowest one calls none, unless a sample joins it. A hook sets its next step in
+            ``after_create_session``, ``before_run`` or ``after_run``, with ``math.inf`` for none, and
+            does nothing in a call that comes early. A run is expected to advance the step by one. Where
+            it advances further, hooks with ``before_run`` are called in the next run, the others at
+            once. After a run that does not advance the step, or takes it back, the next one calls all.
+
     Example::
 
         class PrintLoss(SessionRunHook):
@@ -109,30 +128,10 @@ class SessionRunHook:
     """
 
     priority: int = 0
-    """Where the hook stands in every phase: lower comes earlier, equal keeps the given order.
-    Guards use :data:`GUARD`, savers :data:`SAVER`."""
-
     deadline: float | None = None
-    """Seconds a single call of a method (``background`` excepted) may take, or None for no limit.
-    Then it is cancelled and ``DeadlineExceededError`` raised in its place."""
-
     on_error: Literal["raise", "log", "detach"] = "raise"
-    """What an ``Exception`` out of this hook does, or an unrequested ``CancelledError``: leave to the
-    caller, be logged, or be logged and remove the hook from the session."""
-
     ends_on_cancel: bool = False
-    """Whether ``end`` is also called where the session is cancelled or interrupted, or where a run
-    exceeded the grace period after a stop. Each such call has the grace period."""
-
     idle_until_step: float | None = None
-    """A global step before which runs need not call this hook; None for a hook that every run calls.
-
-    Of the hooks that have a number when they are added, a run that does not reach the lowest one calls
-    none, unless a sample joins it. A hook sets its next step in ``after_create_session``,
-    ``before_run`` or ``after_run``, with ``math.inf`` for none, and does nothing in a call that comes
-    early. A run is expected to advance the step by one. Where it advances further, hooks with
-    ``before_run`` are called in the next run, the others at once. After a run that does not advance the
-    step, or takes it back, the next one calls every hook."""
 
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized: operations may still be added to it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from asyncmon.runtime.hook import SessionRunHook, hook_name, in_order
@@ -20,6 +21,7 @@ MOMENTS: dict[str, tuple[str, ...]] = {
 """The methods of a hook with the arguments they are called with."""
 
 _OPTIONAL = frozenset({"background", "cleanup"})
+_ALIKE = 0.87  # how alike two names are, where 1 is the same; "send" is no "end"
 _POLICIES = ("raise", "log", "detach")
 
 
@@ -73,10 +75,28 @@ def check_methods(
             f"{one!r} is no {kind}, it has no method {', '.join(map(repr, missing))}. "
             f"Derive the class from asyncmon.{base.__name__}."
         )
+    if isinstance(one, base):
+        _check_spelling(one, kind, base, methods)
     for name, arguments in methods.items():
         method = getattr(one, name, None)
         if method is not None and getattr(method, "__func__", method) is not getattr(base, name):
             _check_method(hook_name(one), name, arguments, method, kind)
+
+
+def _check_spelling(one: Any, kind: str, base: type, methods: Mapping[str, Any]) -> None:
+    """Refuse a public method whose name is nearly that of one which the class does not override."""
+    inherited = [m for m in methods if getattr(type(one), m, None) is getattr(base, m)]
+    for cls in type(one).__mro__:
+        if cls is base:
+            break
+        for name, value in vars(cls).items():
+            if name.startswith("_") or hasattr(base, name) or not inspect.isfunction(value):
+                continue
+            if close := get_close_matches(name, inherited, 1, _ALIKE):
+                raise TypeError(
+                    f"{hook_name(one)} has a method {name!r}{_where(value)}, which nobody calls. Is it "
+                    f"{close[0]!r}? If not, give it another name, or one with an underscore first."
+                )
 
 
 def _check_method(name: str, moment: str, arguments: tuple[str, ...], method: Any, kind: str) -> None:

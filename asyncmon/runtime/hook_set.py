@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import math
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
@@ -281,10 +282,17 @@ def _policy(hook: Any) -> str:
 async def _with_deadline(
     secs: float, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
 ) -> Any:
-    scope = asyncio.timeout(secs)
+    scope, began = asyncio.timeout(secs), time.perf_counter()
     try:
         async with scope:
-            return await method(*args)
+            result = await method(*args)
+        if (took := time.perf_counter() - began) > secs:  # and the timeout could not come
+            logger.warning(
+                "%s.%s held the event loop for %.3g s, beyond its deadline of %g s. Move what takes "
+                "long to a thread: `await asyncio.to_thread(...)`.",
+                hook_name(hook), moment, took, secs,
+            )  # fmt: skip
+        return result
     except TimeoutError as error:
         if not scope.expired():  # the hook's own
             raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.runtime.call_scope import inside_run
 from asyncmon.runtime.hook import SessionRunArgs, SessionRunContext, SessionRunValues, hook_name
 from asyncmon.runtime.program import program_of
-from asyncmon.runtime.step_fn import StepContext
+from asyncmon.runtime.step_fn import StepContext, call_step_fn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -187,8 +186,7 @@ class Hooked:
         token = inside_run.set(context)
         self._scopes.run = context
         try:
-            result = step_fn(context)
-            return await result if inspect.isawaitable(result) else result
+            return await call_step_fn(step_fn, context)
         finally:
             context.end()
             self._scopes.run = None

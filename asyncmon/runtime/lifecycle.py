@@ -19,6 +19,7 @@ from asyncmon.runtime.closing import Closing
 from asyncmon.runtime.coordinated import Coordinated
 from asyncmon.runtime.coordinator import Coordinator
 from asyncmon.runtime.created_session import CreatedSession
+from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import SessionRunContext, hook_name
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.outcome import is_clean, is_exit
@@ -85,6 +86,7 @@ class Lifecycle:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread = 0
         """Of the loop. Comparing it takes less time than looking up the running loop."""
+        self._forgotten = ForgottenAwait()
         self.budget: LoopBudget
         self.lock = RunLock(self.stops.scopes)
         self.sessions = Recoverable(self._create, recovery, self.stops, self.lock)
@@ -174,7 +176,10 @@ class Lifecycle:
 
     def should_stop(self) -> bool:
         """Return whether the body is to end. See ``MonitoredSession.should_stop``."""
-        return self.state is not SessionState.OPEN or self.stops.is_requested()
+        if self.state is not SessionState.OPEN or self.stops.is_requested():
+            return True
+        self._forgotten.asked()
+        return False
 
     def _request_stop_by_hook(self, reason: str) -> None:
         self.hooks.stop_requested = True

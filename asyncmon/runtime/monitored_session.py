@@ -220,10 +220,14 @@ class _MonitoredSession:
     # -- stopping
 
     def should_stop(self) -> bool:
-        """Return whether the body is to end. Never waits, never raises, changes nothing.
+        """Return whether the body is to end. Never waits, changes nothing.
 
         True when a stop was requested, a background task has failed, or the session is not open (any
         more). An error that the next run recovers from does not count.
+
+        Raises:
+            RuntimeError: a loop asks this and calls a coroutine function, such as :meth:`run`, without
+                ``await``, so that it would go round for ever.
         """
         return self._life.should_stop()
 

@@ -111,7 +111,8 @@ class Scaffold:
                 self._fill(mine)
             self._filled = True
         mine.finalize()
-        logger.info("Graph was finalized.")
+        if hasattr(mine, "graph"):
+            logger.info("Graph was finalized.")
         return self
 
     def _bind(self, program: Any) -> Program:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 AFTER_STOP = "Run called even after should_stop requested."
 
+_RUNS = frozenset({"run", "run_with_hooks"})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -74,6 +75,25 @@ class StepContext:
         message = "step_fn has requested the iterations to stop."
         self._on_stop(message)
         raise StopAsyncIteration(message)
+
+
+async def call_step_fn(step_fn: Callable[[StepContext], Any], context: StepContext) -> Any:
+    """Call a step function, plain or async, and return what it returns.
+
+    Raises:
+        TypeError: it is plain and runs something that it can neither await nor return.
+    """
+    result = step_fn(context)
+    if inspect.isawaitable(result):
+        return await result
+    code = getattr(getattr(step_fn, "__func__", step_fn), "__code__", None)
+    if code is not None and not _RUNS.isdisjoint(code.co_names):
+        raise TypeError(
+            f"The step function {code.co_qualname!r} ({code.co_filename}:{code.co_firstlineno}) is a "
+            f"plain function that runs something, and it returned {result!r}, so nothing awaits that "
+            f"run. Write `async def {code.co_name}` and `await` in it."
+        )
+    return result
 
 
 def check_step_fn(step_fn: Any) -> None:

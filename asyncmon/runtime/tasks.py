@@ -200,7 +200,13 @@ async def stop_tasks(running: Callable[[], set[Task]], grace: float) -> list[str
     """
     await _wait_for(running, min(grace, NOTICE_SECS))
     if grace > NOTICE_SECS and running():
-        logger.info("Waiting up to %g s for tasks to stop: %s", grace, " ".join(_names(running())))
+        tasks = _sorted(running())
+        waiting = "; ".join(f"{task.get_name()!r}, {where_it_waits(task)}" for task in tasks)
+        logger.warning(
+            "Waiting %g s more for tasks to stop: %s. Then they are cancelled; create_task(..., "
+            "cancel_on_stop=True) has a task cancelled at once.",
+            grace - NOTICE_SECS, waiting,
+        )  # fmt: skip
         await _wait_for(running, grace - NOTICE_SECS)
     for _ in range(CANCEL_ROUNDS):
         for task in running():
@@ -219,4 +225,8 @@ async def _wait_for(running: Callable[[], set[Task]], secs: float) -> None:
 
 
 def _names(tasks: set[Task]) -> list[str]:
-    return sorted(task.get_name() for task in tasks)
+    return [task.get_name() for task in _sorted(tasks)]
+
+
+def _sorted(tasks: set[Task]) -> list[Task]:
+    return sorted(tasks, key=lambda task: task.get_name())

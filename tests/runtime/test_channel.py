@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
-from asyncmon.runtime import Channel, Coordinator
-from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
+from asyncmon.hooks import StopAtStepHook
+from asyncmon.runtime import Channel, Coordinator, MonitoredSession
+from asyncmon.testing import (
+    ScriptedCreator,
+    ScriptedSession,
+    assert_nothing_left_behind,
+    wait_all_tasks_blocked,
+)
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
 
@@ -212,3 +218,22 @@ async def test_each_stop_closes_the_channels_made_since_the_one_before() -> None
         await coord.join()
         assert channel.closed
         coord.clear_stop()
+
+
+async def test_a_loop_over_a_channel_ends_at_the_last_step_though_items_are_left() -> None:
+    """The example in the docstring, with a producer that is faster than the steps."""
+    hooks = [StopAtStepHook(last_step=5)]
+    async with MonitoredSession(ScriptedCreator(ScriptedSession(values={"x": 1})), hooks) as sess:
+        assert sess.coord is not None
+        channel = sess.coord.channel(64, max_staleness=4)
+
+        async def worker() -> None:
+            while True:
+                await channel.send(1, version=channel.version)
+
+        sess.coord.create_task(worker)
+        async for _ in sess.iterate(channel):
+            await sess.run("x")
+            channel.version += 1
+    assert channel.version == 5
+    assert channel.statistics().size > 0

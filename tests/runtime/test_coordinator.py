@@ -212,9 +212,12 @@ async def test_kc_2_who_is_being_waited_for_is_said_after_a_second(
     coord = Coordinator()
     coord.create_task(forever, name="slow")
     coord.request_stop()
-    with caplog.at_level(logging.INFO, "asyncmon"):
-        await coord.join(stop_grace_period_secs=5)
-    assert "Waiting up to 5 s for tasks to stop: slow" in caplog.text
+    await coord.join(stop_grace_period_secs=5)
+    notice = caplog.records[0].getMessage()
+    assert caplog.records[0].levelno == logging.WARNING
+    assert notice.startswith("Waiting 4 s more for tasks to stop: 'slow', it waits in Event.wait (")
+    assert "called from forever (" in notice
+    assert "cancel_on_stop=True" in notice
 
 
 async def test_co_11_joined_even_if_join_raises_and_a_later_task_is_refused() -> None:

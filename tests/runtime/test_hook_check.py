@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pydoc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -147,3 +148,41 @@ def test_priorities_order_the_hooks_stably() -> None:
 def test_one_hook_alone_is_no_list_of_hooks(hooks: Any) -> None:
     with pytest.raises(TypeError, match=r"hooks must be a list of hooks, got .*Write `hooks=\[...\]`"):
         check_hooks(hooks)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("after_rum", "after_run"),
+        ("befor_run", "before_run"),
+        ("after_create_sesion", "after_create_session"),
+        ("begins", "begin"),
+        ("clean_up", "cleanup"),
+    ],
+)
+def test_a_misspelt_method_is_refused_with_the_name_that_was_meant(written: str, meant: str) -> None:
+    async def method(self: Any, *args: Any) -> None:
+        """Do nothing."""
+
+    misspelt = type("Misspelt", (SessionRunHook,), {written: method})
+    with pytest.raises(TypeError, match=rf"Misspelt has a method '{written}' .*Is it '{meant}'\?"):
+        check_hooks([misspelt()])
+    check_hooks([type("Knows", (SessionRunHook,), {written: method, meant: method})()])
+    check_hooks([type("Private", (SessionRunHook,), {f"_{written}": method})()])
+
+
+def test_other_methods_of_a_hook_are_its_own() -> None:
+    class Own(SessionRunHook):
+        def send(self) -> None: ...
+        def run(self) -> None: ...
+        def on_end(self) -> None: ...
+        def before(self) -> None: ...
+        def ended(self) -> None: ...
+
+    check_hooks([Own()])
+
+
+def test_help_shows_what_a_hook_may_set() -> None:
+    text = pydoc.render_doc(SessionRunHook)
+    for name in ("priority", "deadline", "on_error", "ends_on_cancel", "idle_until_step"):
+        assert f"{name}:" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
@@ -392,3 +393,35 @@ async def test_the_end_of_the_data_in_a_hook_ends_the_body(world: World) -> None
 
 def _over(raw: ScriptedSession, hooks: Any) -> Any:
     return MonitoredSession(ScriptedCreator(raw), hooks=hooks)
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["begin", "after_create_session", "before_run", "after_run", "end", "cleanup"],
+)
+async def test_an_error_that_is_logged_gives_one_line_and_one_traceback(
+    moment: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = fail_in(moment, ValueError("logged"))
+    hook.on_error = "log"
+    async with world.session([hook]) as sess:
+        await sess.run(world.train, world.feed())
+    assert len(caplog.records) == 1
+    assert f"_Fault.{moment} failed" in caplog.text
+    assert caplog.text.count("Traceback (most recent call last)") == 1
+
+
+async def test_a_hook_that_holds_the_event_loop_beyond_its_deadline_is_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Blocking(SessionRunHook):
+        deadline = 0.05
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            threading.Event().wait(0.06)
+
+    async with world.session([Blocking()]) as sess:
+        await sess.run(world.train, world.feed())
+    message = caplog.records[0].getMessage()
+    assert message.startswith("Blocking.after_run held the event loop for 0.06")
+    assert "beyond its deadline of 0.05 s" in message

@@ -209,3 +209,16 @@ class _Program:
     def ready_op(self) -> None: ...
     def ready_for_local_init_op(self) -> None: ...
     def summary_op(self) -> None: ...
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_a_plain_function_that_should_be_async_is_refused_by_name() -> None:
+    def train_twice(step_context: Any) -> None:
+        step_context.run_with_hooks("x")
+        step_context.session.run("x")
+
+    async with MonitoredSession(ScriptedCreator(ScriptedSession(values={"x": 1}))) as sess:
+        with pytest.raises(TypeError, match=r"train_twice' \(.*:\d+\) is a plain .*`async def train_t"):
+            await sess.run_step_fn(train_twice)
+        assert await sess.run_step_fn(lambda context: context.run_with_hooks("x")) == 1
+        assert await sess.run_step_fn(lambda context: 5) == 5

@@ -1,0 +1,122 @@
+"""Find the ``while not should_stop()`` loop that awaits nothing, which would spin for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import sys
+import time
+import warnings
+
+logger = logging.getLogger(__name__)
+
+_MANY = 64
+_HELD_SECS = 0.25
+_WATCHED = 8
+
+
+class ForgottenAwait:
+    """Counts how often a loop asks whether it is to stop while the event loop does not run.
+
+    A step that is awaited lets the event loop run each millisecond, so only a loop that awaits nothing
+    asks often for a quarter of a second. The coroutines that are then dropped are looked at.
+    """
+
+    __slots__ = ("_asked", "_since", "_warned", "_watch", "_watched")
+
+    def __init__(self) -> None:
+        self._warned = False
+        self._watch: _Watch | None = None
+        self._reset()
+
+    def asked(self) -> None:
+        """Note that a loop asked, in any thread.
+
+        Raises:
+            RuntimeError: a coroutine is made in the loop and not awaited. It names call and place.
+        """
+        self._asked += 1
+        if self._asked > _MANY:
+            self._look()
+
+    def _reset(self) -> None:
+        """Begin anew: the event loop runs, or there is none."""
+        if self._watch is not None:
+            self._watch.end()
+            self._watch = None
+        self._asked = self._watched = 0
+        self._since: float | None = None
+
+    def _look(self) -> None:
+        now = time.perf_counter()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            if self._watch is None:  # it belongs to the loop's thread
+                self._asked = 0
+            return
+        if self._since is None:
+            self._since = now
+            loop.call_soon(self._reset)
+        elif self._watch is None:
+            if now - self._since > _HELD_SECS and not self._warned:
+                self._watch = _Watch()
+        elif dropped := self._watch.dropped():
+            asked, secs = self._asked, now - self._since
+            self._reset()
+            raise RuntimeError(
+                f"{dropped} was called and never awaited: write `await`. should_stop() was asked "
+                f"{asked} times in {secs:.2g} s without it, and meanwhile no stop can come."
+            )
+        elif (watched := self._watched) > _WATCHED:
+            self._watch.end()
+            self._watch, self._warned = None, True
+            logger.warning(
+                "should_stop() was asked %d times in %.2g s by a loop that awaits nothing%s. Meanwhile "
+                "the event loop does not run: no other task, no signal, no stop. This is said once.",
+                self._asked, now - self._since, _place(),
+            )  # fmt: skip
+        else:
+            self._watched = watched + 1
+
+
+class _Watch:
+    """Collect the warnings of Python about coroutines that nobody awaited, with their origins."""
+
+    def __init__(self) -> None:
+        self._depth = sys.get_coroutine_origin_tracking_depth()
+        sys.set_coroutine_origin_tracking_depth(max(self._depth, 1))
+        self._catcher = warnings.catch_warnings(record=True)
+        self._caught = self._catcher.__enter__()
+        warnings.simplefilter("always")
+
+    def dropped(self) -> str:
+        """Return what was called where, or "" if nothing was dropped yet. Ends the watch if so."""
+        for warning in self._caught:
+            coroutine = warning.source
+            if inspect.iscoroutine(coroutine) and coroutine.cr_origin:
+                file, line, _ = coroutine.cr_origin[0]
+                self.end()
+                return f"{coroutine.__qualname__.lstrip('_')}() at {file}:{line}"
+        return ""
+
+    def end(self) -> None:
+        """Let warnings be as before, and give those that were caught."""
+        sys.set_coroutine_origin_tracking_depth(self._depth)
+        self._catcher.__exit__(None, None, None)
+        for warning in self._caught:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno,
+                source=warning.source,
+            )  # fmt: skip
+        self._caught = []
+
+
+def _place() -> str:
+    frame = sys._getframe(1)
+    while frame.f_globals.get("__name__", "").startswith("asyncmon."):
+        if frame.f_back is None:
+            return ""
+        frame = frame.f_back
+    return f" ({frame.f_code.co_filename}:{frame.f_lineno})"
