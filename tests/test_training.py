@@ -13,7 +13,7 @@ import pytest
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.graph.construction.build import control_dependencies
 from asyncmon.graph.construction.graph import Graph
-from asyncmon.graph.ops.basic import identity
+from asyncmon.graph.ops.basic import constant, identity
 from asyncmon.graph.ops.variable_ops import assign_add
 from asyncmon.graph.variables.global_step import create_global_step
 from asyncmon.graph.variables.variable import Variable
@@ -344,3 +344,13 @@ async def test_numpys_numbers_are_numbers(made: tuple[Any, Any], tmp_path: Path)
     assert state is not None
     names = [Path(path).name for path in state.all_model_checkpoint_paths]
     assert names == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-3"]
+
+
+async def test_a_program_that_is_no_graph_is_saved_whole_whatever_the_default_graph_holds(
+    tmp_path: Path,
+) -> None:
+    constant(1.0)
+    program, op = function_program()
+    async with MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program) as sess:
+        await train(sess, op, 3)
+    assert _saved_steps(tmp_path) == [0, 3]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import Saver
-from asyncmon.checkpoint.variable_selection import name_of, take_variables_from
+from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.graph.construction.build import add_to_collection as add_to_collection
 from asyncmon.graph.construction.build import get_collection as get_collection
 from asyncmon.graph.construction.build import get_default_graph
@@ -191,9 +191,6 @@ def default_local_init_op() -> Any:
     return group(local_variables_initializer(), *tables)
 
 
-def _variables_under_construction() -> list[str] | None:
+def variables_under_construction() -> list[str] | None:
     """Return the names of the default graph's variables, for savers; None where nothing is built."""
     return [name_of(v) for v in global_variables()] if get_default_graph().get_operations() else None
-
-
-take_variables_from(_variables_under_construction)

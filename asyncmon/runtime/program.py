@@ -6,7 +6,8 @@ import contextlib
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
-from asyncmon.runtime.graph_program import graph_program
+from asyncmon.checkpoint.variable_selection import take_variables_from
+from asyncmon.runtime.graph_program import graph_program, variables_under_construction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,3 +57,13 @@ def program_scope(program: Program) -> Iterator[None]:
             yield
     finally:
         _current.reset(token)
+
+
+def _variables_under_construction() -> list[str] | None:
+    """Return what a saver without a ``var_list`` takes; of a program that is no graph, everything."""
+    program = _current.get()
+    is_other = program is not None and not hasattr(program, "graph")
+    return None if is_other else variables_under_construction()
+
+
+take_variables_from(_variables_under_construction)
