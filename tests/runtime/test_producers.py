@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asyncmon import graph as g
-from asyncmon.errors import CancelledError, OutOfRangeError
+from asyncmon.errors import CancelledError, OutOfRangeError, UnknownError
 from asyncmon.runtime import Coordinator, MonitoredSession, QueueRunner, add_queue_runner
 from asyncmon.testing import assert_nothing_left_behind, wait_all_tasks_blocked
 
@@ -67,11 +67,11 @@ async def test_the_consumer_learns_what_became_of_its_producers(
             assert not consuming.done()
             coord.request_stop()
             await asyncio.wait([consuming])
-        errors: Any = {"fails": OSError, "is cancelled": CancelledError}
+        errors: Any = {"fails": UnknownError, "is cancelled": CancelledError}
         with pytest.raises(errors.get(event, OutOfRangeError)):
             await consuming
         if event == "fails":
-            with pytest.raises(OSError, match="the producer broke"):
+            with pytest.raises(UnknownError, match="the producer broke"):
                 await coord.join()
         else:
             await coord.join()
