@@ -27,6 +27,8 @@ class Work:
         with self.graph.as_default():
             if kind == "mlp":
                 model = models.mlp(tf, request["sizes"])
+            elif kind == "lstm":
+                model = models.lstm(tf, request["long"], request["batch"])
             else:
                 model = models.conv_net(tf) if kind == "conv" else models.counter(tf)
         self.session = tf.Session(graph=self.graph)
@@ -34,7 +36,11 @@ class Work:
         self.fetches = model.step
         self.feeds = {}
         if model.images is not None:
-            images, labels = models.batch(request["shape"])
+            images, labels = (
+                models.sentences(request["long"], request["batch"])
+                if kind == "lstm"
+                else models.batch(request["shape"])
+            )
             self.feeds = {model.images: images, model.labels: labels}
 
     def seconds(self, steps: int) -> float:

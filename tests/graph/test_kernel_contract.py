@@ -159,6 +159,24 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     ),
     "add_n": (lambda x, y: [tf.add_n([x, y, x]), tf.add_n([x])], (X, Y)),
     "matmul": (lambda x, y: [tf.matmul(x, y, transpose_b=True), tf.matmul(x, y, True)], (X, Y)),
+    "sums over stacks": (
+        lambda x, y: (
+            [
+                tf.create_op(
+                    "StackedProduct",
+                    (x, y),
+                    {
+                        "transpose_a": flip,
+                        "transpose_b": not flip,
+                        "shape": [x.shape[2 if flip else 1]] * 2,
+                    },
+                )
+                for flip in (True, False)
+            ]
+            + [tf.create_op("StackedConcat", (x,)), tf.create_op("StackedSum", (y, [y.shape[2].value]))]
+        ),
+        (np.stack([X, Y]), np.stack([Y, X])),
+    ),
     "matmul batch": (tf.matmul, (IMAGES, IMAGES.swapaxes(-1, -2))),
     "einsum": (lambda x, y: [tf.einsum("ij,kj->ik", x, y), tf.einsum("ij->ji", x)], (X, Y)),
     "einsum grad": (lambda x: tf.einsum("iij->j", x), (IMAGES[0],)),

@@ -21,6 +21,7 @@ shape from iteration to iteration, its stack is an array of arrays.
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.run import Run
 
 _CAPACITY = 16  # iterations that a stack has room for at first where their number is not known
+_SPARE = 2  # runs whose stacks a loop keeps for later ones
+_OBJECT = np.dtype(object)
 
 
 def _spec(
@@ -91,11 +94,12 @@ class Loop:
         parameters = step.parameters
         self.counted = not test
         self.reverse = op.attrs["reverse"]
-        self.returned = op.attrs["returned"]
         self.outputs = len(op.outputs)
         self.first = self.outputs - len(stacks)  # more may be added after this
         self.made = [k for k in range(len(stacks)) if op.outputs[self.first + k] in used]
         self.empty = [Spec(stacks[k].dtype, stacks[k].spec.shape) for k in self.made]
+        self.fixed = [k < op.attrs["returned"] for k in self.made]
+        self.spare: list[list[Any]] = []
         carried, needed = self._needed(op, used)
         self.carried = sorted(carried)
         self.taken = [i for i in range(count, count + elements) if i in needed]
@@ -157,7 +161,7 @@ class Loop:
         for x in given:
             if len(x) != trips:
                 raise InvalidArgumentError(f"A loop of {trips} iterations is given {len(x)} elements")
-        count, stacks = len(values), Stacks(trips, self.returned, self.made, self.empty)
+        count, stacks = len(values), Stacks(trips, self.fixed, self.empty, self.spare)
         i = 0
         while test is not None or i < trips:
             now = run.iteration(base, i + 1)
@@ -191,19 +195,29 @@ def _holds(condition: Any) -> bool:
 
 
 class Stacks:
-    """Arrays that iterations write their values into."""
+    """Arrays that iterations write their values into.
 
-    def __init__(self, room: int, returned: int, numbers: Sequence[int], specs: Sequence[Spec]) -> None:
+    Args:
+        room: how many iterations there are; 0: that is not known.
+        fixed: of each stack, whether all its elements must have one shape.
+        specs: of the elements.
+        spare: arrays of earlier runs, to be used again where nothing refers to them any more: fresh
+            memory takes longer to touch than to write.
+    """
+
+    def __init__(
+        self, room: int, fixed: Sequence[bool], specs: Sequence[Spec], spare: list[list[Any]]
+    ) -> None:
         self._room = room
-        self._fixed = [k < returned for k in numbers]
+        self._fixed = fixed
         self._specs = specs
+        self._spare = spare
         self._arrays: list[Any] = []
 
     def put(self, at: int, values: Sequence[Any]) -> None:
         """Write the values of an iteration."""
         if not self._arrays:
-            room = self._room = self._room or _CAPACITY
-            self._arrays = [_room_for(room, value) for value in values]
+            self._begin(values)
         if at >= self._room:
             self._grow()
         arrays = self._arrays
@@ -212,6 +226,19 @@ class Stacks:
             if array.shape[1:] != getattr(value, "shape", ()):
                 array = self._loosen(k, at, value)
             array[at] = value
+
+    def _begin(self, values: Sequence[Any]) -> None:
+        self._room = self._room or _CAPACITY
+        try:
+            old = self._spare.pop()  # at once: runs in other threads may look for some, too
+        except IndexError:
+            old = [None] * len(values)
+        for value in values:
+            shape = (self._room, *getattr(value, "shape", ()))
+            dtype, array = getattr(value, "dtype", _OBJECT), old.pop(0)
+            if array is None or array.shape != shape or array.dtype != dtype or getrefcount(array) > 2:
+                array = np.empty(shape, dtype)
+            self._arrays.append(array)
 
     def _grow(self) -> None:
         self._room *= 2
@@ -238,16 +265,13 @@ class Stacks:
     def arrays(self, trips: int) -> list[Any]:
         """Return the stacks of all iterations."""
         if trips:
+            if len(self._spare) < _SPARE:
+                self._spare.append(list(self._arrays))
             return [array[:trips] for array in self._arrays]
         dims = [(0, *(d or 0 for d in spec.shape or ())) for spec in self._specs]
         return [
             np.zeros(shape, spec.dtype.numpy) for shape, spec in zip(dims, self._specs, strict=True)
         ]
-
-
-def _room_for(room: int, value: Any) -> Any:
-    dtype = getattr(value, "dtype", object)
-    return np.empty((room, *getattr(value, "shape", ())), dtype)
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:

@@ -30,14 +30,18 @@ def _rows(stack: Array, axis: int) -> Any:
     return stack.reshape(-1, *stack.shape[2:])
 
 
-def _product(a: Array, b: Array, *, transpose_a: bool, transpose_b: bool, shape: Shape) -> Any:
+def _product(
+    a: Array, b: Array, out: Array | None = None, *, transpose_a: bool, transpose_b: bool, shape: Shape
+) -> Any:
     if not len(a):
-        return np.zeros([d or 0 for d in shape or ()], a.dtype)
+        found = np.empty([d or 0 for d in shape or ()], a.dtype) if out is None else out
+        found.fill(0)
+        return found
     left, right = _rows(a, int(not transpose_a)), _rows(b, int(transpose_b))
     left, right = left.T if transpose_a else left, right.T if transpose_b else right
     if left.dtype.char == "e":  # numpy multiplies halves one by one
         return product(left.astype(np.float32), right.astype(np.float32)).astype(np.float16)
-    return product(left, right)
+    return product(left, right, out)
 
 
 def _product_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
@@ -76,7 +80,7 @@ def _concat(stack: Array) -> Any:
     return np.zeros((0, *stack.shape[2:]), stack.dtype) if found is None else found
 
 
-register(OpDef("StackedProduct", _product, _product_spec, _product_gradient, flops=_flops))
+register(OpDef("StackedProduct", _product, _product_spec, _product_gradient, out=True, flops=_flops))
 register(OpDef("StackedSum", _sum, lambda stack, shape: Spec(stack.dtype, shape.known_dims()),
     lambda op, grad: [broadcast_like(grad, op.inputs[0]), None], aliases=True))  # fmt: skip
 register(OpDef("StackedConcat", _concat,

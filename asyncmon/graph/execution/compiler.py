@@ -278,6 +278,7 @@ class _Compiler:
             plan.random |= inner.random
             plan.foreign |= inner.foreign
             plan.changes += inner.changes
+            plan.repeats |= inner.repeats or (op_def.loops and bool(inner.products))
         if not op_def.awaits:  # else each plan is computed by itself
             values.weight += sum(inf if op_def.loops else inner.cost.weight for inner in plans)
         inputs = values.all_of(op.inputs)

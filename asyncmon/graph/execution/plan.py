@@ -70,6 +70,8 @@ class Plan:
         late: fetched variables that are written in place: the position of each, and its slot.
         memory: which values lie in the arena.
         products: nodes that multiply matrices, and how many multiplications of numbers they are.
+        repeats: whether matrices are multiplied in a loop. Such products are many and too small to be
+            split between threads of the team, which sleep. Those of BLAS spin from one to the next.
         versions: of a subgraph's plan, the registers of the variables that it writes, by slot.
         waits: whether something is awaited.
         locks: whether runs must come one after another.
@@ -96,6 +98,7 @@ class Plan:
     late: list[tuple[int, int]] = field(default_factory=list)
     memory: MemoryPlan | None = None
     products: list[tuple[Operation, Callable[..., int]]] = field(default_factory=list)
+    repeats: bool = False
     versions: dict[int, int] = field(default_factory=dict)
     waits: bool = False
     locks: bool = False
@@ -149,7 +152,8 @@ class Plan:
         facts, unknown, asserted = rules.run(key)
         layout = None if self.memory is None else self.memory.lay_out(facts)
         size = sum([getattr(fed[i], "size", 1) for i in self.open_feeds])
-        splits = CORES > 1 and blas_threads.is_controllable and self._flops(facts) >= _HEAVY
+        may_split = CORES > 1 and blas_threads.is_controllable and not self.repeats
+        splits = may_split and self._flops(facts) >= _HEAVY
         folded = rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
             code = self._code(rules, tuple(unknown), tuple(asserted), frozenset(folded))

@@ -42,12 +42,20 @@ def _need_names(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
 
 def _exponentials(logits: Array) -> tuple[Any, Any, Any]:
     """Return logits less their maximum, and the exponentials of that and their sums."""
-    peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
-    shifted = np.subtract(logits, peak, order="C")  # a transposed view too: it is reshaped below
+    shifted = _below_peak(logits)
     exps = np.exp(shifted)
-    if logits.dtype.char in "fd":
-        return shifted, exps, np.dot(exps, ones(logits.shape[-1], logits.dtype)[:, None])
-    return shifted, exps, np.add.reduce(exps, axis=-1, keepdims=True)
+    return shifted, exps, _row_sums(exps)
+
+
+def _below_peak(logits: Array) -> Any:
+    peak = np.maximum.reduce(logits, axis=-1, keepdims=True, initial=-np.inf)
+    return np.subtract(logits, peak, order="C")  # a transposed view too: it is reshaped later
+
+
+def _row_sums(x: Array) -> Any:
+    if x.dtype.char in "fd":
+        return np.dot(x, ones(x.shape[-1], x.dtype)[:, None])
+    return np.add.reduce(x, axis=-1, keepdims=True)
 
 
 def _by_logits(op: Operation, grad: Tensor | None, grad_back: Tensor | None) -> Tensor:
@@ -158,10 +166,13 @@ def _sparse_softmax_xent(logits: Array, labels: Array) -> tuple[Any, Any]:
             f"Received a label value of {wrong} which is outside the valid range of [0, {classes}).  "
             f"Label values: {' '.join(map(str, picks[:32]))}"
         )
-    shifted, exps, total = _exponentials(flat)
     at = np.add(_row_starts(len(picks), classes), picks)
+    shifted = _below_peak(flat)
+    chosen = shifted.reshape(-1).take(at)
+    exps = np.exp(shifted, out=shifted)
+    total = _row_sums(exps)
     losses = np.log(total).reshape(-1)
-    losses -= shifted.reshape(-1).take(at)
+    losses -= chosen
     backprop = np.divide(exps, total, out=exps)
     backprop.reshape(-1)[at] -= 1
     return losses.reshape(labels.shape), backprop.reshape(logits.shape)
