@@ -21,7 +21,7 @@ from asyncmon.graph.nn.losses import (
 from asyncmon.graph.nn.normalization import (
     batch_normalization, dropout, l2_normalize, moments, zero_fraction,
 )
-from asyncmon.graph.nn.pool import avg_pool, max_pool
+from asyncmon.graph.nn.pool import avg_pool, max_pool, max_pool2d
 from asyncmon.graph.nn.sampling import (
     compute_accidental_hits, log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss,
     uniform_candidate_sampler,
@@ -35,7 +35,6 @@ from asyncmon.graph.ops.gather import in_top_k, top_k
 # isort: on
 
 avg_pool2d = avg_pool
-max_pool2d = max_pool
 
 __all__ = [
     "atrous_conv2d", "avg_pool", "avg_pool2d", "batch_norm_with_global_normalization",

@@ -9,7 +9,14 @@ from asyncmon.graph.construction.convert import renamed_argument, static_axes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.nn.images import check_data_format
 from asyncmon.graph.nn.normalization import batch_normalization, normalized_batch
-from asyncmon.graph.ops.arithmetic import div_no_nan, maximum, squared_difference
+from asyncmon.graph.ops.arithmetic import (
+    add,
+    div_no_nan,
+    maximum,
+    multiply,
+    squared_difference,
+    subtract,
+)
 from asyncmon.graph.ops.compare import less_equal
 from asyncmon.graph.ops.create import range as range_of
 from asyncmon.graph.ops.create import zeros_like
@@ -43,7 +50,7 @@ def local_response_normalization(
         beta: see above.
         name: the scope of the ops.
     """
-    with name_scope(name, "LRN"):
+    with name_scope(name, "LRN") as scope:
         value = convert_to_tensor(input)
         rules.check_dtype(value.dtype, rules.FLOATS, "input")
         rules.with_rank(value.spec.shape, 4)
@@ -51,7 +58,10 @@ def local_response_normalization(
         at = range_of(shape(x)[3])
         near = less_equal(absolute(expand_dims(at, 1) - at), depth_radius)
         sums = tensordot(square(x), cast(near, x.dtype), [[3], [0]])
-        return cast(x * (sums * alpha + bias) ** -beta, value.dtype)
+        scale = (sums * alpha + bias) ** -beta
+        if value.dtype is x.dtype:
+            return multiply(x, scale, name=scope)
+        return cast(x * scale, value.dtype, name=scope)
 
 
 lrn = local_response_normalization
@@ -188,8 +198,8 @@ def sufficient_statistics(
         count = reduce_prod(cast(convert_to_tensor([sizes[i] for i in axis]), value.dtype))
         by = None if shift is None else convert_to_tensor(shift, value.dtype)
         moved = value if by is None else value - by
-        squares = reduce_sum(square(moved), along, keep)
-        return count, reduce_sum(moved, along, keep), squares, by
+        total = reduce_sum(moved, along, keep, "mean_ss")
+        return count, total, reduce_sum(square(moved), along, keep, "var_ss"), by
 
 
 def normalize_moments(
@@ -198,6 +208,6 @@ def normalize_moments(
     """Return mean and variance of :func:`sufficient_statistics`. TF1: ``tf.nn.normalize_moments``."""
     with name_scope(name, "normalize"):
         each = reciprocal(counts)
-        moved = convert_to_tensor(mean_ss) * each
-        variance = variance_ss * each - square(moved)
-        return moved if shift is None else moved + shift, variance
+        moved = multiply(mean_ss, each, "mean" if shift is None else "shifted_mean")
+        variance = subtract(multiply(variance_ss, each), square(moved), "variance")
+        return moved if shift is None else add(moved, shift, "mean"), variance

@@ -115,3 +115,15 @@ def avg_pool(
     return create_image_op(
         "AvgPool", (images,), padding, data_format, name, ksize=ksize, strides=strides
     )
+
+
+def max_pool2d(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> Tensor:
+    """As :func:`max_pool`. TF1: ``tf.nn.max_pool2d``."""
+    return max_pool(input, ksize, strides, padding, data_format, name)

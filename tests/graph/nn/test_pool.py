@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused() -> None:
         nn.max_pool(x[0], 2, 1, "VALID")
     with pytest.raises(ValueError, match="ksize must be 1 in the batch and depth"):
         nn.max_pool(x, [2, 1, 1, 1], 1, "VALID")
-    assert nn.max_pool2d(input=x, value=None, ksize=2, strides=2, padding="SAME").shape == (2, 3, 3, 2)
+    assert nn.max_pool2d(input=x, ksize=2, strides=2, padding="SAME").shape == (2, 3, 3, 2)
 
 
 @pytest.mark.parametrize("function", [nn.max_pool, nn.avg_pool])
