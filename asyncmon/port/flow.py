@@ -226,7 +226,8 @@ class Flow(Store):
         if isinstance(owner, Foreign):
             return one(Foreign(f"{owner.path}.{name}", owner.known))
         if isinstance(owner, Symbol):
-            return SYMBOL
+            runner = catalogue.RENAMED.get(name, name) == "create_tasks"  # from a collection
+            return one(Method(catalogue.CLASSES["QueueRunner"], "create_tasks")) if runner else SYMBOL
         if isinstance(owner, Value):
             return VALUE
         if isinstance(owner, Super):
@@ -281,8 +282,17 @@ class Flow(Store):
             if isinstance(kind, Manager):
                 made = kind.of if kind.node is None else frozenset(self.yields[kind.node])
                 found |= made
+            elif isinstance(kind, Instance) and isinstance(kind.of, cst.ClassDef):
+                found |= self._entered_local(kind, kind.of)
             elif isinstance(kind, Opened):
                 found |= kind.of
             else:
                 found |= one(kind)
         return found
+
+    def _entered_local(self, kind: Instance, node: cst.ClassDef) -> Kinds:
+        for name in ("__aenter__", "__enter__"):
+            function = self.method(node, name)
+            if isinstance(function, cst.FunctionDef):
+                return frozenset(self.returns[function])
+        return one(kind)

@@ -16,6 +16,7 @@ from asyncmon.port.kinds import (
     Callback,
     Foreign,
     Generator,
+    Instance,
     Kind,
     Kinds,
     Manager,
@@ -48,8 +49,12 @@ DISTINCT = frozenset(
 RUN_WORDS = frozenset({"feed_dict", "run_metadata", "session"})
 """Keywords that tell ``run`` of a session or an operation from any other."""
 
-CAN_BE_ASYNC = frozenset(["__init__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"])
+CAN_BE_ASYNC = frozenset(
+    ["__init__", "__enter__", "__exit__", "__call__", "__aenter__", "__aexit__", "__anext__", "__new__"]
+)
 
+
+ENTERING = frozenset(["__enter__", "__exit__"])
 
 COLLECTS = frozenset(
     ["list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "any", "all", "dict"]
@@ -182,9 +187,10 @@ class Planner:
     def _add_family(self, owner: cst.ClassDef, name: str) -> None:
         if name in ("__init__", "__new__"):
             return
+        names = ENTERING if name in ENTERING else {name}
         family = self.flow.family(owner)
         for function in self.tree.functions:
-            if function.name.value == name and self.tree.is_method(function) in family:
+            if function.name.value in names and self.tree.is_method(function) in family:
                 self.plan.functions.add(function)
 
     # -- what is awaited
@@ -274,10 +280,18 @@ class Planner:
     def is_entered(self, node: cst.CSTNode) -> bool:
         """Whether something is entered by ``async with``."""
         return any(
-            catalogue.entered(kind)
+            self._has_enter(kind)
+            if isinstance(kind, Instance) and isinstance(kind.of, cst.ClassDef)
+            else catalogue.entered(kind)
             and not (isinstance(kind, Manager) and kind.node and kind.node not in self.plan.functions)
             for kind in self.flow.kinds(node)
         )
+
+    def _has_enter(self, kind: Instance) -> bool:
+        """Whether an object of a class of the file is entered by ``async with``."""
+        assert isinstance(kind.of, cst.ClassDef), "it is a class of the file"
+        found = [self.flow.method(kind.of, name) for name in ("__aenter__", "__enter__")]
+        return any(function in self.plan.functions for function in found)
 
     def is_thread(self, node: cst.CSTNode) -> Thread | None:
         """Return the kind of thread that something is, or None."""

@@ -27,6 +27,8 @@ BLOCKING = frozenset(
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
 """What may be given an async function."""
 
+ADDS = frozenset(["append", "add", "insert", "setdefault", "extend", "update", "appendleft"])
+
 PLAIN_BASES = frozenset(["builtins.object", "abc.ABC", "typing.Generic", "typing.NamedTuple"])
 
 BASES = {
@@ -117,7 +119,9 @@ def _call(planner: Planner, call: cst.Call) -> None:
         planner.note(call, f"`{_text(call.func)}` is not known: await it if it runs a session")
     paths = [kind.path for kind in kinds if isinstance(kind, Foreign)]
     ours = any(isinstance(kind, Real | Method | Instance) for kind in kinds) or bool(targets)
-    takes = any(path.startswith(CALLS_ASYNC) or path.rpartition(".")[2] in HARMLESS for path in paths)
+    takes = name in ADDS or any(
+        path.startswith(CALLS_ASYNC) or path.rpartition(".")[2] in HARMLESS for path in paths
+    )
     for arg in call.args:
         if not ours and not takes:
             _given(planner, call, arg.value, awaits, unknown=not any(p for p in paths if _known(kinds)))

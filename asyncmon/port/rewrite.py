@@ -9,8 +9,8 @@ import libcst as cst
 import asyncmon.tf1 as tf
 from asyncmon.port import catalogue, imports
 from asyncmon.port.entry import Blank
-from asyncmon.port.kinds import Foreign, Func, Instance, Kind, Method, Real
-from asyncmon.port.plan import is_manager
+from asyncmon.port.kinds import Foreign, Func, Instance, Kind, Method, Real, Symbol
+from asyncmon.port.plan import ENTERING, is_manager
 from asyncmon.port.scopes import bound_names, dotted
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Rewriter(cst.CSTTransformer):
         if not kinds:
             return not name.startswith("__")
         return any(
-            isinstance(kind, Real)
+            isinstance(kind, Real | Symbol)
             or (
                 isinstance(kind, Instance)
                 and isinstance(kind.of, type)
@@ -188,7 +188,10 @@ class Rewriter(cst.CSTTransformer):
     def leave_FunctionDef(self, original: cst.FunctionDef, updated: cst.FunctionDef) -> Any:
         if original not in self.plan.functions or original.asynchronous is not None:
             return updated
-        updated = updated.with_changes(asynchronous=ASYNC)
+        name = original.name.value
+        if name in ENTERING:
+            name = name.replace("__", "__a", 1)
+        updated = updated.with_changes(asynchronous=ASYNC, name=updated.name.with_changes(value=name))
         if is_manager(original):
             self.needed.add("contextlib")
             updated = updated.with_changes(decorators=[_async_manager(d) for d in updated.decorators])

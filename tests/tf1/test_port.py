@@ -336,6 +336,28 @@ def test_a_context_manager_becomes_async() -> None:
     assert "    async with timed(sess) as t:" in after
 
 
+def test_a_class_that_is_entered_becomes_async() -> None:
+    after = whole("""
+        class Runner(object):
+            def __enter__(self):
+                self.sess = tf.Session()
+                return self
+
+            def __exit__(self, *args):
+                self.sess.close()
+
+            def __call__(self, x):
+                return self.sess.run(x)
+
+        def f():
+            with Runner() as run:
+                return run(1)
+        """)
+    assert "    async def __aenter__(self):" in after
+    assert "    async def __aexit__(self, *args):" in after
+    assert "    async with Runner() as run:\n        return await run(1)" in after
+
+
 def test_sleep_in_an_async_function_is_awaited() -> None:
     after = whole("""
         import time
