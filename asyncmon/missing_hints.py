@@ -89,6 +89,11 @@ HINTS = {
     "bitwise": _HOST,
     "io.gfile.*": "tf.gfile has it under TF1's older name",
     # graphs, sessions, devices
+    "Session.partial_run": "run twice, and feed the second run what the first one returned",
+    "Session.partial_run_setup": "run twice, and feed the second run what the first one returned",
+    "Session.list_devices": "there is one device, the CPU",
+    "Session.reset": "nothing is shared between sessions: close them",
+    "Session.sess_str": "a session runs in this process",
     "import_graph_def": _GRAPH,
     "train.import_meta_graph": "build the graph by the code that built it, then Saver.restore",
     "train.export_meta_graph": "checkpoints hold variables; keep the code that builds the graph",

@@ -49,6 +49,14 @@ def missing_name(
     return AttributeError(text, name=name)
 
 
+def missing_member(owner: str, name: str) -> AttributeError:
+    """Return the error of an object of a class of TF1 that lacks a member."""
+    text = f"{owner!r} object has no attribute {name!r}"
+    if not name.startswith("_") and (hint := hint_for(f"{owner}.{name}")):
+        text += f": {hint}"
+    return AttributeError(text, name=name)
+
+
 def hint_for(name: str) -> str | None:
     """Return what to use instead of TF1's ``tf.<name>``; None where nothing is known of it."""
     from fnmatch import fnmatchcase

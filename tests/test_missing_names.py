@@ -80,7 +80,7 @@ def test_modules_can_be_imported_from_the_packages() -> None:
 def test_the_tables_cost_nothing_until_a_name_is_missing() -> None:
     code = (
         "import sys, asyncmon.tf1 as tf\n"
-        "assert not {'asyncmon.missing_hints', 'asyncmon.tf1_names', 'difflib'} & sys.modules.keys()\n"
+        "assert not {'asyncmon.missing_hints', 'asyncmon.tf1_names'} & sys.modules.keys()\n"
         "assert not hasattr(tf, 'nothing')\n"
         "assert 'asyncmon.missing_hints' in sys.modules"
     )
@@ -144,6 +144,17 @@ def test_hints_name_what_is_there() -> None:
             if word.startswith("asyncmon.") and word[-1].isalnum():
                 module, _, last = word.rpartition(".")
                 assert hasattr(importlib.import_module(module), last), word
+
+
+@pytest.mark.asyncio
+async def test_a_session_says_what_to_use_instead_of_partial_runs() -> None:
+    async with tf.Session() as sess:
+        for name in ("partial_run", "partial_run_setup"):
+            with pytest.raises(AttributeError, match="run twice, and feed the second run"):
+                getattr(sess, name)
+        with pytest.raises(AttributeError, match=r"'Session' object has no attribute 'nothing'$"):
+            _ = sess.nothing  # type: ignore[attr-defined]
+        assert not hasattr(sess, "_private")
 
 
 def test_what_is_said_of_a_namespace_holds_for_its_names() -> None:

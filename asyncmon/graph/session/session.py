@@ -24,6 +24,7 @@ from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.graph.variables.variable import Variable
+from asyncmon.missing_names import missing_member
 from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
@@ -279,6 +280,11 @@ class Session:
         await self._executor.close(CancelledError("Session has been closed."))
         self._calls.clear()
         self._plans.clear()
+
+    if not TYPE_CHECKING:  # else a type checker would find every member
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_member("Session", name)
 
     def __enter__(self) -> NoReturn:
         raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")
