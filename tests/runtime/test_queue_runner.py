@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from asyncmon.errors import AbortedError, CancelledError, OutOfRangeError
+from asyncmon.errors import AbortedError, CancelledError, OutOfRangeError, UnknownError
 from asyncmon.graph.construction.build import get_collection
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.default_session import default_session
@@ -153,13 +153,14 @@ async def test_qr_4_without_a_coordinator_errors_are_kept_and_logged(
     runner = QueueRunner(queue, [Source(1, OSError("gone")).op(queue)])
     (task,) = runner.create_tasks(sess, start=True)
     await asyncio.wait([task])
-    assert [str(error) for error in runner.exceptions_raised] == ["gone"]
-    assert "Exception in QueueRunner: gone" in caplog.text
-    with pytest.raises(OSError, match="gone"):
+    (error,) = runner.exceptions_raised
+    assert str(error.__cause__) == "gone"
+    assert "Exception in QueueRunner: Source.next raised OSError: gone" in caplog.text
+    with pytest.raises(UnknownError, match="OSError: gone"):
         task.result()
     dequeue = queue.dequeue()
     assert await sess.run(dequeue) == 1
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(UnknownError, match="OSError: gone"):
         await sess.run(dequeue)
 
 
@@ -295,5 +296,5 @@ async def test_a_monitored_session_raises_the_error_of_a_producer() -> None:
                     await sess.run(dequeue)
 
         async with assert_nothing_left_behind():
-            with pytest.raises(OSError, match="the disk is gone"):
+            with pytest.raises(UnknownError, match="OSError: the disk is gone"):
                 await train()
