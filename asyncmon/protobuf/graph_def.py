@@ -111,7 +111,12 @@ def _inputs(operation: Any) -> Iterator[str]:
 
 def _attributes(operation: Any, add_shapes: bool) -> dict[str, AttrValue]:
     attrs: Mapping[str, Any] = getattr(operation, "attrs", {})
-    encoded = {key: _attribute(value) for key, value in attrs.items()}
+    encoded = {
+        key: AttrValue(shape=_shape(value))
+        if key == "shape" and _is_shape(value)
+        else _attribute(value)
+        for key, value in attrs.items()
+    }
     outputs = getattr(operation, "outputs", ())
     if outputs:
         number = _dtype(getattr(outputs[0], "dtype", None))
@@ -142,6 +147,12 @@ def _attribute(value: Any) -> AttrValue:
             return AttrValue(list=AttrListValue(i=value))
     number = _dtype(value)
     return AttrValue(type=number) if number else _text(repr(value))
+
+
+def _is_shape(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, list | tuple) and all(size is None or type(size) is int for size in value)
+    )
 
 
 def _text(text: str) -> AttrValue:

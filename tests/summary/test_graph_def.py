@@ -61,7 +61,8 @@ def test_attributes_of_each_kind_are_shown() -> None:
         "rate": np.float32(0.5),
         "mode": "same",
         "raw": b"\xff",
-        "shape": (1, 2),
+        "strides": (1, 2),
+        "shape": (None, 2),
         "dtype": dtypes.int64,
         "value": np.arange(3),
         "large": np.zeros(10_000),
@@ -75,7 +76,8 @@ def test_attributes_of_each_kind_are_shown() -> None:
     assert attr["count"].i == 3
     assert attr["rate"].f == 0.5
     assert (attr["mode"].s, attr["raw"].s) == (b"same", b"\xff")
-    assert list(attr["shape"].list.i) == [1, 2]
+    assert list(attr["strides"].list.i) == [1, 2]
+    assert [dim.size for dim in attr["shape"].shape.dim] == [-1, 2]
     assert attr["dtype"].type == 9
     assert np.frombuffer(attr["value"].tensor.tensor_content, np.int64).tolist() == [0, 1, 2]
     assert attr["large"].tensor.tensor_content == b""
