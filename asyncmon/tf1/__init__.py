@@ -54,6 +54,7 @@ from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import python_io as python_io
 from asyncmon.tf1 import queue as queue
 from asyncmon.tf1 import random as random
+from asyncmon.tf1 import strings as strings
 from asyncmon.tf1 import summary as summary
 from asyncmon.tf1 import timeline as timeline
 from asyncmon.tf1 import train as train
@@ -72,6 +73,7 @@ from asyncmon.tf1.functional_ops import map_fn as map_fn
 from asyncmon.tf1.functional_ops import scan as scan
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.more_math import *
+from asyncmon.tf1.more_ops import *
 from asyncmon.tf1.old_names import *
 from asyncmon.tf1.parsing import FixedLenFeature as FixedLenFeature
 from asyncmon.tf1.parsing import FixedLenSequenceFeature as FixedLenSequenceFeature

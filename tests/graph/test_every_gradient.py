@@ -15,6 +15,8 @@ from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, table
+from asyncmon.graph.ops.more_functions import xdivy, xlogy
+from asyncmon.tf1 import more_ops as ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,22 @@ def _dropped(x: Any) -> Any:
     """Half of x dropped; the same half in each precision."""
     draws = _distinct(tuple(x.shape), 0.0, 1.0, 5)
     return tf.create_op("Dropout", (x, tf.cast(draws, x.dtype), tf.cast(0.5, x.dtype)))
+
+
+def _for_ports(x: Any) -> Any:
+    ids = tf.constant([1, 0, 1])
+    pairs = tf.stack([x, x * x, 2 * x + 0.1])
+    return [
+        ports.matrix_diag(x), ports.matrix_diag_part(pairs[:2]), ports.matrix_band_part(pairs, 0, 1),
+        ports.matrix_set_diag(pairs, ports.matrix_diag_part(pairs * 2)),
+        ports.reverse_sequence(pairs, ids, 1), ports.roll(pairs, 1, 0),
+        *ports.dynamic_partition(pairs, ids, 2), ports.dynamic_stitch([[0, 2, 1]], [pairs]),
+        ports.unsorted_segment_max(pairs, ids, 2), ports.unsorted_segment_min(pairs, ids, 2),
+        ports.unsorted_segment_prod(pairs, ids, 2),
+        ports.tensor_scatter_update(pairs, [[0]], [x]), ports.tensor_scatter_add(pairs, [[0]], [x]),
+        ports.tensor_scatter_sub(pairs, [[0]], [x]), ports.sparse_to_dense([1], [3], x[:1, 0]),
+        xlogy(x + 2, x + 3), xdivy(x + 2, x + 3),
+    ]  # fmt: skip
 
 
 def _cut(x: Any) -> Any:
@@ -184,6 +202,7 @@ FIXED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, y: nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x),
         (MATRIX, MATRIX * 0.4 + 0.5),
     ),
+    "for ports": (_for_ports, (SQUARE[0],)),
     "weights in a loop": (_recurrent, (SQUARE[0], SQUARE[1], SQUARE[1, 0], SQUARE[0])),
     "batch_norm": (_average, (OTHER, np.array([0.7, 1.2]), np.array([0.1, -0.2]))),
 }
@@ -269,6 +288,7 @@ def test_every_op_with_a_gradient_has_a_case() -> None:
         seen |= _types(fixed, *arrays)
     seen |= _types(_twice, MATRIX)
     seen.add("ReadVariable")  # the test above
+    seen.add("Lgamma")  # has no second one
     seen |= {"AsyncIf", "AsyncWhile", "AsyncScan"}  # rules of If, While, Scan
     none = (NOT_DIFFERENTIABLE, ZERO)
     differentiable = {name for name, op in TABLE.items() if op.gradient not in none}

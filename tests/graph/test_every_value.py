@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 OTHERWISE = {"random", "orthogonal", "dropout"}
 """Samples that draw: what they draw from is tested in test_random_ops and test_nn_normalization."""
-NOT_VALUES = {"unique rows"}
-"""Of the optimizers' own, which the tests of sparse updates hold to dense ones."""
+NOT_VALUES = {"unique rows", "for ports"}
+"""Of the optimizers' own, which the tests of sparse updates hold to dense ones, and of ports, which
+those of ``test_more_ops`` and ``test_strings`` hold to numpy."""
 
 RENAMED = {
     "asin": np.arcsin,

@@ -14,7 +14,10 @@ import pytest
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, RandomOpDef, table
+from asyncmon.graph.ops import more_functions as more
+from asyncmon.graph.ops import strings
 from asyncmon.graph.ops.gather import unique_rows
+from asyncmon.tf1 import more_ops as ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +117,33 @@ ACTIVATIONS = [
 ]
 
 
+def _for_ports(x: Any) -> Any:
+    ids, texts = tf.constant([1, 0, 1, 0]), tf.constant(["1", "2"])
+    half = ports.complex(tf.stop_gradient(x), tf.stop_gradient(x))
+    return [
+        tf.create_op("Zero", (ids,)), tf.create_op("CheckLimit", (ids[0],), {"limit": 3}),
+        tf.create_op("CheckCoordinates", (ids[:, None],), {"shape": (2,)}),
+        ports.matrix_diag(x), ports.matrix_diag_part(x), ports.matrix_set_diag(x, x[:, 0]),
+        ports.matrix_band_part(x, 1, 0), ports.reverse_sequence(x, ids, 1), ports.roll(x, 1, 0),
+        ports.repeat(x, 2), *ports.dynamic_partition(x, ids, 2), ports.dynamic_stitch([ids], [x]),
+        ports.unsorted_segment_max(x, ids, 2), ports.unsorted_segment_min(x, ids, 2),
+        ports.unsorted_segment_prod(x, ids, 2), ports.segment_sum(x, [0, 0, 1, 2]),
+        *ports.unique_with_counts(ids), *ports.setdiff1d(ids, [1]), ports.bincount(ids),
+        ports.searchsorted(x, x), ports.unravel_index(ids, [2, 2]), ports.bitcast(x, tf.int64),
+        ports.tensor_scatter_update(x, [[0]], x[:1]), ports.tensor_scatter_add(x, [[0]], x[:1]),
+        ports.tensor_scatter_sub(x, [[0]], x[:1]), ports.sparse_to_dense([1], [3], x[0, :1]),
+        ports.real(half), ports.imag(half), ports.angle(half),
+        ports.truncatediv(x, x), ports.truncatemod(x, x),
+        more.xlogy(x, x), more.xdivy(x, x), ports.lgamma(x), ports.digamma(x),
+        ports.sequence_mask(ids), ports.as_string(x), ports.string_to_number(texts),
+        ports.substr(texts, 0, 1),
+        ports.decode_raw(texts, tf.uint8), ports.string_join([texts, texts]), ports.reduce_join(texts),
+        ports.string_strip(texts), strings.string_lower(texts), strings.string_upper(texts),
+        strings.string_length(texts), ports.regex_replace(texts, "1", "2"),
+        *ports.decode_csv(texts, [[0]]),
+    ]  # fmt: skip
+
+
 def _by_tensors(x: Any) -> Any:
     axis, axes = tf.placeholder_with_default(1, []), tf.placeholder_with_default([1], [None])
     return [
@@ -140,6 +170,7 @@ SAMPLES: dict[str, tuple[Callable[..., Any], Any]] = {
     **{f"{name} broadcast": (getattr(tf, name), (X, V)) for name in BINARY},
     **_named(nn, ACTIVATIONS, X - 0.5),
     "acosh": (tf.acosh, (X + 2,)),
+    "for ports": (_for_ports, (X[:4, :4],)),
     "axes": (_by_tensors, (X,)),
     "shape": (lambda x: [tf.create_op(op, (x,)) for op in ("Shape", "Size", "Rank")], (X,)),
     "check_numerics": (lambda x: tf.check_numerics(x, "x"), (X,)),

@@ -46,13 +46,13 @@ def _quotient_rule(x: Spec, y: Spec) -> Spec:
     return Spec(dtypes.float32 if spec.dtype.size <= 2 else dtypes.float64, spec.shape)
 
 
-def _check_nonzero(divisor: Array) -> None:
+def check_nonzero(divisor: Array) -> None:
     if divisor.dtype.kind in "iu" and not np.all(divisor):
         raise InvalidArgumentError("Integer division by zero")
 
 
 def _floor_divide(x: Array, y: Array, out: Array | None = None) -> Any:
-    _check_nonzero(y)
+    check_nonzero(y)
     if y.dtype.kind in "iu":
         return np.floor_divide(x, y, out=out)
     quotient = np.divide(x, y, out=out)  # numpy's floor_divide gives 9 for 1.0 // 0.1
@@ -60,7 +60,7 @@ def _floor_divide(x: Array, y: Array, out: Array | None = None) -> Any:
 
 
 def _floor_mod(x: Array, y: Array, out: Array | None = None) -> Any:
-    _check_nonzero(y)
+    check_nonzero(y)
     return np.remainder(x, y, out=out)
 
 

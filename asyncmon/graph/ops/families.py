@@ -93,9 +93,10 @@ def unary(
     doc: str,
     *,
     output: DType | None = None,
+    rule: rules.Rule | None = None,
 ) -> UnaryFunction:
     """Register ``kernel(x, out=None)`` with ``gradient(grad, x, y)``; return its public function."""
-    _register_unary(op_type, kernel, rules.unary(allowed, output=output), gradient)
+    _register_unary(op_type, kernel, rule or rules.unary(allowed, output=output), gradient)
 
     def function(x: Any, name: str | None = None) -> Tensor:
         return create_op(op_type, (x,), None, name)

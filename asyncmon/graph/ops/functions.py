@@ -10,6 +10,8 @@ import numpy as np
 
 from asyncmon.graph.construction.build import create_op
 from asyncmon.graph.core.shape import FLOATS, NUMBERS, REALS, SMOOTH
+from asyncmon.graph.core.shape import unary as unary_rule
+from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels import special
 from asyncmon.graph.kernels.arrays import Array, as_out
 from asyncmon.graph.ops.families import UnaryFunction, unary
@@ -56,9 +58,21 @@ def _where_used(g: Tensor, y: Tensor) -> Tensor:
     return create_op("SelectV2", (unused, create_op("OnesLike", (y,)), y))
 
 
+def _abs_rule(x: Spec) -> Spec:
+    spec: Spec = unary_rule(NUMBERS)(x)
+    return Spec(x.dtype.real_dtype, spec.shape)
+
+
+def _abs_gradient(g: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    if x.dtype.is_complex:
+        raise LookupError(f"abs() of complex numbers has no gradient: {x!r}")
+    return g * sign(x)
+
+
 # fmt: off
 negative = unary("negative", "Neg", np.negative, NUMBERS, lambda g, x, y: -g, "Return ``-x``.")
-abs = unary("abs", "Abs", np.absolute, REALS, lambda g, x, y: g * sign(x), "Return ``|x|``.")
+abs = unary("abs", "Abs", np.absolute, NUMBERS, _abs_gradient,
+    "Return ``|x|``, a real number.", rule=_abs_rule)
 sign: UnaryFunction = unary("sign", "Sign", np.sign, REALS,
     lambda g, x, y: create_op("ZerosLike", (x,)), "Return -1, 0 or 1.")
 exp = unary("exp", "Exp", np.exp, SMOOTH, lambda g, x, y: g * y, "Return e to the power ``x``.")

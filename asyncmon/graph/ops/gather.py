@@ -108,7 +108,7 @@ def gather(
 
 
 # --- gather_nd and scatter_nd -----------------------------------------------------------------------
-def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
+def nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[Array, ...]:
     """Return the numpy index of vectors of coordinates; () where they have no elements."""
     depth = indices.shape[-1]
     wrong = (indices < 0) | (indices >= np.array(shape[batch_dims : batch_dims + depth], np.int64))
@@ -122,13 +122,13 @@ def _nd_index(indices: Array, shape: tuple[int, ...], batch_dims: int) -> tuple[
 
 
 def _gather_nd(params: Array, indices: Array, *, batch_dims: int) -> Array:
-    index = _nd_index(indices, params.shape, batch_dims)
+    index = nd_index(indices, params.shape, batch_dims)
     return params[index] if index else np.broadcast_to(params, indices.shape[:-1] + params.shape)
 
 
 def _scatter_nd(indices: Array, updates: Array, shape: Array, *, batch_dims: int) -> Array:
     sizes = tuple(shape.tolist())
-    index = _nd_index(indices, sizes, batch_dims)
+    index = nd_index(indices, sizes, batch_dims)
     return put(sizes, index, updates) if index else sum_to_shape(updates, sizes)
 
 
@@ -210,11 +210,13 @@ def add_rows(target: Array, indices: Array, rows: Array) -> None:
 
 def _sum_rows_rule(values: Spec, indices: Spec, count: Spec) -> Spec:
     rules.check_dtype(values.dtype, rules.NUMBERS, "data")
-    return Spec(values.dtype, _rows_shape(values, indices, *(count.known_dims() or (None,))))
+    return Spec(values.dtype, rows_shape(values, indices, *(count.known_dims() or (None,))))
 
 
-def _rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
+def rows_shape(values: Spec, indices: Spec, count: int | None) -> Shape:
     """Return the shape of so many rows out of ``values``, which has a row for each index."""
+    if count is not None and count < 0:
+        raise ValueError(f"Dimension size must be non-negative but is {count}")
     if values.shape is None or indices.shape is None:
         return None
     rules.merge(values.shape[: len(indices.shape)], indices.shape)
@@ -264,7 +266,7 @@ def _unique_rows(values: Array, indices: Array) -> tuple[Array, Array]:
 
 
 register(OpDef("UniqueRows", _unique_rows, lambda values, indices:
-    (Spec(values.dtype, _rows_shape(values, indices, None)), Spec(indices.dtype, (None,))),
+    (Spec(values.dtype, rows_shape(values, indices, None)), Spec(indices.dtype, (None,))),
     aliases=True))  # fmt: skip
 
 

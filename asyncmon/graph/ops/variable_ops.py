@@ -10,7 +10,7 @@ import numpy as np
 from asyncmon.graph.construction.build import create_op, graph_of
 from asyncmon.graph.construction.convert import is_tensor_like, to_tensor
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import SAME, OpDef, VariableOpDef, register
+from asyncmon.graph.core.op import SAME, ZERO, OpDef, VariableOpDef, register
 from asyncmon.graph.core.shape import as_shape, is_compatible, like_first
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
@@ -78,24 +78,24 @@ def assign(
         use_locking: without effect, here and below: a run's writes are one transaction.
     """
     attrs = {"validate_shape": validate_shape is None or validate_shape}
-    return create_op("Assign", (ref, _operand("Assign", ref, value)), attrs, name)
+    return create_op("Assign", (ref, operand("Assign", ref, value)), attrs, name)
 
 
 def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Tensor:
     """Add to a variable when the result is computed, which is the new value. TF1: ``tf.assign_add``."""
-    return create_op("AssignAdd", (ref, _operand("AssignAdd", ref, value)), None, name)
+    return create_op("AssignAdd", (ref, operand("AssignAdd", ref, value)), None, name)
 
 
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Tensor:
     """Subtract from a variable when the result is computed. TF1: ``tf.assign_sub``."""
-    return create_op("AssignSub", (ref, _operand("AssignSub", ref, value)), None, name)
+    return create_op("AssignSub", (ref, operand("AssignSub", ref, value)), None, name)
 
 
-def _operand(type: str, ref: Any, value: Any) -> Tensor:
+def operand(type: str, ref: Any, value: Any) -> Tensor:
     """Return what is written to a variable as a tensor of its dtype, in its graph."""
     graph = graph_of((ref,))
     if is_tensor_like(value) and value.dtype is not ref.dtype:
@@ -126,13 +126,13 @@ def _scatter_rule(ref: Spec, indices: Spec, updates: Spec) -> Spec:
 
 register(OpDef("CheckIndices", lambda indices, *, size: check_inside(indices, size), _indices_rule,
     aliases=True))  # fmt: skip
-register(VariableOpDef("ScatterAdd", None, _scatter_rule, update=np.add.at))
-register(VariableOpDef("ScatterSub", None, _scatter_rule, update=np.subtract.at))
-register(VariableOpDef("ScatterUpdate", None, _scatter_rule, update=operator.setitem))
-register(VariableOpDef("ScatterMul", None, _scatter_rule, update=np.multiply.at))
-register(VariableOpDef("ScatterDiv", None, _scatter_rule, update=np.divide.at))
-register(VariableOpDef("ScatterMax", None, _scatter_rule, update=np.maximum.at))
-register(VariableOpDef("ScatterMin", None, _scatter_rule, update=np.minimum.at))
+register(VariableOpDef("ScatterAdd", None, _scatter_rule, ZERO, update=np.add.at))
+register(VariableOpDef("ScatterSub", None, _scatter_rule, ZERO, update=np.subtract.at))
+register(VariableOpDef("ScatterUpdate", None, _scatter_rule, ZERO, update=operator.setitem))
+register(VariableOpDef("ScatterMul", None, _scatter_rule, ZERO, update=np.multiply.at))
+register(VariableOpDef("ScatterDiv", None, _scatter_rule, ZERO, update=np.divide.at))
+register(VariableOpDef("ScatterMax", None, _scatter_rule, ZERO, update=np.maximum.at))
+register(VariableOpDef("ScatterMin", None, _scatter_rule, ZERO, update=np.minimum.at))
 
 
 def scatter_add(
@@ -146,55 +146,55 @@ def scatter_add(
         updates: of the shape of ``indices`` followed by that of a row, or a scalar.
         use_locking: as for :func:`assign`.
     """
-    return _scatter("ScatterAdd", ref, indices, updates, name)
+    return scatter("ScatterAdd", ref, indices, updates, name)
 
 
 def scatter_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
     """Subtract from some rows of a variable. TF1: ``tf.scatter_sub``. See :func:`scatter_add`."""
-    return _scatter("ScatterSub", ref, indices, updates, name)
+    return scatter("ScatterSub", ref, indices, updates, name)
 
 
 def scatter_update(
     ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
 ) -> Tensor:
     """Set some rows of a variable; of a row named twice the last stays. TF1: ``tf.scatter_update``."""
-    return _scatter("ScatterUpdate", ref, indices, updates, name)
+    return scatter("ScatterUpdate", ref, indices, updates, name)
 
 
 def scatter_mul(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
     """Multiply some rows of a variable. TF1: ``tf.scatter_mul``. See :func:`scatter_add`."""
-    return _scatter("ScatterMul", ref, indices, updates, name)
+    return scatter("ScatterMul", ref, indices, updates, name)
 
 
 def scatter_div(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
     """Divide some rows of a variable. TF1: ``tf.scatter_div``. See :func:`scatter_add`."""
-    return _scatter("ScatterDiv", ref, indices, updates, name)
+    return scatter("ScatterDiv", ref, indices, updates, name)
 
 
 def scatter_max(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
     """Raise elements of rows to the updates. TF1: ``tf.scatter_max``. See :func:`scatter_add`."""
-    return _scatter("ScatterMax", ref, indices, updates, name)
+    return scatter("ScatterMax", ref, indices, updates, name)
 
 
 def scatter_min(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Tensor:
     """Lower elements of rows to the updates. TF1: ``tf.scatter_min``. See :func:`scatter_add`."""
-    return _scatter("ScatterMin", ref, indices, updates, name)
+    return scatter("ScatterMin", ref, indices, updates, name)
 
 
-def _scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+def scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
     shape = as_shape(ref.get_shape())
     if not shape or shape[0] is None:
         raise ValueError(f"Variable {ref.name!r} of shape {ref.get_shape()} has no rows to scatter to.")
     at = to_tensor(graph_of((ref,)), indices)
     rows = create_op("CheckIndices", (at,), {"size": int(shape[0])})
-    return create_op(type, (ref, rows, _operand(type, ref, updates)), None, name)
+    return create_op(type, (ref, rows, operand(type, ref, updates)), None, name)
