@@ -210,7 +210,7 @@ class Optimizer(ABC):
             values, indices = unique_rows(values, indices)
         rows = variable.shape[0].value if variable.shape.ndims else None
         indices = create_op("CheckIndices", (indices,), {"size": rows})
-        return self._apply_sparse(values, indices, variable).op
+        return self._apply_sparse(IndexedSlices(values, indices, grad.dense_shape), variable).op
 
     # State.
 
@@ -231,9 +231,9 @@ class Optimizer(ABC):
         return sorted(own, key=lambda variable: variable.name)
 
     def _slot(
-        self, variable: Variable, name: str, value: float = 0.0, label: str | None = None
+        self, variable: Variable, name: str, value: Any = 0.0, label: str | None = None
     ) -> Variable:
-        """Return a slot of the variable, created at the first call and full of ``value``.
+        """Return a slot of the variable, created at the first call with ``value``, or full of it.
 
         ``label`` is the last part of its variable's name, by default the optimizer's name.
         """
@@ -241,6 +241,14 @@ class Optimizer(ABC):
         if variable.op not in slots:
             slots[variable.op] = make_slot(variable, value, label or self._name)
         return slots[variable.op]
+
+    def _zeros_slot(self, var: Variable, slot_name: str, op_name: str) -> Variable:
+        """Return a slot full of zeros; ``op_name`` is the last part of its name. TF1: same name."""
+        return self._slot(var, slot_name, 0.0, op_name)
+
+    def _get_or_make_slot(self, var: Variable, val: Any, slot_name: str, op_name: str) -> Variable:
+        """As :meth:`_zeros_slot`, with an initial value. TF1: same name."""
+        return self._slot(var, slot_name, val, op_name)
 
     def _non_slot(self, name: str, initial_value: Any) -> Variable:
         """Return a variable of the optimizer itself, created at the first call in a graph."""
@@ -267,13 +275,13 @@ class Optimizer(ABC):
         """Return the scalars of the update of a variable, in its order."""
         return list(self._tensors.values())
 
-    def _apply_dense(self, grad: Tensor, var: Variable) -> Tensor:
+    def _apply_dense(self, grad: Tensor, var: Variable) -> Tensor | Operation:
         """Return the op that updates a variable by a gradient of its shape."""
         return create_op(f"Apply{self._update_type}", (*self._inputs(var), grad), self._attrs)
 
-    def _apply_sparse(self, grad: Tensor, indices: Tensor, var: Variable) -> Tensor:
-        """Return the op that updates the rows ``indices`` of a variable."""
-        inputs = (*self._inputs(var), grad, indices)
+    def _apply_sparse(self, grad: IndexedSlices, var: Variable) -> Tensor | Operation:
+        """Return the op that updates the rows of a variable, each of which occurs once in ``grad``."""
+        inputs = (*self._inputs(var), grad.values, grad.indices)
         return create_op(f"SparseApply{self._update_type}", inputs, self._attrs)
 
     def _finish(self, update_ops: Sequence[Operation], name_scope: str) -> Operation:
@@ -290,6 +298,8 @@ class Optimizer(ABC):
     def _value(value: Any) -> Any:
         """Return a hyperparameter that may be given as a function without arguments."""
         return value() if callable(value) else value
+
+    _call_if_callable = _value  # as TF1 calls it
 
     def _in_dtype_of(self, var: Variable, *scalars: Tensor) -> list[Tensor]:
         """Return scalars in the dtype of a variable; variables of one dtype share them."""

@@ -284,6 +284,41 @@ def test_an_optimizer_may_build_its_updates_itself(ops: Any) -> None:
     assert ops.evaluate(after).tolist() == [0]
 
 
+def test_an_optimizer_written_for_tf1_works_as_it_is(ops: Any) -> None:
+    class Heavy(train.Optimizer):
+        def __init__(self, rate: Any = 0.5, use_locking: bool = False, name: str = "Heavy") -> None:
+            super().__init__(use_locking, name)
+            self._rate = rate
+
+        def _create_slots(self, var_list: Any) -> None:
+            for v in var_list:
+                self._zeros_slot(v, "m", self._name)
+                self._get_or_make_slot(v, 2 * tf.ones_like(v), "v", "other")
+
+        def _prepare(self) -> None:
+            self._rate_tensor = tf.convert_to_tensor(self._call_if_callable(self._rate))
+
+        def _apply_dense(self, grad: Any, var: Any) -> Any:
+            m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
+            assert m is not None
+            assert v is not None
+            moved = m.assign(0.5 * m + grad)
+            return tf.group(moved, tf.assign_sub(var, self._rate_tensor * moved / v))
+
+        def _apply_sparse(self, grad: Any, var: Any) -> Any:
+            return self._apply_dense(tf.convert_to_tensor(grad), var)
+
+    w, table = tf.Variable([2.0], name="w"), tf.Variable([[1.0], [2.0]], name="table")
+    optimizer = Heavy(lambda: 0.5)
+    step = optimizer.minimize(tf.reduce_sum(w * w) + tf.reduce_sum(tf.gather(table, [1, 1])))
+    assert optimizer.get_slot_names() == ["m", "v"]
+    slots = [optimizer.get_slot(w, slot) for slot in ("m", "v")]
+    assert [slot.op.name for slot in slots if slot is not None] == ["w/Heavy", "w/other"]
+    with tf.control_dependencies([step]):
+        after = [w.read_value(), table.read_value()]
+    assert [value.tolist() for value in ops.evaluate(after)] == [[1.0], [[1.0], [1.5]]]
+
+
 def test_every_optimizer_is_held_to_its_formula() -> None:
     """Some test of this folder checks the steps of each, of dense and of sparse gradients."""
     files = Path(__file__).parent.glob("test_*.py")
