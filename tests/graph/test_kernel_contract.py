@@ -369,7 +369,7 @@ def test_entries_keep_their_promises(name: str) -> None:
                     np.testing.assert_allclose(target, outs[0], rtol=1e-12, err_msg=str(op))
 
 
-OTHERS = ["basic", "convert", "variable_ops", "queues", "ops", "py_func", "checks"]
+OTHERS = ["basic", "convert", "variable_ops", "queues", "readers", "ops", "py_func", "checks"]
 """Modules whose ops the plan runs itself, or that have a suite of their own."""
 
 

@@ -4,6 +4,8 @@ from typing import Any
 
 from asyncmon.missing_names import missing_name
 from asyncmon.tf1.contrib import layers as layers
+from asyncmon.tf1.contrib import rnn as rnn
+from asyncmon.tf1.contrib import seq2seq as seq2seq
 from asyncmon.tf1.contrib import training as training
 
 

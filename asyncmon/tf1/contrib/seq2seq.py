@@ -1,0 +1,90 @@
+"""TF1: ``tf.contrib.seq2seq``: the loss of sequences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph import (
+    Tensor,
+    cast,
+    convert_to_tensor,
+    div_no_nan,
+    name_scope,
+    nn,
+    not_equal,
+    reduce_sum,
+    reshape,
+    shape,
+)
+from asyncmon.missing_names import missing_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def sequence_loss(
+    logits: Any,
+    targets: Any,
+    weights: Any,
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    sum_over_timesteps: bool = False,
+    sum_over_batch: bool = False,
+    softmax_loss_function: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return the weighted cross entropy of sequences of logits. TF1: same name.
+
+    An average is by the sum of weights, a sum by how many of them are not 0.
+
+    Args:
+        logits: of shape ``[batch, time, classes]``.
+        targets: int classes of shape ``[batch, time]``.
+        weights: of shape ``[batch, time]``; 0 beyond the end of a sequence.
+        average_across_timesteps: average over time.
+        average_across_batch: average over the batch.
+        sum_over_timesteps: add up over time, which excludes an average.
+        sum_over_batch: add up over the batch, which excludes an average.
+        softmax_loss_function: called as ``f(labels=, logits=)`` on classes ``[batch * time]`` and
+            logits ``[batch * time, classes]``; by default ``sparse_softmax_cross_entropy_with_logits``.
+        name: the scope of the new ops.
+
+    Returns:
+        A scalar, ``[time]``, ``[batch]`` or ``[batch, time]``: what neither argument reduces is left.
+
+    Raises:
+        ValueError: a rank is another one; a sum and an average are asked for.
+    """
+    x, classes, share = map(convert_to_tensor, (logits, targets, weights))
+    for tensor, rank, what in (
+        (x, 3, "Logits must be a [batch_size x sequence_length x logits]"),
+        (classes, 2, "Targets must be a [batch_size x sequence_length]"),
+        (share, 2, "Weights must be a [batch_size x sequence_length]"),
+    ):
+        if tensor.shape.ndims != rank:
+            raise ValueError(f"{what} tensor, got {tensor!r}")
+    if average_across_timesteps and sum_over_timesteps:
+        raise ValueError("average_across_timesteps and sum_over_timesteps cannot both be True.")
+    if average_across_batch and sum_over_batch:
+        raise ValueError("average_across_batch and sum_over_batch cannot both be True.")
+    averages = average_across_batch, average_across_timesteps
+    sums = sum_over_batch, sum_over_timesteps
+    with name_scope(name, "sequence_loss", [x, classes, share]):
+        loss = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
+        flat = reshape(x, [-1, shape(x)[2]])
+        losses = loss(labels=reshape(classes, [-1]), logits=flat) * reshape(share, [-1])
+        losses = reshape(losses, shape(x)[:2])
+        losses.set_shape(x.shape[:2].merge_with(classes.shape))
+        chosen, total = (averages, share) if any(averages) else (sums, None)
+        axes = [axis for axis, wanted in enumerate(chosen) if wanted]
+        if not axes:
+            return losses
+        if total is None:
+            count = reduce_sum(cast(not_equal(share, 0), losses.dtype), axes)
+            return div_no_nan(reduce_sum(losses, axes), count)
+        result: Tensor = reduce_sum(losses, axes) / (reduce_sum(total, axes) + 1e-12)
+        return result
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "contrib.seq2seq.", globals())
