@@ -18,6 +18,7 @@ from asyncmon.graph.construction.build import (
     name_scope,
 )
 from asyncmon.graph.construction.convert import tensors_in
+from asyncmon.graph.core import nest
 from asyncmon.graph.core.dtypes import DType, as_dtype
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import num_elements
@@ -119,7 +120,7 @@ class Layer(ABC):
         with self._entered(scope):
             if not self.built:
                 if self.dtype is None:
-                    self.dtype = next(iter(tensors_in(x))).dtype
+                    self.dtype = next(tensors_in(nest.flatten(x))).dtype
                 self.build(_shapes(x))
                 self.built = True
             result = self.call(x, *args, **kwargs)
