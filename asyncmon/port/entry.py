@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 
 from asyncmon.port.calls import local_target
-from asyncmon.port.kinds import Func
+from asyncmon.port.kinds import Foreign, Func
 from asyncmon.port.scopes import bound_names, dotted
 
 if TYPE_CHECKING:
@@ -81,11 +81,18 @@ class Entry:
                 continue
             if isinstance(node, cst.ImportStar):
                 self.planner.note(node, f"`import *` is inside of `{self.name}` now: name what is used")
+            if isinstance(node, cst.Call) and isinstance(self.tree.holder(node), cst.Module):
+                self._sleep(node)
             if isinstance(node, cst.Call) and dotted(node.func).endswith("app.run"):
                 text = (
                     f"`{dotted(node.func)}` is inside of `{self.name}` now, which has a loop of its own"
                 )
                 self.planner.note(node, text)
+
+    def _sleep(self, call: cst.Call) -> None:
+        kinds = self.planner.flow.kinds(call.func)
+        if any(isinstance(kind, Foreign) and kind.path == "time.sleep" for kind in kinds):
+            self.planner.plan.awaited.add(call)
 
     # -- the new text
 

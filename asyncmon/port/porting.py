@@ -35,8 +35,8 @@ def port(source: bytes | str) -> Ported:
     threads = Threads(planner)
     while planner.settle():
         threads = Threads(planner)
-    add_remarks(planner)
     entry = Entry(planner)
+    add_remarks(planner)
     made = planner.tree.module.visit(Rewriter(planner, threads, entry))
     return Ported(made.bytes, tuple(sorted(planner.plan.notes)))
 

@@ -300,13 +300,11 @@ def _with_import(module: cst.Module, name: str) -> cst.Module:
         if docstring or (isinstance(small, cst.ImportFrom) and dotted(small.module) == "__future__"):
             place = index + 1
     if place < len(body):
-        lines = getattr(body[place], "leading_lines", ())
-        is_import = _imported(body[place]) or isinstance(
-            getattr(body[place], "body", [None])[0], cst.Import | cst.ImportFrom
-        )
-        statement = statement.with_changes(leading_lines=lines)
-        if is_import:
-            body[place] = body[place].with_changes(leading_lines=[])
+        following = body[place]
+        small = following.body[0] if isinstance(following, cst.SimpleStatementLine) else None
+        if isinstance(small, cst.Import | cst.ImportFrom):
+            statement = statement.with_changes(leading_lines=following.leading_lines)
+            body[place] = following.with_changes(leading_lines=[])
     body.insert(place, statement)
     return module.with_changes(body=body)
 

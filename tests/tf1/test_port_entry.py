@@ -22,6 +22,7 @@ def test_a_script_gets_a_main() -> None:
         '''A script.'''
         from __future__ import print_function
         # for arrays
+        import time
         import tensorflow as tf
 
         x = tf.placeholder(tf.float32)
@@ -37,6 +38,7 @@ def test_a_script_gets_a_main() -> None:
 
         for i in range(3):
             print(sess.run(x, {x: i}))
+            time.sleep(1)
 
             bump()
         # The end.
@@ -45,6 +47,7 @@ def test_a_script_gets_a_main() -> None:
         from __future__ import print_function
         # for arrays
         import asyncio
+        import time
         import asyncmon.tf1 as tf
 
         x = tf.placeholder(tf.float32)
@@ -62,6 +65,7 @@ def test_a_script_gets_a_main() -> None:
 
             for i in range(3):
                 print(await sess.run(x, {x: i}))
+                await asyncio.sleep(1)
 
                 bump()
 
@@ -187,3 +191,18 @@ def test_queue_runners_give_tasks() -> None:
     assert "threads = runner.create_tasks(sess, coord=coord, start=False)" in after
     assert "        t.start()\n    for t in threads:\n        await t\n" in after
     assert "tf.train.LooperTask.loop(coord, 60, print)" in after
+
+
+def test_asyncio_is_imported_before_a_function_too() -> None:
+    after = ported("""\
+        def f():
+            import time
+            import tensorflow as tf
+            tf.Session().run(1)
+            time.sleep(1)
+        """)
+    assert after.startswith("import asyncio\nasync def f")
+    assert (
+        "    import asyncmon.tf1 as tf\n    await tf.Session().run(1)\n    await asyncio.sleep(1)"
+        in after
+    )
