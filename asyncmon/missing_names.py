@@ -80,6 +80,10 @@ def _advice(module: str, name: str, names: list[str], known: Iterable[str]) -> s
     from difflib import get_close_matches
 
     of_tf1 = [one for one in names if is_name_of_tf1(one)]
+    hints: dict[str, str] = import_module("asyncmon.missing_hints").HINTS
+    for one in of_tf1:  # what is said of this very name, not of its kind
+        if hint := hints.get(one):
+            return f": {hint}"
     if place := _place(module, name, is_of_tf1=bool(of_tf1)):
         return f": it is {place}"
     if not of_tf1 and (close := get_close_matches(name, known, 1, 0.8)):
