@@ -173,7 +173,10 @@ class QueueRunner:
 
     async def _produce(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         try:
-            while coord is None or not coord.should_stop():
+            until = _never if coord is None else coord.should_stop
+            if hasattr(sess, "repeat"):
+                await sess.repeat(enqueue_op, until)
+            while not until():
                 await sess.run(enqueue_op)
         except self.queue_closed_exception_types:
             self._with_data[id(sess)] -= 1
@@ -215,6 +218,10 @@ class QueueRunner:
             logger.debug("The queue %r could not be closed at the stop: %s", self.name, text_of(error))
         for producer in producers:
             producer.cancel()
+
+
+def _never() -> bool:
+    return False
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from asyncmon.graph.core.dtypes import as_objects
 from asyncmon.protobuf import (
     DELIMITED,
     FIXED32,
@@ -27,6 +28,61 @@ _NAMES = {STRINGS: "string", FLOATS: "float32", INTS: "int64"}
 
 Span = tuple[bytes, int, int]
 """Bytes, and from where to where."""
+
+_LAYOUTS = 64  # of one parser
+
+
+class Layouts:
+    """Where examples have their values: those of equal length mostly have them in the same places.
+
+    All bytes between the values are compared, so that equal ones mean an equal layout.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[list[tuple[int, int, bytes]], dict[bytes, Any]]] = {}
+
+    def find(self, data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
+        """Return the kind and the place of each feature's only value, or packed list; None: unknown."""
+        known = self._known.get(len(data))
+        if known is None:
+            if len(self._known) < _LAYOUTS and (found := _places(data)) is not None:
+                spans = sorted([place[1:] for place in found.values()])
+                edges = [0, *[i for span in spans for i in span], len(data)]
+                gaps = zip(edges[::2], edges[1::2], strict=True)
+                self._known[len(data)] = [(a, b, data[a:b]) for a, b in gaps if a < b], found
+                return found
+            return None
+        for start, end, between in known[0]:
+            if data[start:end] != between:
+                return None
+        return known[1]
+
+
+def _places(data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
+    """Return what :meth:`Layouts.find` does; None where a feature has several values, or none."""
+    found = {}
+    for key, span in features_of(data).items():
+        kinds = _parts(*span)
+        if len(kinds) != 1:
+            return None
+        kind, start, end = kinds[0]
+        parts = _parts(data, start, end)
+        if kind not in _NAMES or len(parts) != 1 or parts[0][0] != 0x0A or parts[0][2] != end:
+            return None
+        found[key] = (kind, *parts[0][1:])
+    return found
+
+
+def scalar_of(data: bytes, kind: int, start: int, end: int) -> Any:
+    """Return the only value of a feature; None where there are several."""
+    if kind == STRINGS:
+        return as_objects(data[start:end])
+    if kind == FLOATS:
+        return np.frombuffer(data, "<f4", 1, start)[0] if end - start == 4 else None
+    if start == end:
+        return None
+    number, stop = read_varint(data, start)
+    return np.int64(signed(number)) if stop == end else None
 
 
 def features_of(
@@ -85,16 +141,17 @@ def feature_of(span: Span, kind: int) -> Any:
         return _strings(data, start, end)
     if start == end:
         return np.empty(0, np.int64 if kind == INTS else np.float32)
-    size = data[start + 1] if end - start > 1 else 0
-    if data[start] == 0x0A and size < 128 and start + 2 + size == end:  # one packed list
-        packed = data[start + 2 : end]
-    else:
-        packed = _packed(data[start:end], kind)
-    if kind == FLOATS:
-        if len(packed) % 4:
-            raise WireError(f"A list of floats has {len(packed)} bytes.")
-        return np.frombuffer(packed, "<f4").astype(np.float32)
-    return _ints(packed)
+    packed = _packed(data[start:end], kind)
+    return packed_of(packed, kind, 0, len(packed))
+
+
+def packed_of(data: bytes, kind: int, start: int, end: int) -> Any:
+    """Return the vector of a packed list of numbers."""
+    if kind == INTS:
+        return _ints(data[start:end])
+    if (end - start) % 4:
+        raise WireError(f"A list of floats has {end - start} bytes.")
+    return np.frombuffer(data, "<f4", (end - start) // 4, start).astype(np.float32)
 
 
 def _strings(data: bytes, start: int, end: int) -> Any:

@@ -8,76 +8,36 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph import (
-    DType,
     OpDef,
     Spec,
     Tensor,
-    TensorShape,
-    as_dtype,
     convert_to_tensor,
     create_operation,
-    float32,
-    int64,
     register,
     string,
 )
 from asyncmon.protobuf import WireError
-from asyncmon.tf1.example_bytes import FLOATS, INTS, STRINGS, feature_of, features_of, lists_of
+from asyncmon.tf1.example_bytes import (
+    STRINGS,
+    Layouts,
+    feature_of,
+    features_of,
+    lists_of,
+    packed_of,
+    scalar_of,
+)
+from asyncmon.tf1.features import FixedLenFeature as FixedLenFeature
+from asyncmon.tf1.features import FixedLenSequenceFeature as FixedLenSequenceFeature
+from asyncmon.tf1.features import Wanted, all_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-
-class FixedLenFeature(NamedTuple):
-    """A feature with one number of values in each example. TF1: same name.
-
-    ``shape`` is that of the values; without a ``default_value`` each example must have the feature.
-    """
-
-    shape: Any
-    dtype: Any
-    default_value: Any = None
-
-
-class FixedLenSequenceFeature(NamedTuple):
-    """A feature with any number of rows. TF1: same name.
-
-    ``shape`` is that of a row. In :func:`parse_example` ``allow_missing`` must be true: rows are
-    filled up to the longest example with ``default_value`` (0 or b"" by default).
-    """
-
-    shape: Any
-    dtype: Any
-    allow_missing: bool = False
-    default_value: Any = None
-
-
-class _Wanted(NamedTuple):
-    """A feature as the kernel needs it."""
-
-    name: str
-    key: bytes
-    dtype: DType
-    shape: tuple[int, ...]  # of a row, where it has rows
-    default: Any  # an array of the shape, or None; of rows: what fills them up
-    rows: bool
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def spec(self, batch: tuple[int | None, ...]) -> Spec:
-        return Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
-
-
-_KINDS = {int64: INTS, float32: FLOATS, string: STRINGS}
 
 
 def parse_example(
@@ -106,10 +66,9 @@ def parse_example(
     inputs = [convert_to_tensor(serialized, string)]
     if example_names is not None:
         inputs.append(convert_to_tensor(example_names, string))
-    wanted = _all_wanted(features, single=False)
-    outputs = create_operation(
-        "ParseExample", inputs, {"wanted": wanted}, name or "ParseExample"
-    ).outputs
+    wanted = all_wanted(features, single=False)
+    attrs = {"wanted": wanted, "layouts": Layouts()}
+    outputs = create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs
     return dict(zip([one.name for one in wanted], outputs, strict=True))
 
 
@@ -155,8 +114,8 @@ def parse_single_sequence_example(
     inputs = [convert_to_tensor(serialized, string)]
     if example_name is not None:
         inputs.append(convert_to_tensor(example_name, string))
-    context = _all_wanted(context_features, single=True) if context_features else ()
-    steps = _all_wanted(sequence_features, single=True) if sequence_features else ()
+    context = all_wanted(context_features, single=True) if context_features else ()
+    steps = all_wanted(sequence_features, single=True) if sequence_features else ()
     missing = frozenset(
         key.encode()
         for key, one in (sequence_features or {}).items()
@@ -179,62 +138,17 @@ def parse_single_sequence_example(
     )
 
 
-def _all_wanted(features: Mapping[str, Any], *, single: bool) -> tuple[_Wanted, ...]:
-    if not features:
-        raise ValueError("Missing: features was empty or None; give names to FixedLenFeature.")
-    return tuple(_wanted(key, features[key], single) for key in sorted(features))
-
-
-def _wanted(key: str, feature: Any, single: bool) -> _Wanted:
-    rows = isinstance(feature, FixedLenSequenceFeature)
-    if not isinstance(feature, FixedLenFeature | FixedLenSequenceFeature):
-        raise ValueError(
-            f"Unsupported {type(feature).__name__} {feature!r} for key {key!r}: give a "
-            "FixedLenFeature or a FixedLenSequenceFeature."
-        )
-    if isinstance(feature, FixedLenSequenceFeature) and not (single or feature.allow_missing):
-        raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
-    if feature.shape is None or feature.dtype is None:
-        missing = "shape" if feature.shape is None else "dtype"
-        raise ValueError(f"Missing {missing} for feature {key}. Received feature={feature}.")
-    dtype, shape = as_dtype(feature.dtype), TensorShape(feature.shape)
-    if not shape.is_fully_defined():
-        raise ValueError(
-            f"All dimensions of shape for feature {key} need to be known but received {shape}. "
-            f"Consider using FixedLenSequenceFeature. Received feature={feature}."
-        )
-    if dtype not in _KINDS:
-        raise TypeError(f"Feature {key!r} is {dtype.name}; examples hold float32, int64 and string.")
-    default = None if feature.default_value is None else _default(key, feature, dtype)
-    extents = tuple(int(extent or 0) for extent in shape.as_list())
-    if default is not None and not rows:
-        if default.size != math.prod(extents):
-            raise ValueError(
-                f"The default_value of {key!r} has {default.size} elements, its shape is {shape}."
-            )
-        default = default.reshape(extents)
-    return _Wanted(key, key.encode(), dtype, extents, default, rows)
-
-
-def _default(key: str, feature: Any, dtype: DType) -> Any:
-    value = feature.default_value
-    tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype)
-    if tensor.spec.value is None or tensor.dtype is not dtype:
-        raise ValueError(
-            f"The default_value of {key!r} must be a constant of {dtype.name}, got {value!r}."
-        )
-    found = np.asarray(tensor.spec.value)
-    if dtype is string:
-        found = np.array([x.encode() if isinstance(x, str) else x for x in found.flat], object)
-    return found.reshape(tensor.spec.shape or ())
-
-
 # --- kernels --------------------------------------------------------------------------------------
-def _parse_example(serialized: Any, names: Any = None, *, wanted: Sequence[_Wanted]) -> Any:
+def _parse_example(
+    serialized: Any, names: Any = None, *, wanted: Sequence[Wanted], layouts: Layouts
+) -> Any:
     shape = np.shape(serialized)
     if not shape:
-        found = features_of(_bytes(serialized))
-        outputs = [_dense(one, found, names) for one in wanted]
+        data = _bytes(serialized)
+        outputs = _scalars(wanted, data, layouts.find(data))
+        if outputs is None:
+            found = features_of(data)
+            outputs = [_dense(one, found, names) for one in wanted]
         return outputs if len(outputs) > 1 else outputs[0]
     examples = [features_of(_bytes(item)) for item in serialized]
     labels = [None] * len(examples) if names is None else list(names)
@@ -245,14 +159,36 @@ def _parse_example(serialized: Any, names: Any = None, *, wanted: Sequence[_Want
     return outputs if len(outputs) > 1 else outputs[0]
 
 
-def _batch(one: _Wanted, values: list[Any]) -> Any:
+def _scalars(wanted: Sequence[Wanted], data: bytes, places: Any) -> list[Any] | None:
+    """Return the features where each is one value at a known place, else None."""
+    if places is None:
+        return None
+    values = []
+    for one in wanted:
+        place = places.get(one.key)
+        if place is None or one.rows or place[0] != one.kind:
+            return None
+        if not one.shape:
+            value = scalar_of(data, *place)
+        elif one.kind == STRINGS:
+            return None
+        else:
+            value = packed_of(data, *place)
+            value = value.reshape(one.shape) if len(value) == one.size else None
+        if value is None:
+            return None
+        values.append(value)
+    return values
+
+
+def _batch(one: Wanted, values: list[Any]) -> Any:
     batch = np.empty((len(values), *one.shape), one.dtype.as_numpy_dtype)
     for i, value in enumerate(values):
         batch[i] = value
     return batch
 
 
-def _padded(one: _Wanted, values: list[Any]) -> Any:
+def _padded(one: Wanted, values: list[Any]) -> Any:
     most = max(map(len, values), default=0)
     filler = (b"" if one.dtype is string else 0) if one.default is None else one.default
     batch = np.full((len(values), most, *one.shape), filler, one.dtype.as_numpy_dtype)
@@ -261,10 +197,10 @@ def _padded(one: _Wanted, values: list[Any]) -> Any:
     return batch
 
 
-def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
+def _dense(one: Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
     """Return the values of a feature of one example, or its default."""
     feature = found.get(one.key)
-    values = None if feature is None else feature_of(feature, _KINDS[one.dtype])
+    values = None if feature is None else feature_of(feature, one.kind)
     if values is None:
         if one.rows:
             return np.empty((0, *one.shape), one.dtype.as_numpy_dtype)
@@ -292,7 +228,7 @@ def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
     return values[0]
 
 
-def _wrong_size(one: _Wanted, count: int, what: str) -> InvalidArgumentError:
+def _wrong_size(one: Wanted, count: int, what: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"Key: {one.name}.  Number of {one.dtype.name} values != expected.  values size: {count} but "
         f"{what} {list(one.shape)}"
@@ -303,8 +239,8 @@ def _parse_sequence(
     serialized: Any,
     label: Any = None,
     *,
-    context: Sequence[_Wanted],
-    steps: Sequence[_Wanted],
+    context: Sequence[Wanted],
+    steps: Sequence[Wanted],
     missing: frozenset[bytes],
 ) -> Any:
     data = _bytes(serialized)
@@ -342,7 +278,9 @@ def _parsing(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return parse
 
 
-def _parse_rule(serialized: Spec, names: Spec | None = None, *, wanted: Sequence[_Wanted]) -> Any:
+def _parse_rule(
+    serialized: Spec, names: Spec | None = None, *, wanted: Sequence[Wanted], layouts: Any
+) -> Any:
     if serialized.shape is not None and len(serialized.shape) > 1:
         raise ValueError(
             f"serialized must be a scalar or a vector, got shape {list(serialized.shape)}."

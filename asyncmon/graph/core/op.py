@@ -69,6 +69,9 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.spec import Spec
 
+WAITS: Final = object()
+"""What the ``attempt`` of an awaited op returns where the op would have to wait."""
+
 NOT_DIFFERENTIABLE: Final = None
 """The ``gradient`` of an op whose gradient is an error to ask for."""
 
@@ -198,11 +201,14 @@ class AwaitedOpDef(OpRecord):
     Attributes:
         nowait: the kernel makes no use of the task it runs in, so it may be started without one. A task
             is made where it waits.
+        attempt: ``attempt(run, op, *arrays)`` -> the outputs, or :data:`WAITS` where it would have to
+            wait; it has done nothing then, and the kernel is awaited.
         changes: see :class:`OpRecord`.
         foreign: likewise.
     """
 
     nowait: bool = False
+    attempt: Callable[..., Any] | None = None
     changes: bool = False
     foreign: bool = False
     awaits: bool = field(default=True, init=False)

@@ -7,15 +7,19 @@ import types
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from asyncmon.cancellation import outlast
 from asyncmon.graph.construction.walk import ancestors, descendants, predecessors
 from asyncmon.graph.core.op import AwaitedOpDef, RandomOpDef
 from asyncmon.graph.execution.cost import CostModel
+from asyncmon.graph.execution.program import execute
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.analysis import Access
@@ -82,17 +86,27 @@ class Node:
     weight: float  # elements that the code computes
     awaited: AwaitedStep | None = None
     nowait: bool = False  # it may be started without a task
+    attempt: Callable[[Run, Registers], bool] | None = None  # False: it has to be awaited
     needs: int = 0
     successors: list[Node] = field(default_factory=list)
 
 
 class Stage:
-    """Nodes with what each waits for."""
+    """Nodes with what each waits for; ``size`` is how many they are."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
+        self.size = len(nodes)
+        self._nodes = nodes
         self._needs = {node: node.needs for node in nodes}
-        self._first = [node for node in nodes if not node.needs]
         self._cost = CostModel(sum(node.weight for node in nodes))
+        self._parts: list[tuple[list[Instruction], Node | None, int]] = []  # and the nodes until then
+        for i, node in enumerate(nodes, 1):
+            if node.awaited is not None:
+                self._parts.append(([], node, i))
+            elif self._parts and self._parts[-1][1] is None:
+                self._parts[-1] = ([*self._parts[-1][0], *node.code], None, i)
+            else:
+                self._parts.append((node.code, None, i))
 
     @classmethod
     def of(cls, nodes: Mapping[Operation, Node]) -> Self | None:
@@ -109,13 +123,38 @@ class Stage:
             inside[op] = node
         return cls(list(inside.values())) if inside else None
 
-    async def run(self, run: Run, registers: Registers) -> None:
-        """Run all nodes. Those that wait do so together.
+    def attempt(self, run: Run, registers: Registers) -> int:
+        """Run nodes until one has to wait, or may hold the loop, and return how many were run.
+
+        The caller has turned floating point warnings off.
+        """
+        if run.trace is not None or not self._cost.is_short(run.limit, run.fed):
+            return 0
+        start, done = perf_counter(), 0
+        for code, node, end in self._parts:
+            if node is None:
+                execute(code, registers, run)
+            elif node.attempt is None or not node.attempt(run, registers):
+                return done
+            done = end
+        self._cost.observe(perf_counter() - start, run.limit, run.fed)
+        return done
+
+    async def run(self, run: Run, registers: Registers, done: int = 0) -> None:
+        """Run all nodes but the first so many. Those that wait do so together.
 
         When one fails, or this is cancelled, the others are cancelled and waited for.
         """
+        if not done and run.limit:
+            with np.errstate(all="ignore"):
+                done = self.attempt(run, registers)
+        if done == self.size:
+            return
         needs = self._needs.copy()
-        ready = deque(self._first)
+        for node in self._nodes[:done]:
+            for successor in node.successors:
+                needs[successor] -= 1
+        ready = deque([node for node in self._nodes[done:] if not needs[node]])
         tasks: dict[asyncio.Future[None], Node] = {}
         try:
             while ready or tasks:

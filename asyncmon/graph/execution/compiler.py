@@ -25,8 +25,10 @@ from asyncmon.graph.execution.program import Kind
 from asyncmon.graph.execution.records import Fetch, Read, Swap, Update
 from asyncmon.graph.execution.specialise import ShapeRules
 from asyncmon.graph.execution.steps import (
+    attempted_step,
     awaited_step,
     copy_step,
+    located_attempt,
     located_step,
     not_waiting,
     of_scalars,
@@ -89,6 +91,7 @@ class _Compiler:
         self.facts = Facts(self.outer.weaker)
         self.facts.disprove(self.ops, fed)
         self.folded: set[Tensor] = set()
+        self._attempts: dict[Operation, tuple[Any, Any]] = {}  # the steps of awaited nodes
         self.refs: dict[Operation, tuple[int, ...]] = {}
         """The registers of the variables that nodes write, as they are before."""
         fetched = {target for target in targets if isinstance(target, Tensor)}
@@ -149,6 +152,10 @@ class _Compiler:
         node.code = rules.with_checks(node.code, unknown, asserted)
         if op.op_def.awaits or op in self.threaded:
             node.awaited = located_step(op, node.code, self.values.all_of(computed))
+            awaited, attempted = self._attempts.get(op, (None, None))
+            if attempted is not None:
+                steps = [attempted if x[1] is awaited else x[1] for x in node.code]
+                node.attempt = located_attempt(op, steps)
             node.code = []
 
     # Emitting, one method a kind of op.
@@ -255,7 +262,9 @@ class _Compiler:
         self.plan.uses_run = True
         inputs, outputs = self.values.all_of(op.inputs), self.values.outputs(op, self.fed)
         self.values.external.update(dict.fromkeys(outputs, frozenset[int]()))
-        self._general(op, step(op, inputs, outputs), inputs)
+        awaited = step(op, inputs, outputs)
+        self._attempts[op] = awaited, attempted_step(op, inputs, outputs)
+        self._general(op, awaited, inputs)
 
     def _emit_subgraphs(self, op: Operation, op_def: ControlOpDef) -> None:
         """Emit a node that runs plans: it gets the variables they access and gives new values."""

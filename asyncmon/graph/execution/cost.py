@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from math import inf
+from time import perf_counter, thread_time
+
+from asyncmon.graph.kernels.parallel import team_seconds
 
 _LARGE = 1 << 18  # elements: a first run that computes so many goes to a worker
 _SMALL = 1 << 12  # fed elements: of fewer, the time of a run does not depend on how many there are
@@ -53,3 +56,13 @@ class CostModel:
                 self._fed += (fed - self._fed) * 0.2
         else:
             self.average, self._fed = seconds, fed
+
+
+def wall_clock() -> float:
+    """Return the seconds that pass, and those of the team."""
+    return perf_counter() + team_seconds()
+
+
+def thread_clock() -> float:
+    """Return the seconds of this thread, without those in which others hold the interpreter."""
+    return thread_time() + team_seconds()

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from asyncmon.cancellation import outlast
-from asyncmon.errors import DeadlineExceededError
 from asyncmon.fair_lock import FairLock
 from asyncmon.graph.execution.commit import commit
+from asyncmon.graph.execution.cost import thread_clock, wall_clock
 from asyncmon.graph.execution.memory import ArenaPool
+from asyncmon.graph.execution.plan import burst, can_burst
 from asyncmon.graph.execution.program import execute
-from asyncmon.graph.execution.run import Run
+from asyncmon.graph.execution.run import Run, apply_options
 from asyncmon.graph.execution.threads import Threads
 from asyncmon.graph.kernels.blas import single_threaded_blas
-from asyncmon.graph.kernels.parallel import split_products, team_seconds
+from asyncmon.graph.kernels.parallel import split_products
 from asyncmon.loop_budget import LoopBudget
-from asyncmon.run_options import check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,27 +92,12 @@ class Executor:
             if not plan.waits and (results := self.run_inline(plan, fed, peek=peek)) is not None:
                 return results
         changes = plan.locks and not peek
-        run = Run(
-            self._resources,
-            self._store.values[0],
-            self._compute_stage,
-            self._in_worker,
-            program.size,
-        )
+        run = self._new_run(program)
         self._runs.add(run)
         try:
             if options is not None or metadata is not None or self._timeout_in_ms:
-                _apply_options(run, options, metadata, self._timeout_in_ms)
-            registers = plan.start(fed)
-            if plan.inputs is not None:
-                await plan.inputs.run(run, registers)
-            if changes:
-                await self._take_lock(run)
-            try:
-                results = await self._finish(program, registers, run, changes=changes)
-            finally:
-                if changes:
-                    self._release_lock()
+                apply_options(run, options, metadata, self._timeout_in_ms)
+            results = await self._resume(program, plan.start(fed), run, changes, (0, 0))
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - run.started
@@ -133,6 +118,37 @@ class Executor:
         plan.load(registers, self._store.values)
         run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
         return self._compute(program, registers, run, changes=changes)
+
+    async def repeat(self, plan: Plan, until: Callable[[], bool]) -> None:
+        """Execute a plan without feeds, each time as a run of its own, until that is true."""
+        while not until():
+            self.check_open()
+            program, budget = plan.for_shapes(()), self.bind_loop()
+            if budget.spent():
+                await budget.pause()
+                self.check_open()
+            if self._timeout_in_ms or not can_burst(program, self.limit):
+                await self.run(plan, ())
+            else:
+                run = self._new_run(program)
+                compute = partial(self._compute, program, changes=plan.locks)
+                waiting = burst(
+                    program, run, self._store, self._may_commit, compute, [budget.spent, until]
+                )
+                if waiting is None:
+                    continue
+                self._runs.add(run)
+                try:
+                    await self._resume(program, waiting[0], run, plan.locks, waiting[1])
+                finally:
+                    self._end(run)
+
+    def _may_commit(self, plan: Plan) -> bool:
+        return not (self._busy or (plan.locks and self._lock.held))
+
+    def _new_run(self, program: Program) -> Run:
+        state, size = self._store.values[0], program.size
+        return Run(self._resources, state, self._compute_stage, self._in_worker, size, self.limit)
 
     async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
         """Replace values by name, under the lock. They are computed in a worker."""
@@ -242,14 +258,28 @@ class Executor:
         self._holder = None
         self._lock.release()
 
+    async def _resume(
+        self, program: Program, registers: Registers, run: Run, changes: bool, done: tuple[int, int]
+    ) -> list[Any]:
+        """Execute a run, but for so many nodes of its two stages."""
+        if program.plan.inputs is not None:
+            await program.plan.inputs.run(run, registers, done[0])
+        if changes:
+            await self._take_lock(run)
+        try:
+            return await self._finish(program, registers, run, changes=changes, done=done[1])
+        finally:
+            if changes:
+                self._release_lock()
+
     async def _finish(
-        self, program: Program, registers: Registers, run: Run, *, changes: bool
+        self, program: Program, registers: Registers, run: Run, *, changes: bool, done: int
     ) -> list[Any]:
         """Do what depends on the state."""
         plan, store = program.plan, self._store
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
         if inline and self._budget.spent():
-            await _pause(self._budget, run)
+            await run.pause(self._budget)
         is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
         pin = None if is_stable else await self._pin(plan, run)
         try:
@@ -257,11 +287,11 @@ class Executor:
             run.random_state = values[0]
             plan.load(registers, values)
             if plan.stage is not None:
-                await plan.stage.run(run, registers)
+                await plan.stage.run(run, registers, done)
             if inline:
                 clock = thread_time if self._busy and not plan.foreign else perf_counter
                 return self._compute(program, registers, run, changes=changes, clock=clock)
-            clock = _wall_clock if plan.foreign else _thread_clock
+            clock = wall_clock if plan.foreign else thread_clock
             work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
             self._busy += changes
             try:
@@ -337,7 +367,7 @@ class Executor:
         work = partial(self._compute_code, cost, code, registers, run)
         if run.deadline is None and cost.is_short(self.limit, run.fed):
             if self._budget.spent():
-                await _pause(self._budget, run)
+                await run.pause(self._budget)
             work()
         else:
             await self._in_worker(work, run)
@@ -364,34 +394,3 @@ class Executor:
             return future.result()
         finally:
             del cancelled, future  # they refer to this frame by now, which would keep all arrays
-
-
-def _wall_clock() -> float:
-    return perf_counter() + team_seconds()
-
-
-def _thread_clock() -> float:
-    """Return the seconds of this thread, without those in which others hold the interpreter."""
-    return thread_time() + team_seconds()
-
-
-async def _pause(budget: LoopBudget, run: Run) -> None:
-    """Let the loop iterate, unless the run is aborted first."""
-    pause = asyncio.ensure_future(budget.pause())
-    try:
-        await run.wait(pause)
-    finally:
-        pause.cancel()
-
-
-def _apply_options(
-    run: Run, options: RunOptions | None, metadata: RunMetadata | None, timeout_in_ms: int
-) -> None:
-    check_options(options, metadata)
-    if options is not None:
-        if metadata is not None and options.trace_level:
-            run.trace, run.started = [], perf_counter()
-        timeout_in_ms = options.timeout_in_ms or timeout_in_ms
-    if timeout_in_ms > 0:
-        error = DeadlineExceededError(f"The run took longer than {timeout_in_ms} ms.")
-        run.deadline = asyncio.get_running_loop().call_later(timeout_in_ms / 1000, run.abort, error)

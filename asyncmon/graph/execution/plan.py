@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.graph.core.shape import is_known
 from asyncmon.graph.execution.cost import CostModel
 from asyncmon.graph.execution.program import outputs_of
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.memory import Layout, MemoryPlan
     from asyncmon.graph.execution.program import Instruction, Registers
     from asyncmon.graph.execution.records import Fetch, Read, Swap
+    from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.specialise import ShapeRules
+    from asyncmon.graph.execution.state import StateStore
     from asyncmon.graph.execution.update import UpdateGroup
 
 _PROGRAMS = 256  # that a plan remembers
@@ -192,3 +196,62 @@ class Plan:
             if all(is_known(spec.shape) for spec in specs):
                 total += flops(*specs, **op.attrs)
         return total
+
+
+def can_burst(program: Program, limit: float) -> bool:
+    """Return whether runs of a program, without feeds, may be executed in a burst.
+
+    They wait for something, else they are inline anyway, and see one version of the state.
+    """
+    plan = program.plan
+    consistent = plan.stage is None or plan.locks
+    return plan.inputs is not None and consistent and plan.cost.is_short(limit, program.size)
+
+
+@np.errstate(all="ignore")
+def burst(
+    program: Program,
+    run: Run,
+    store: StateStore,
+    may_commit: Callable[[Plan], bool],
+    compute: Callable[[Registers, Run], Any],
+    ends: Sequence[Callable[[], bool]],
+) -> tuple[Registers, tuple[int, int]] | None:
+    """Execute runs as long as none has to wait, on the loop's thread.
+
+    Args:
+        program: what is executed.
+        run: stands for one run after the other, each with its own commit or end.
+        store: the state.
+        may_commit: whether a run may change the state now, without waiting for another one.
+        compute: computes what does not wait, and commits.
+        ends: called after each run; one that is true ends the burst.
+
+    Returns:
+        For a run that has to wait: its registers, and how many nodes of its stages are done; else None.
+    """
+    plan = program.plan
+    assert plan.inputs is not None, "see can_burst"
+    computes = bool(program.code or program.constants or plan.locks)
+    while True:
+        registers, staged, run.committed = plan.start(()), 0, False
+        run.drew.clear()
+        try:
+            done = plan.inputs.attempt(run, registers)
+            if done == plan.inputs.size and may_commit(plan):
+                run.random_state = store.values[0]
+                plan.load(registers, store.values)
+                if plan.stage is not None:
+                    staged = plan.stage.attempt(run, registers)
+                if plan.stage is None or staged == plan.stage.size:
+                    if computes:
+                        compute(registers, run)
+                    run.committed = True
+        except BaseException:
+            run.finish()
+            raise
+        if not run.committed:
+            return registers, (done, staged)
+        run.finish()
+        if any(end() for end in ends):
+            return None

@@ -8,9 +8,10 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon.errors import DeadlineExceededError
 from asyncmon.graph.execution.program import outputs_of
 from asyncmon.graph.execution.randomness import generator
-from asyncmon.run_options import NodeStats
+from asyncmon.run_options import NodeStats, check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.program import Instruction, Registers
     from asyncmon.graph.execution.randomness import RngKey
+    from asyncmon.loop_budget import LoopBudget
+    from asyncmon.run_options import RunMetadata, RunOptions
 
 T = TypeVar("T")
 
@@ -37,6 +40,7 @@ class Run:
         in_thread: awaited as ``in_thread(function, run)``.
         fed: elements fed to it, see :class:`asyncmon.graph.execution.cost.CostModel`.
         waiting: the tasks that are awaited at present, with their nodes.
+        limit: seconds for which it may hold the loop; 0 where it must not.
         error: set on the loop's thread when the run is to end. A worker checks it between nodes.
         workers: how many compute for it.
     """
@@ -52,6 +56,7 @@ class Run:
         "error",
         "fed",
         "in_thread",
+        "limit",
         "random_state",
         "resources",
         "started",
@@ -67,12 +72,14 @@ class Run:
         compute: Any = None,
         in_thread: Any = None,
         fed: int = 0,
+        limit: float = 0.0,
     ) -> None:
         self.resources = resources
         self.random_state = random_state
         self.compute = compute
         self.in_thread = in_thread
         self.fed = fed
+        self.limit = limit
         self.waiting: dict[asyncio.Future[Any], Any] = {}
         self.error: BaseException | None = None
         self.workers = 0
@@ -179,6 +186,14 @@ class Run:
             raise self.error
         return future.result()
 
+    async def pause(self, budget: LoopBudget) -> None:
+        """Let the loop iterate, unless :meth:`abort` is called first."""
+        pause = asyncio.ensure_future(budget.pause())
+        try:
+            await self.wait(pause)
+        finally:
+            pause.cancel()
+
     def finish(self) -> None:
         """Call what ops asked for at the end of the run.
 
@@ -195,3 +210,17 @@ class Run:
         if self.deadline is not None:
             self.deadline.cancel()
         self.error = self._interrupt = self.deadline = None
+
+
+def apply_options(
+    run: Run, options: RunOptions | None, metadata: RunMetadata | None, timeout_in_ms: int
+) -> None:
+    """Trace a run, and interrupt it after a time, as its options say."""
+    check_options(options, metadata)
+    if options is not None:
+        if metadata is not None and options.trace_level:
+            run.trace, run.started = [], perf_counter()
+        timeout_in_ms = options.timeout_in_ms or timeout_in_ms
+    if timeout_in_ms > 0:
+        error = DeadlineExceededError(f"The run took longer than {timeout_in_ms} ms.")
+        run.deadline = asyncio.get_running_loop().call_later(timeout_in_ms / 1000, run.abort, error)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.graph.core.op import WAITS, AwaitedOpDef
 from asyncmon.graph.execution.program import raise_located
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.program import AwaitedStep, Instruction, Registers, Step
@@ -104,6 +105,22 @@ def threaded_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) 
     return step
 
 
+def attempted_step(op: Operation, inputs: Sequence[int], outputs: Sequence[int]) -> Step | None:
+    """Return the outputs of ``attempt(run, op, *arrays)``, or that it ``WAITS``; None without one."""
+    attempt: Any = op.op_def.attempt if isinstance(op.op_def, AwaitedOpDef) else None
+    if attempt is None:
+        return None
+
+    def step(run: Run, registers: Registers) -> Any:
+        found = attempt(run, op, *[registers[i] for i in inputs])
+        if found is WAITS:
+            return WAITS
+        _store(registers, outputs, found)
+        return None
+
+    return step
+
+
 def subgraph_step(
     kernel: Any,
     op: Operation,
@@ -170,6 +187,21 @@ def located_step(op: Operation, code: Sequence[Instruction], outputs: Sequence[i
             run.note(op, start, [registers[i] for i in outputs])
 
     return step
+
+
+def located_attempt(op: Operation, steps: Sequence[Step]) -> Callable[[Any, Registers], bool]:
+    """Return a function that executes steps of a node, and returns False where one ``WAITS``."""
+
+    def attempt(run: Run, registers: Registers) -> bool:
+        try:
+            for step in steps:
+                if step(run, registers) is WAITS:
+                    return False
+        except Exception as error:
+            raise_located(error, op)
+        return True
+
+    return attempt
 
 
 def _store(registers: Registers, outputs: Sequence[int], value: Any) -> None:

@@ -229,9 +229,12 @@ class QueueCore:
 
     def _collect(self, taken: Request) -> None:
         """Take the elements that are there, and then those that the run has put itself."""
-        while len(taken.elements) < taken.count and self._takeable() > 0:
-            taken.restorable.append(self._order.take())
-            taken.elements.append(taken.restorable[-1])
+        found = min(taken.count - len(taken.elements), self._takeable())
+        if found > 0:
+            take = self._order.take
+            elements = [take() for _ in range(found)]
+            taken.restorable += elements
+            taken.elements += elements
         for room in self._rooms:
             while room.owner is taken.owner and room.elements and len(taken.elements) < taken.count:
                 taken.elements.append(room.elements.pop(0))
@@ -306,6 +309,8 @@ class QueueCore:
 
     def _serve(self) -> None:
         """Grant all requests that can be granted, in the order of arrival."""
+        if not self._takers and not self._putters:
+            return
         while self._serve_taker() or self._serve_putter() or self._put_early():
             pass
 

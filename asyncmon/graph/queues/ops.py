@@ -1,4 +1,4 @@
-"""The queue ops: coroutines on a :class:`~asyncmon.graph.queues.core.QueueCore` of the session."""
+"""The queue ops: awaited ops on a :class:`~asyncmon.graph.queues.core.QueueCore` of the session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, register
+from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.queues.core import QueueCore
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.dtypes import DType
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.execution.run import Run
+    from asyncmon.graph.queues.core import Request
     from asyncmon.graph.queues.order import Element, Order
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)
@@ -56,7 +57,7 @@ class QueueSpec:
             InvalidArgumentError: a different queue has the same ``shared_name``.
         """
         if not self.shared_name:
-            return run.resource(self, self._make)
+            return run.resources.get(self) or run.resource(self, self._make)
         core = run.resource(("queue", self.shared_name), self._make)
         if core.spec is not self:
             self._check_same(core.spec)
@@ -81,31 +82,60 @@ class QueueSpec:
         return getattr(self, what)
 
 
-# --- coroutines, which wait only where they must --------------------------------------------------
+# --- kernels: what can be done without waiting, and else a coroutine ------------------------------
+def _try_reserve(run: Run, op: Operation, _handle: Any) -> Any:
+    core = op.attrs["queue"].core(run)
+    room = core.reserve_nowait(run, op.attrs["count"])
+    return WAITS if room is None else _reserved(run, core, room)
+
+
 async def _reserve(run: Run, op: Operation, _handle: Any) -> Any:
     core = op.attrs["queue"].core(run)
-    room = await core.reserve(run, op.attrs["count"])
+    return _reserved(run, core, await core.reserve(run, op.attrs["count"]))
+
+
+def _reserved(run: Run, core: QueueCore, room: Request) -> Any:
     run.on_abort(partial(core.release, room))
     return room if room.count else None
 
 
-async def _enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> None:
+def _try_enqueue(run: Run, op: Operation, _handle: Any, *inputs: Any) -> Any:
     """Put an element, or rows of components; the first input may be room reserved before."""
     queue: QueueSpec = op.attrs["queue"]
-    count, core = len(queue.components), queue.core(run)
-    # copies, for the arrays may be the caller's, or a variable's
-    element = tuple(v.copy() if isinstance(v, np.ndarray) else v for v in inputs[-count:])
-    if op.type == "QueueEnqueueManyV2":
-        elements = list(zip(*map(_rows, element, queue.components), strict=True))
-    else:
-        elements = [element]
-    room = inputs[0] if len(inputs) > count else None
+    core, room = queue.core(run), _room(queue, inputs)
     if room is None:
-        room = await core.put(run, elements)
+        count = len(inputs[0]) if op.type == "QueueEnqueueManyV2" else 1
+        room = core.reserve_nowait(run, count, in_parts=True)
+        if room is None:
+            return WAITS
         run.on_abort(partial(core.release, room))
-    else:
-        core.fill(room, elements)
+    core.fill(room, _elements(queue, op, inputs))
     run.on_commit(partial(core.commit, room))
+    return None
+
+
+async def _enqueue(run: Run, op: Operation, handle: Any, *inputs: Any) -> None:
+    queue: QueueSpec = op.attrs["queue"]
+    if _room(queue, inputs) is not None:
+        _try_enqueue(run, op, handle, *inputs)
+        return
+    core = queue.core(run)
+    room = await core.put(run, _elements(queue, op, inputs))
+    run.on_abort(partial(core.release, room))
+    run.on_commit(partial(core.commit, room))
+
+
+def _room(queue: QueueSpec, inputs: Sequence[Any]) -> Any:
+    return inputs[0] if len(inputs) > len(queue.components) else None
+
+
+def _elements(queue: QueueSpec, op: Operation, inputs: Sequence[Any]) -> list[Element]:
+    # copies, for the arrays may be the caller's, or a variable's
+    values = inputs[-len(queue.components) :]
+    element = tuple([v.copy() if isinstance(v, np.ndarray) else v for v in values])
+    if op.type == "QueueEnqueueManyV2":
+        return list(zip(*map(_rows, element, queue.components), strict=True))
+    return [element]
 
 
 def _rows(values: Any, spec: Spec) -> Any:
@@ -114,28 +144,35 @@ def _rows(values: Any, spec: Spec) -> Any:
     return [values[i, ...] for i in range(len(values))] if is_text else values
 
 
-async def _dequeue(run: Run, op: Operation, _handle: Any) -> Any:
-    (element,) = await _taken(run, op.attrs["queue"], 1)
-    return element if len(element) > 1 else element[0]
+def _try_dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
+    core, most = op.attrs["queue"].core(run), op.attrs.get("at_most", False)
+    taken = core.take_nowait(run, _checked(op, count), at_most=most)
+    return WAITS if taken is None else _taken(run, op, core, taken)
 
 
-async def _dequeue_many(run: Run, op: Operation, _handle: Any, count: Any) -> Any:
-    queue: QueueSpec = op.attrs["queue"]
+async def _dequeue(run: Run, op: Operation, _handle: Any, count: Any = 1) -> Any:
+    core, most = op.attrs["queue"].core(run), op.attrs.get("at_most", False)
+    return _taken(run, op, core, await core.take(run, _checked(op, count), at_most=most))
+
+
+def _checked(op: Operation, count: Any) -> int:
     if count < 0:
-        raise InvalidArgumentError(f"Cannot take {count} elements from {queue!r}.")
-    elements = await _taken(run, queue, int(count), at_most=op.attrs["at_most"])
-    batch = tuple(
-        _stacked([element[i] for element in elements], spec, queue.pads)
-        for i, spec in enumerate(queue.components)
-    )
-    return batch if len(batch) > 1 else batch[0]
+        raise InvalidArgumentError(f"Cannot take {count} elements from {op.attrs['queue']!r}.")
+    return int(count)
 
 
-async def _taken(run: Run, queue: QueueSpec, count: int, *, at_most: bool = False) -> list[Element]:
-    core = queue.core(run)
-    taken = await core.take(run, count, at_most=at_most)
+def _taken(run: Run, op: Operation, core: QueueCore, taken: Request) -> Any:
+    """Return an element, or a batch of them."""
+    queue: QueueSpec = op.attrs["queue"]
     run.on_abort(partial(core.restore, taken))
-    return taken.elements
+    if op.type == "QueueDequeueV2":
+        (components,) = taken.elements
+    else:
+        components = tuple(
+            _stacked([element[i] for element in taken.elements], spec, queue.pads)
+            for i, spec in enumerate(queue.components)
+        )
+    return components if len(components) > 1 else components[0]
 
 
 def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
@@ -145,6 +182,8 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
         return np.array(values, dtype)
     shapes = [np.shape(value) for value in values]
     known = tuple(extent or 0 for extent in spec.shape or ())
+    if known and values and dtype != np.object_ and shapes.count(shapes[0]) == len(shapes):
+        return np.concatenate(values).reshape(len(values), *shapes[0])
     largest = tuple(map(max, zip(known, *shapes, strict=True))) if pads else known
     batch = np.full((len(values), *largest), b"" if dtype == np.object_ else 0, dtype)
     for row, (value, shape) in enumerate(zip(values, shapes, strict=True)):
@@ -153,17 +192,17 @@ def _stacked(values: Sequence[Any], spec: Spec, pads: bool) -> Any:
     return batch
 
 
-async def _close(run: Run, op: Operation, _handle: Any) -> None:
+def _try_close(run: Run, op: Operation, _handle: Any) -> None:
     core = op.attrs["queue"].core(run)
     error = closing_error.get() if op.attrs["fails"] else None
     run.on_commit(partial(core.close, cancel_pending_enqueues=op.attrs["cancel"], error=error))
 
 
-async def _size(run: Run, op: Operation, _handle: Any) -> Any:
+def _try_size(run: Run, op: Operation, _handle: Any) -> Any:
     return np.int32(op.attrs["queue"].core(run).size(run))
 
 
-async def _is_closed(run: Run, op: Operation, _handle: Any) -> Any:
+def _try_is_closed(run: Run, op: Operation, _handle: Any) -> Any:
     return np.bool_(op.attrs["queue"].core(run).closed)
 
 
@@ -208,18 +247,21 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
     return lambda *_inputs, **_attrs: Spec(dtype, ())
 
 
-def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool = True) -> None:
-    register(AwaitedOpDef(name, kernel, rule, nowait=True, changes=changes))
+def _awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
+    async def call(*args: Any) -> Any:
+        return attempt(*args)
+
+    register(AwaitedOpDef(name, kernel or call, rule, nowait=True, changes=changes, attempt=attempt))
 
 
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     # The value of a queue's own node only ties the queue's ops together.
     register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), _scalar(dtypes.string)))
-_awaited("QueueReserve", _reserve, _scalar(dtypes.variant))
-_awaited("QueueEnqueueV2", _enqueue, _enqueue_rule(0))
-_awaited("QueueEnqueueManyV2", _enqueue, _enqueue_rule(1))
-_awaited("QueueDequeueV2", _dequeue, lambda handle, *, queue: queue.components)
-_awaited("QueueDequeueManyV2", _dequeue_many, _dequeue_many_rule)
-_awaited("QueueCloseV2", _close, lambda handle, **attrs: ())
-_awaited("QueueSizeV2", _size, _scalar(dtypes.int32), changes=False)
-_awaited("QueueIsClosedV2", _is_closed, _scalar(dtypes.bool), changes=False)
+_awaited("QueueReserve", _try_reserve, _scalar(dtypes.variant), _reserve)
+_awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
+_awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
+_awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
+_awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
+_awaited("QueueCloseV2", _try_close, lambda handle, **attrs: ())
+_awaited("QueueSizeV2", _try_size, _scalar(dtypes.int32), changes=False)
+_awaited("QueueIsClosedV2", _try_is_closed, _scalar(dtypes.bool), changes=False)

@@ -67,7 +67,7 @@ class Shuffled(Order):
 
     def take(self) -> Element:
         elements = self._elements
-        chosen = int(self._random.integers(len(elements)))
+        chosen = int(self._random.random() * len(elements))
         elements[chosen], elements[-1] = elements[-1], elements[chosen]
         return elements.pop()
 

@@ -7,6 +7,7 @@ head of its queue. Files are read in worker threads, some records ahead.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
@@ -16,11 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OpError
-from asyncmon.fair_lock import FairLock
 from asyncmon.files import in_thread
 from asyncmon.graph.construction.build import control_dependencies, create_op, create_operation
 from asyncmon.graph.core import dtypes
-from asyncmon.graph.core.op import AwaitedOpDef, OpDef, register
+from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.queues.queues import QueueBase
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 Record = tuple[bytes, bytes]
 """Key and value."""
+
+Texts = tuple[Any, ...]
+"""The same as string scalars of a run."""
 
 
 class ReaderRead(NamedTuple):
@@ -105,7 +108,8 @@ class ReaderBase(ABC):
         return create_operation(kind, [self.reader_ref, *inputs], attrs, name or kind).outputs
 
     def _state(self, run: Run) -> _Reader:
-        return run.resource(self, lambda: _Reader(self._records, self._one_each))
+        found = run.resources.get(self)
+        return found or run.resource(self, lambda: _Reader(self._records, self._one_each))
 
 
 def _spec(queue: Any) -> QueueSpec:
@@ -133,7 +137,7 @@ class _File:
     name: str
     source: Iterator[Sequence[Record]] | None
     owner: Run | None
-    records: deque[Record]
+    records: deque[Texts]
     error: OpError | None = None
     done: bool = False
 
@@ -141,7 +145,7 @@ class _File:
         """Read ahead, in a worker thread. The result is kept here: the run may be cancelled."""
         assert self.source is not None, "a file is read to its end only once"
         try:
-            self.records.extend(next(self.source))
+            self.records.extend([tuple(map(dtypes.as_objects, pair)) for pair in next(self.source)])
         except StopIteration:
             self.source = None
         except OpError as error:
@@ -167,16 +171,31 @@ class _Reader:
         self.produced = self.completed = 0
         self._open = open_file
         self._one_each = one_each
-        self._lock = FairLock()
+        self._busy = False  # a run reads ahead, or waits for a name
+        self._idle = asyncio.Event()
         self._file: _File | None = None
-        self._returned: deque[Record] = deque()
+        self._returned: deque[Texts] = deque()
 
-    async def read(self, run: Run, queue: QueueSpec, count: int) -> list[Record]:
+    def read_nowait(self, run: Run) -> Any:
+        """Return a record that was read ahead, or WAITS."""
+        file = self._file
+        if self._busy or self._returned or self._one_each or file is None or not file.records:
+            return WAITS
+        if file.owner is not run:
+            file.owner = None
+        record = file.records.popleft()
+        run.on_abort(partial(self._return, run, [(file, record)]))
+        self.produced += 1
+        return record
+
+    async def read(self, run: Run, queue: QueueSpec, count: int) -> list[Texts]:
         """Return up to ``count`` records, at least one. They return to the reader if the run fails."""
-        taken: list[tuple[_File | None, Record]] = []
+        taken: list[tuple[_File | None, Texts]] = []
         run.on_abort(partial(self._return, run, taken))
-        if not self._lock.try_lock():
-            await self._lock.wait()
+        while self._busy:
+            await self._idle.wait()  # all that wait go on: a lock would pass from one to the next
+        self._busy = True
+        self._idle.clear()
         try:
             while len(taken) < count:
                 if self._returned:
@@ -185,7 +204,8 @@ class _Reader:
                     break
         finally:
             self.produced += len(taken)
-            self._lock.release()
+            self._busy = False
+            self._idle.set()
         return [record for _file, record in taken]
 
     async def _read_one(self, run: Run, queue: QueueSpec, taken: list[Any]) -> bool:
@@ -231,7 +251,7 @@ class _Reader:
             self._file = None
         file.close()
 
-    def _return(self, run: Run, taken: list[tuple[_File | None, Record]]) -> None:
+    def _return(self, run: Run, taken: list[tuple[_File | None, Texts]]) -> None:
         self.produced -= len(taken)
         kept = [record for file, record in taken if file is None or file.owner is not run]
         self._returned.extendleft(reversed(kept))
@@ -249,11 +269,14 @@ class _Reader:
             self._file = None
 
 
-# --- coroutines, which wait only where they must --------------------------------------------------
-async def _read(run: Run, op: Operation, _handle: Any) -> Record:
+# --- kernels: what can be done without waiting, and else a coroutine ------------------------------
+def _try_read(run: Run, op: Operation, _handle: Any) -> Any:
+    return op.attrs["reader"]._state(run).read_nowait(run)
+
+
+async def _read(run: Run, op: Operation, _handle: Any) -> Any:
     (record,) = await op.attrs["reader"]._state(run).read(run, op.attrs["queue"], 1)
-    found: Record = record
-    return found
+    return record
 
 
 async def _read_up_to(run: Run, op: Operation, _handle: Any, count: Any) -> tuple[Any, Any]:
@@ -262,24 +285,27 @@ async def _read_up_to(run: Run, op: Operation, _handle: Any, count: Any) -> tupl
     records = await op.attrs["reader"]._state(run).read(run, op.attrs["queue"], int(count))
     columns = np.empty((2, len(records)), object)
     for i, record in enumerate(records):
-        columns[:, i] = record
+        columns[:, i] = [text[()] for text in record]
     return columns[0], columns[1]
 
 
-async def _produced(run: Run, op: Operation, _handle: Any) -> Any:
+def _try_produced(run: Run, op: Operation, _handle: Any) -> Any:
     return np.int64(op.attrs["reader"]._state(run).produced)
 
 
-async def _completed(run: Run, op: Operation, _handle: Any) -> Any:
+def _try_completed(run: Run, op: Operation, _handle: Any) -> Any:
     return np.int64(op.attrs["reader"]._state(run).completed)
 
 
-async def _reset(run: Run, op: Operation, _handle: Any) -> None:
+def _try_reset(run: Run, op: Operation, _handle: Any) -> None:
     run.on_commit(op.attrs["reader"]._state(run).reset)
 
 
-def _awaited(name: str, kernel: Any, rule: Any, *, changes: bool) -> None:
-    register(AwaitedOpDef(name, kernel, rule, nowait=True, changes=changes))
+def _instant(name: str, attempt: Any, rule: Any, *, changes: bool) -> None:
+    async def call(*args: Any) -> Any:
+        return attempt(*args)
+
+    register(AwaitedOpDef(name, call, rule, nowait=True, changes=changes, attempt=attempt))
 
 
 _STRING, _STRINGS = Spec(dtypes.string, ()), Spec(dtypes.string, (None,))
@@ -295,11 +321,15 @@ def _count_rule(_handle: Spec, **attrs: Any) -> Spec:
     return Spec(dtypes.int64, ())
 
 
-_awaited("ReaderReadV2", _read, lambda _handle, **attrs: (_STRING, _STRING), changes=True)
-_awaited("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, changes=True)
-_awaited("ReaderNumRecordsProducedV2", _produced, _count_rule, changes=False)
-_awaited("ReaderNumWorkUnitsCompletedV2", _completed, _count_rule, changes=False)
-_awaited("ReaderResetV2", _reset, lambda _handle, **attrs: (), changes=True)
+def _read_rule(_handle: Spec, **attrs: Any) -> tuple[Spec, ...]:
+    return _STRING, _STRING
+
+
+register(AwaitedOpDef("ReaderReadV2", _read, _read_rule, nowait=True, changes=True, attempt=_try_read))
+register(AwaitedOpDef("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, nowait=True, changes=True))
+_instant("ReaderNumRecordsProducedV2", _try_produced, _count_rule, changes=False)
+_instant("ReaderNumWorkUnitsCompletedV2", _try_completed, _count_rule, changes=False)
+_instant("ReaderResetV2", _try_reset, lambda _handle, **attrs: (), changes=True)
 for _kind in ("TFRecord", "TextLine", "WholeFile", "FixedLengthRecord", "Identity"):
     # The value of a reader's own node only ties its ops together.
     register(OpDef(f"{_kind}ReaderV2", lambda: np.array("reader", object), lambda: _STRING))

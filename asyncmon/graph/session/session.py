@@ -205,6 +205,21 @@ class Session:
         """
         return default_session(self)
 
+    async def repeat(self, fetches: Any, until: Callable[[], bool]) -> None:
+        """Run fetches over and over, as calls of :meth:`run` in a loop would, and drop the results.
+
+        It takes less time than that where runs do not wait: queue runners use it.
+
+        Args:
+            fetches: as for :meth:`run`.
+            until: called before each run; ends this by returning true. It is short and does not fail.
+
+        Raises:
+            Exception: the error of a run, as :meth:`run` raises it.
+        """
+        call = self._calls.get((fetch_key(fetches),)) or self._prepare(fetches, _NO_FEEDS)
+        await self._executor.repeat(call.plan, until)
+
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
 
