@@ -40,6 +40,7 @@ from asyncmon.tf1 import debugging as debugging
 from asyncmon.tf1 import dtypes as dtypes
 from asyncmon.tf1 import flags as flags
 from asyncmon.tf1 import gfile as gfile
+from asyncmon.tf1 import image as image
 from asyncmon.tf1 import initializer_names
 from asyncmon.tf1 import io as io
 from asyncmon.tf1 import layers as layers
@@ -71,6 +72,7 @@ from asyncmon.tf1.functional_ops import foldl as foldl
 from asyncmon.tf1.functional_ops import foldr as foldr
 from asyncmon.tf1.functional_ops import map_fn as map_fn
 from asyncmon.tf1.functional_ops import scan as scan
+from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.more_math import *
 from asyncmon.tf1.more_ops import *
