@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from asyncmon.protobuf.step_stats import step_stats_of
+from asyncmon.protobuf.step_stats import RunMetadataProto, step_stats_of
 
 if TYPE_CHECKING:
     from asyncmon.protobuf.step_stats import StepStats
@@ -83,6 +83,10 @@ class RunMetadata:
     def step_stats(self) -> StepStats:
         """The nodes as TF1 has them: ``step_stats.dev_stats[0].node_stats[i].node_name`` and so on."""
         return step_stats_of(self.nodes)
+
+    def SerializeToString(self) -> bytes:
+        """Return it as a protobuf message, which holds the ``step_stats``. TF1: same name."""
+        return RunMetadataProto(step_stats=self.step_stats).SerializeToString()
 
 
 def check_options(options: Any, metadata: Any) -> None:

@@ -62,6 +62,9 @@ class RunMetadataProto(Message):
 def step_stats_of(nodes: Iterable[Any]) -> StepStats:
     """Return the statistics of a traced run, of ``NodeStats``."""
     threads: dict[str, int] = {}
+    nodes = list(nodes)
+    if not nodes:
+        return StepStats()
     stats = [_node_stats(node, threads.setdefault(node.thread, len(threads))) for node in nodes]
     names = {number: name for name, number in threads.items()}
     return StepStats(dev_stats=[DeviceStepStats(device=_DEVICE, node_stats=stats, thread_names=names)])

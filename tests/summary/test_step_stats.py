@@ -40,3 +40,6 @@ def test_run_metadata_has_them_by_the_names_of_the_original() -> None:
     assert (node.node_name, node.all_start_micros) == ("layer/matmul", 1000)
     assert (node.op_start_rel_micros, node.op_end_rel_micros, node.all_end_rel_micros) == (0, 500, 500)
     assert node.memory[0].total_bytes == 400
+    again = RunMetadataProto.FromString(run.SerializeToString())
+    assert again.step_stats.dev_stats[0].node_stats[0].node_name == "layer/matmul"
+    assert list(RunMetadata().step_stats.dev_stats) == []
