@@ -8,6 +8,7 @@ fetched itself is read after all of them.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -25,7 +26,7 @@ from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Operators
 from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
-from asyncmon.graph.ops import variable_ops
+from asyncmon.graph.ops import gather, variable_ops
 from asyncmon.graph.ops.basic import group
 
 if TYPE_CHECKING:
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
 
 _INITIALIZERS = "initializers"  # in a graph's extras: those that were set anew, by variable
 _READS = frozenset({"VariableV2", "ReadVariable"})
+
+
+def _of_rows(name: str, does: str) -> Callable[..., Tensor]:
+    """Return the method of a function that takes indices and rows."""
+    write: Callable[..., Tensor] = getattr(variable_ops, name)
+
+    def method(
+        self: Variable, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Tensor:
+        return write(self, sparse_delta.indices, sparse_delta.values, name=name)
+
+    method.__name__, method.__qualname__ = name, f"Variable.{name}"
+    method.__doc__ = f"Return a tensor that {does} the rows of an ``IndexedSlices``. TF1: same name."
+    return method
 
 
 class Variable(Operators):
@@ -236,35 +251,37 @@ class Variable(Operators):
         """Return a tensor that subtracts from it and is the new value. Arguments as :meth:`assign`."""
         return _written(variable_ops.assign_sub(self, delta, name=name), read_value)
 
-    def scatter_add(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that adds the rows of an ``IndexedSlices``. TF1: same name."""
-        return variable_ops.scatter_add(self, sparse_delta.indices, sparse_delta.values, name=name)
+    scatter_add = _of_rows("scatter_add", "adds")
+    scatter_sub = _of_rows("scatter_sub", "subtracts")
+    scatter_update = _of_rows("scatter_update", "sets")
+    scatter_mul = _of_rows("scatter_mul", "multiplies by")
+    scatter_div = _of_rows("scatter_div", "divides by")
+    scatter_max = _of_rows("scatter_max", "takes the maximum with")
+    scatter_min = _of_rows("scatter_min", "takes the minimum with")
 
-    def scatter_sub(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that subtracts the rows of an ``IndexedSlices``. TF1: same name."""
-        return variable_ops.scatter_sub(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Return a tensor that adds at vectors of coordinates. TF1: same name."""
+        return _for_ports("scatter").scatter_nd_add(self, indices, updates, name=name)
 
-    def scatter_update(
-        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
-    ) -> Any:
-        """Return a tensor that sets the rows of an ``IndexedSlices``. TF1: same name."""
-        return variable_ops.scatter_update(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Return a tensor that subtracts at vectors of coordinates. TF1: same name."""
+        return _for_ports("scatter").scatter_nd_sub(self, indices, updates, name=name)
 
-    def scatter_mul(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that multiplies the rows of an ``IndexedSlices``. TF1: same name."""
-        return variable_ops.scatter_mul(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Return a tensor that sets what is at vectors of coordinates. TF1: same name."""
+        return _for_ports("scatter").scatter_nd_update(self, indices, updates, name=name)
 
-    def scatter_div(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that divides the rows of an ``IndexedSlices``. TF1: same name."""
-        return variable_ops.scatter_div(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def gather_nd(self, indices: Any, name: str | None = None) -> Tensor:
+        """Return what is at vectors of coordinates. TF1: same name."""
+        return gather.gather_nd(self, indices, name)
 
-    def scatter_max(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that takes the greater of each row's elements. TF1: same name."""
-        return variable_ops.scatter_max(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def sparse_read(self, indices: Any, name: str | None = None) -> Tensor:
+        """Return some of its rows. TF1: same name."""
+        return gather.gather(self, indices, name=name)
 
-    def scatter_min(self, sparse_delta: Any, use_locking: bool = False, name: str | None = None) -> Any:
-        """Return a tensor that takes the smaller of each row's elements. TF1: same name."""
-        return variable_ops.scatter_min(self, sparse_delta.indices, sparse_delta.values, name=name)
+    def count_up_to(self, limit: int) -> Any:
+        """Return its value, adding 1 afterwards; OutOfRangeError at the limit. TF1: same name."""
+        return _for_ports("sequences").count_up_to(self, limit)
 
     def set_shape(self, shape: Any) -> None:
         """Add to what is known of its shape. TF1: same name."""
@@ -272,6 +289,11 @@ class Variable(Operators):
 
     def __repr__(self) -> str:
         return f"<Variable {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
+
+
+def _for_ports(name: str) -> Any:
+    """Return a module of ops that ``import asyncmon`` does not load."""
+    return import_module(f"asyncmon.graph.ops.{name}")
 
 
 def _written(assigned: Tensor, read_value: bool) -> Tensor | Operation:

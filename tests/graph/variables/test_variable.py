@@ -257,3 +257,26 @@ async def test_a_variable_takes_the_later_arguments_of_the_original() -> None:
     assert tf.Variable([1.0], shape=[1]).shape == [1]
     with pytest.raises(ValueError, match=r"The initial value has shape \(1,\), expected"):
         tf.Variable([1.0], shape=[2])
+
+
+async def test_elements_are_read_and_written_at_coordinates() -> None:
+    v = tf.Variable(np.zeros((2, 2), np.float32))
+    at = [[0, 1], [1, 0]]
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert (await sess.run(v.scatter_nd_update(at, [3.0, 4.0]))).tolist() == [[0, 3], [4, 0]]
+        assert (await sess.run(v.scatter_nd_add([[1, 0]], [1.0]))).tolist() == [[0, 3], [5, 0]]
+        assert (await sess.run(v.scatter_nd_sub([[0, 1]], [1.0]))).tolist() == [[0, 2], [5, 0]]
+        assert (await sess.run(v.gather_nd(at))).tolist() == [2, 5]
+        assert (await sess.run(v.sparse_read([1, 1]))).tolist() == [[5, 0], [5, 0]]
+
+
+async def test_it_counts_up_to_a_limit() -> None:
+    v = tf.Variable(0)
+    count = v.count_up_to(2)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert [await sess.run(count) for _ in range(2)] == [0, 1]
+        with pytest.raises(errors.OutOfRangeError):
+            await sess.run(count)
+        assert await v.eval() == 2
