@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon.errors import InternalError
 from asyncmon.graph.execution.randomness import advanced
 from asyncmon.graph.execution.update import write
@@ -15,6 +17,25 @@ if TYPE_CHECKING:
     from asyncmon.graph.execution.run import Run
     from asyncmon.graph.execution.state import FlatArray, Slots, StateStore
     from asyncmon.graph.execution.update import UpdateGroup
+
+
+class LateReads:
+    """Copies of variables that are written in place, for results. All that can fail comes first.
+
+    Args:
+        late: positions of results, and slots.
+        store: has the variables.
+    """
+
+    def __init__(self, late: Sequence[tuple[int, int]], store: StateStore) -> None:
+        self._values = store.values
+        self._arrays = [(i, slot, np.empty_like(store.values[slot])) for i, slot in late]
+
+    def fill(self, results: list[Any]) -> None:
+        """Copy the present version into results."""
+        for i, slot, array in self._arrays:
+            np.copyto(array, self._values[slot])
+            results[i] = array if array.ndim else array[()]
 
 
 def commit(

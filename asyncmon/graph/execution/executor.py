@@ -12,7 +12,7 @@ import numpy as np
 
 from asyncmon.cancellation import outlast
 from asyncmon.fair_lock import FairLock
-from asyncmon.graph.execution.commit import commit
+from asyncmon.graph.execution.commit import LateReads, commit
 from asyncmon.graph.execution.cost import thread_clock, wall_clock
 from asyncmon.graph.execution.memory import ArenaPool
 from asyncmon.graph.execution.plan import burst, can_burst
@@ -349,13 +349,11 @@ class Executor:
         results = plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()
-        values = self._store.values
-        late = [(i, slot, np.empty_like(values[slot])) for i, slot in plan.late]
+        late = LateReads(plan.late, self._store) if plan.late else None
         if changes:
             commit(plan.swaps, plan.groups, plan.random, self._store, registers, run)
-            for i, slot, array in late:  # allocated before: after the commit nothing may fail
-                np.copyto(array, values[slot])
-                results[i] = array if array.ndim else array[()]
+            if late is not None:
+                late.fill(results)
         if run is not None:
             run.committed = True
         return results
