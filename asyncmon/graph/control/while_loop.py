@@ -135,4 +135,6 @@ def _check(loop_vars: Any, result: Any, test: SubGraph, step: SubGraph) -> None:
         )
     if len(test.targets) != 1 or test.targets[0].dtype.name != "bool":
         raise TypeError(f"cond must return a bool scalar, got {test.targets!r}.")
+    if test.targets[0].spec.shape not in ((), None):
+        raise ValueError(f"cond must return a scalar, got one of shape {test.targets[0].shape}.")
     check_carried(step.parameters, step.targets)

@@ -88,6 +88,8 @@ async def test_errors() -> None:
         tf.while_loop(lambda i: i < 1, lambda i: tf.cast(i, tf.float32), [0])
     with pytest.raises(TypeError, match="cond must return a bool scalar"):
         tf.while_loop(lambda i: i, lambda i: i, [0])
+    with pytest.raises(ValueError, match=r"cond must return a scalar, got one of shape \(1,\)"):
+        tf.while_loop(lambda i: tf.constant([True]), lambda i: i, [0])
 
 
 async def test_variables_are_read_and_written_in_each_iteration() -> None:
