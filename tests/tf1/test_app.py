@@ -142,6 +142,30 @@ def test_a_signal_stops_training_in_order(tmp_path: Path, before: str) -> None:
     assert err.count("Received SIGTERM") == 1
 
 
+@pytest.mark.parametrize("before", ["", NO_ABSL])
+def test_ctrl_c_outside_of_a_session_ends_the_program_as_an_interrupt(before: str) -> None:
+    code = """
+        import asyncio
+        import asyncmon.tf1 as tf
+
+        async def main(_):
+            print("ready", flush=True)
+            await asyncio.Event().wait()
+
+        tf.app.run()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", before + textwrap.dedent(code)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate()
+    assert process.returncode == -signal.SIGINT
+    assert err.rstrip().endswith("KeyboardInterrupt")
+
+
 @pytest.mark.asyncio
 async def test_inside_of_an_event_loop_it_says_to_await_main() -> None:
     async def main(_argv: list[str]) -> None:
