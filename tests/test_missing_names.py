@@ -96,7 +96,7 @@ def test_a_name_that_is_not_of_tf1_does_not_load_its_room() -> None:
 
 
 NOT_YET = {
-    "contrib.seq2seq", "contrib.seq2seq.sequence_loss", "sequence_mask", "image",
+    "contrib.seq2seq", "contrib.seq2seq.sequence_loss", "image",
 }  # fmt: skip
 
 

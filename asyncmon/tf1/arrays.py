@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as g
+from asyncmon.tf1 import more_ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,9 +13,22 @@ if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
 __all__ = [
-    "argsort", "batch_gather", "batch_matmul", "concat_v2", "depth_to_space",
-    "get_static_value", "inv", "no_regularizer", "parallel_stack", "select", "sort",
+    "argsort",
+    "batch_gather",
+    "batch_matmul",
+    "concat_v2",
+    "depth_to_space",
+    "get_static_value",
+    "inv",
+    "listdiff",
+    "no_regularizer",
+    "parallel_stack",
+    "select",
+    "sort",
     "space_to_depth",
+    "tensor_scatter_nd_add",
+    "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update",
 ]  # fmt: skip
 
 
@@ -154,6 +168,10 @@ def select(condition: Any, t: Any, e: Any, name: str | None = None) -> Tensor:
 
 inv = g.reciprocal
 concat_v2 = g.concat
+listdiff = more_ops.setdiff1d
+tensor_scatter_nd_add = more_ops.tensor_scatter_add
+tensor_scatter_nd_sub = more_ops.tensor_scatter_sub
+tensor_scatter_nd_update = more_ops.tensor_scatter_update
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:

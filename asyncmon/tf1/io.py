@@ -13,6 +13,9 @@ from asyncmon.tf1.file_ops import (
     matching_files, read_file, write_file,
 )
 from asyncmon.tf1.input import match_filenames_once
+from asyncmon.tf1.more_ops import (
+    decode_csv, decode_raw,
+)
 from asyncmon.tf1.parsing import (
     FixedLenFeature, FixedLenSequenceFeature, parse_example, parse_single_example,
     parse_single_sequence_example,
@@ -25,9 +28,10 @@ from asyncmon.tf1.train import write_graph
 
 __all__ = [
     "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
-    "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "gfile",
-    "match_filenames_once", "matching_files", "parse_example", "parse_single_example",
-    "parse_single_sequence_example", "read_file", "tf_record_iterator", "write_file", "write_graph",
+    "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
+    "decode_csv", "decode_raw", "gfile", "match_filenames_once", "matching_files", "parse_example",
+    "parse_single_example", "parse_single_sequence_example", "read_file", "tf_record_iterator",
+    "write_file", "write_graph",
 ]
 # fmt: on
 

@@ -12,6 +12,8 @@ from asyncmon.tf1.rnn import dynamic_rnn as dynamic_rnn
 from asyncmon.tf1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
 from asyncmon.tf1.rnn import static_rnn as static_rnn
 
+silu = swish
+
 
 def __getattr__(name: str) -> Any:
     raise missing_name(__name__, name, "nn.", globals())

@@ -105,6 +105,8 @@ async def test_other_names_before_1_0() -> None:
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], m @ m.swapaxes(1, 2))
     assert [one.tolist() for one in found[1:]] == [[1, 4], [0.5, 0.25], [1, 2], [1, 2]]
+    assert tf.listdiff is tf.setdiff1d
+    assert tf.tensor_scatter_nd_update is tf.tensor_scatter_update
 
 
 async def test_static_values() -> None:
