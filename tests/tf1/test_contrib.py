@@ -116,6 +116,16 @@ def test_fully_connected_and_flatten(evaluate: Evaluate) -> None:
         layers.fully_connected(ROWS, 2.0)
 
 
+def test_scales_may_be_tensors_and_one_penalty_enough(evaluate: Evaluate) -> None:
+    w = tf.constant([1.0, -2.0])
+    assert evaluate(layers.l1_regularizer(tf.constant(0.5))(w)) == 1.5
+    only = layers.l1_l2_regularizer(0.5, 0.0)
+    assert only is not None
+    assert evaluate(only(w)) == 1.5
+    assert layers.flatten(tf.ones([2, 3, 4])).op.name == "Flatten/flatten/Reshape"
+    assert HParams(none=None).set_hparam("none", "x") is None
+
+
 def test_fully_connected_with_a_normalizer_has_no_biases() -> None:
     collections = {"weights": ["mine"]}
     layers.fully_connected(

@@ -182,6 +182,20 @@ def test_metrics_of_classes(evaluate: Evaluate) -> None:
         evaluate(tf.metrics.mean_iou(CLASSES[0], GUESSES[0], 2)[1])
 
 
+def test_metrics_of_classes_with_weights(evaluate: Evaluate) -> None:
+    y, x = CLASSES[0].reshape(2, 3), GUESSES[0].reshape(2, 3)
+    weights = WEIGHTS.reshape(2, 3)
+    flat = WEIGHTS[:, 0]
+    _, update = tf.metrics.mean_per_class_accuracy(y, x, 4, weights)
+    hits = (CLASSES[0] == GUESSES[0]) * flat
+    totals, right = (np.bincount(CLASSES[0], w, 4) for w in (flat, hits))
+    np.testing.assert_allclose(evaluate(update), right / np.maximum(totals, 1e-9), 1e-5)
+    _, update = tf.metrics.mean_per_class_accuracy(y, x, 4, 2.0)
+    plain = np.bincount(CLASSES[0], CLASSES[0] == GUESSES[0], 4)
+    counts = np.maximum(np.bincount(CLASSES[0], minlength=4), 1)
+    np.testing.assert_allclose(evaluate(update), plain / counts, 1e-5)
+
+
 def test_confusion_matrix(evaluate: Evaluate) -> None:
     plain = tf.confusion_matrix([0, 1, 2, 1], [0, 2, 2, 1])
     weighted = tf.confusion_matrix([0, 1], [[0], [2]], 3, tf.float32, weights=[0.5, 2])
@@ -203,6 +217,8 @@ def test_means_of_values(evaluate: Evaluate) -> None:
     assert evaluate(value) == 0
     value, update = tf.metrics.mean_tensor(VALUES[0], weights=WEIGHTS)
     np.testing.assert_allclose(evaluate(update, update, value), VALUES[0], 1e-5)
+    value, update = tf.metrics.mean_tensor(VALUES[0])
+    np.testing.assert_allclose(evaluate(update, value), VALUES[0], 1e-5)
     value, update = tf.metrics.percentage_below(VALUES[0], 0.5)
     assert evaluate(update, value) == pytest.approx((VALUES[0] < 0.5).mean())
     with pytest.raises(ValueError, match="known shape"):
@@ -252,6 +268,10 @@ def test_a_last_dimension_of_one_is_dropped(evaluate: Evaluate) -> None:
         )
         wanted = ((CLASSES[0] == GUESSES[0]) * WEIGHTS[:, 0]).sum() / WEIGHTS.sum()
         assert evaluate(metric[1]) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_predictions_take_the_dtype_of_labels(evaluate: Evaluate) -> None:
+    assert evaluate(tf.metrics.accuracy([1, 2], [1.0, 2.5])[1]) == 1
 
 
 def test_a_lost_name_says_what_is_near() -> None:

@@ -161,6 +161,18 @@ class Scale(layers.Layer):
         return inputs * self.factor * times
 
 
+def test_a_layer_may_be_given_a_scope_and_losses(ops: Any) -> None:
+    with tf.variable_scope("mine") as mine:
+        pass
+    layer = layers.Dense(2, kernel_regularizer=lambda _: None)
+    layer(tf.constant(ROWS), scope=mine)
+    assert layer.kernel.op.name == "mine/kernel"
+    assert layer.losses == []
+    layer.add_loss([tf.constant(1.0), tf.constant(2.0)])
+    assert layer.get_losses_for(None) == layer.losses
+    assert ops.evaluate(layer.losses) == [1.0, 2.0]
+
+
 def test_a_layer_of_a_users(ops: Any) -> None:
     layer, x = Scale(name="own"), tf.constant(ROWS)
     y = layer(x, times=2.0)

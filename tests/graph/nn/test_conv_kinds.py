@@ -9,6 +9,7 @@ import pytest
 
 from asyncmon import errors
 from asyncmon import graph as tf
+from asyncmon.graph.kernels import depthwise
 
 RNG = np.random.default_rng(19)
 nn = tf.nn
@@ -155,3 +156,13 @@ def test_depths_that_differ_are_refused(ops: Any) -> None:
         ops.compute(
             lambda a, b: nn.depthwise_conv2d(a, b, 1, "SAME"), IMAGES, EACH[:, :, :2], known="nothing"
         )
+
+
+def test_depths_that_differ_in_a_kernel_are_refused() -> None:
+    settings: Any = {"strides": (1, 1), "padding": "SAME", "dilations": (1, 1)}
+    with pytest.raises(errors.InvalidArgumentError, match=r"Depth of input \(3\) is not the depth"):
+        depthwise.convolve(IMAGES, EACH[:, :, :2], **settings)
+    out = np.empty_like(EACH)
+    grad = np.ones((2, 6, 5, 6))
+    found = depthwise.filter_gradient(IMAGES, np.array(EACH.shape), grad, out, **settings)
+    assert found is out
