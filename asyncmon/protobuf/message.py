@@ -15,7 +15,7 @@ from asyncmon.protobuf.field import (
     encode_all,
     make_field,
 )
-from asyncmon.protobuf.text_format import text_lines
+from asyncmon.protobuf.text_format import message_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -143,7 +143,7 @@ class Message:
 
     def __str__(self) -> str:
         """Return protobuf's text format."""
-        return "".join([f"{line}\n" for line in text_lines(self)])
+        return message_text(self)
 
     def ListFields(self) -> list[tuple[Any, Any]]:
         """Return what is set: the fields, which have ``name`` and ``number``, with their values."""

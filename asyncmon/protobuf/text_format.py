@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,51 +10,54 @@ import numpy as np
 from asyncmon.protobuf.field import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from asyncmon.protobuf.field import Field
 
 _ESCAPES = {byte: f"\\{byte:03o}" for byte in range(256) if not 32 <= byte < 127}
 _ESCAPES |= {ord(char): f"\\{char}" for char in "\\'\""} | {10: r"\n", 13: r"\r", 9: r"\t"}
+_SPECIAL = re.compile(r"[^ -~]|[\"'\\]")
 _CHARACTERS = [_ESCAPES.get(byte, chr(byte)) for byte in range(256)]
 
 
-def text_lines(message: Any) -> Iterator[str]:
-    """Yield the lines of a message."""
+def message_text(message: Any) -> str:
+    """Return a message in the text format."""
+    lines: list[str] = []
+    _add(lines, message, "")
+    return "".join(lines)
+
+
+def _add(lines: list[str], message: Any, indent: str) -> None:
     for field, value in message.ListFields():
+        name = indent + field.name
         if field.key is not None:
             for key, element in sorted(value.items()):
-                entry = (_scalar("key", field.key, key, None), *_lines(field, element, "value"))
-                yield from _block(field.name, entry)
+                lines.append(f"{name} {{\n{indent}  key: {_scalar(field.key, key, None)}\n")
+                _add_value(lines, field, element, f"{indent}  value", indent + "  ")
+                lines.append(f"{indent}}}\n")
         else:
             for element in value if field.repeated else [value]:
-                yield from _lines(field, element, field.name)
+                _add_value(lines, field, element, name, indent)
 
 
-def _lines(field: Field, value: Any, name: str) -> Iterator[str]:
+def _add_value(lines: list[str], field: Field, value: Any, name: str, indent: str) -> None:
     if field.message is not None:
-        yield from _block(name, text_lines(value))
+        lines.append(f"{name} {{\n")
+        _add(lines, value, indent + "  ")
+        lines.append(f"{indent}}}\n")
     else:
-        yield _scalar(name, field.kind, value, field.enum)
+        lines.append(f"{name}: {_scalar(field.kind, value, field.enum)}\n")
 
 
-def _block(name: str, lines: Any) -> Iterator[str]:
-    yield f"{name} {{"
-    for line in lines:
-        yield f"  {line}"
-    yield "}"
-
-
-def _scalar(name: str, kind: Kind, value: Any, enum: Any) -> str:
+def _scalar(kind: Kind, value: Any, enum: Any) -> str:
     if kind in (Kind.TEXT, Kind.BYTES):
+        if isinstance(value, str) and not _SPECIAL.search(value):
+            return f'"{value}"'
         data = value.encode() if isinstance(value, str) else value
-        return f'{name}: "{"".join([_CHARACTERS[byte] for byte in data])}"'
+        return f'"{"".join([_CHARACTERS[byte] for byte in data])}"'
     if kind is Kind.BOOL:
-        return f"{name}: {'true' if value else 'false'}"
+        return "true" if value else "false"
     if kind is Kind.INT:
-        return f"{name}: {(enum or {}).get(value, int(value))}"
-    digits = (np.float32, 6, 9) if kind is Kind.FLOAT else (float, 15, 17)
-    return f"{name}: {_number(value, *digits)}"
+        return str((enum or {}).get(value, int(value)))
+    return _number(value, *((np.float32, 6, 9) if kind is Kind.FLOAT else (float, 15, 17)))
 
 
 def _number(value: Any, kind: Any, digits: int, more: int) -> str:
