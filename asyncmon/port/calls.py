@@ -226,4 +226,6 @@ def _foreign(flow: Store, kind: Foreign, call: cst.Call) -> Kinds:
             return NOTHING
     if kind.path.startswith("tensorflow."):
         return SYMBOL  # the likeliest
+    if flow.siblings.is_class(kind.path):
+        return one(Foreign(f"{kind.path}()", known=False))
     return VALUE if kind.known else NOTHING

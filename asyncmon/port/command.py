@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         if options.output is not None and options.output.exists() and options.output.samefile(old):
             return _refuse(f"{options.output} is the program itself: use -i to write over it")
         source = old.read_bytes()
-        ported = port(source)
+        ported = port(source, old.parent)
         if new is not None:
             _write(new, ported.source)
     except libcst.ParserSyntaxError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -41,6 +42,9 @@ from asyncmon.port.kinds import (
 from asyncmon.port.scopes import PROPERTY, Tree, decorators, dotted
 from asyncmon.port.store import Store
 
+if TYPE_CHECKING:
+    from asyncmon.port.siblings import Siblings
+
 _ROUNDS = 30
 _LITERALS = (
     cst.BaseNumber | cst.BaseString | cst.FormattedString | cst.Comparison | cst.ConcatenatedString
@@ -50,8 +54,8 @@ _LITERALS = (
 class Flow(Store):
     """Finds out what expressions are; see the module."""
 
-    def __init__(self, tree: Tree) -> None:
-        super().__init__(tree)
+    def __init__(self, tree: Tree, siblings: Siblings) -> None:
+        super().__init__(tree, siblings)
         for self.hints in (False, True):
             for _ in range(_ROUNDS):
                 before = self._size()
@@ -223,6 +227,9 @@ class Flow(Store):
                 except AttributeError:
                     return one(Foreign(f"tensorflow.{name}", known=False))
             return NOTHING
+        if isinstance(owner, Foreign) and owner.path.endswith("()"):
+            path = f"{owner.path}.{name}"
+            return one(Foreign(path, known=False)) if self.siblings.knows(path) else NOTHING
         if isinstance(owner, Foreign):
             return one(Foreign(f"{owner.path}.{name}", owner.known))
         if isinstance(owner, Symbol):
@@ -231,7 +238,8 @@ class Flow(Store):
         if isinstance(owner, Value):
             return VALUE
         if isinstance(owner, Super):
-            return self._found(self.method(owner.of, name, above=True), name)
+            found = self._found(self.method(owner.of, name, above=True), name)
+            return found or self._of_sibling(owner.of, name)
         if isinstance(owner, Instance) and isinstance(owner.of, type):
             return catalogue.attribute(owner.of, name)
         node = (
@@ -248,9 +256,20 @@ class Flow(Store):
             return frozenset(self.returns[function])
         if function is not None:
             return self._found(function, name, isinstance(owner, Instance))
+        if inherited := self._of_sibling(node, name):
+            return inherited
         return union(frozenset(self.fields.get((c, name), ())) for c in self.family(node)) | union(
             frozenset(self.names.get((self.tree.scopes[c], name), ())) for c in self.ancestors(node)
         )
+
+    def _of_sibling(self, node: cst.ClassDef, name: str) -> Kinds:
+        """Return the method that a class inherits from one of another file."""
+        for current in self.ancestors(node):
+            for base in self.bases.get(current, NOTHING):
+                path = f"{base.path}().{name}" if isinstance(base, Foreign) else ""
+                if path and self.siblings.knows(path):
+                    return one(Foreign(path, known=False))
+        return NOTHING
 
     @staticmethod
     def _found(where: cst.FunctionDef | type | None, name: str, bound: bool = True) -> Kinds:

@@ -110,8 +110,9 @@ def bound(node: cst.Import | cst.ImportFrom) -> list[tuple[str, Kinds]]:
         if isinstance(node.names, cst.ImportStar):
             return []
         base = "." * len(node.relative) + dotted(node.module)
+        base += "" if node.module is None else "."
         return [
-            (_as(alias, dotted(alias.name)), _kind(f"{base}.{dotted(alias.name)}"))
+            (_as(alias, dotted(alias.name)), _kind(f"{base}{dotted(alias.name)}"))
             for alias in node.names
         ]
     found = []

@@ -248,7 +248,7 @@ class Planner:
         if kind.path == "builtins.next" and call.args and self.is_streamed(call.args[0].value):
             self.plan.nexts.add(call)
             return True
-        return False
+        return self.flow.siblings.awaits(kind.path)
 
     def _unknown(self, call: cst.Call, name: str) -> bool:
         if name in DISTINCT or name == "eval":

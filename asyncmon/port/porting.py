@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import libcst as cst
 
@@ -12,7 +14,11 @@ from asyncmon.port.plan import Note, Planner
 from asyncmon.port.remarks import add_remarks
 from asyncmon.port.rewrite import Rewriter
 from asyncmon.port.scopes import Tree
+from asyncmon.port.siblings import Facts, Siblings
 from asyncmon.port.threads import Threads
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -24,21 +30,53 @@ class Ported:
     """What was left as it is, by line of the old file."""
 
 
-def port(source: bytes | str) -> Ported:
+def port(source: bytes | str, folder: Path | None = None) -> Ported:
     """Port the text of a program; porting the result again changes nothing.
+
+    Args:
+        source: the text.
+        folder: where its other files are, which are read for what is async in them.
 
     Raises:
         libcst.ParserSyntaxError: it is not Python 3.
     """
-    module = cst.parse_module(source)
-    planner = Planner(Flow(Tree(module)))
-    threads = Threads(planner)
-    while planner.settle():
-        threads = Threads(planner)
+    planner, threads = _plan(source, Siblings(folder, partial(_facts, known={})))
     entry = Entry(planner)
     add_remarks(planner)
     made = planner.tree.module.visit(Rewriter(planner, threads, entry))
     return Ported(made.bytes, tuple(sorted(planner.plan.notes)))
 
 
-__all__ = ["Note", "Ported", "port"]
+def _plan(source: bytes | str, siblings: Siblings) -> tuple[Planner, Threads]:
+    planner = Planner(Flow(Tree(cst.parse_module(source)), siblings))
+    threads = Threads(planner)
+    while planner.settle():
+        threads = Threads(planner)
+    return planner, threads
+
+
+def _facts(path: Path, known: dict[Path, Facts]) -> Facts:
+    """Return what is async in another file of the program, and in those that it imports."""
+    if path in known:
+        return known[path]
+    known[path] = Facts()  # in a circle of imports
+    siblings = Siblings(path.parent, partial(_facts, known=known))
+    try:
+        planner, _ = _plan(path.read_bytes(), siblings)
+    except (OSError, cst.ParserSyntaxError):
+        return known[path]
+    tree, flow = planner.tree, planner.flow
+    functions = [f for f in tree.functions if isinstance(tree.holder(f), cst.Module)]
+    methods = [(c, f) for f in tree.functions if (c := tree.is_method(f)) is not None]
+    awaited = {(c.name.value, f.name.value) for c, f in methods if planner.is_coroutine(f)}
+    known[path] = Facts(
+        functions=frozenset(f.name.value for f in functions if planner.is_coroutine(f)),
+        methods=frozenset(
+            (owner, "" if name in ("__init__", "__new__") else name) for owner, name in awaited
+        ),
+        names=frozenset(f.name.value for f in functions)
+        | frozenset(c.name.value for c in tree.classes)
+        | frozenset(f"{c.name.value}.{f.name.value}" for c, f in methods),
+        bases=tuple((c.name.value, base) for c in tree.classes for base in flow.real_bases(c)),
+    )
+    return known[path]

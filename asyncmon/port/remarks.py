@@ -80,7 +80,7 @@ def _overrides(planner: Planner, node: cst.ClassDef) -> None:
     bases = [base for base in planner.flow.bases[node] if isinstance(base, Foreign)]
     mine = [f.name.value for f in planner.plan.functions if planner.tree.is_method(f) is node]  # type: ignore[attr-defined]
     for base in bases:
-        if mine and base.path not in PLAIN_BASES:
+        if mine and base.path not in PLAIN_BASES and not planner.flow.siblings.knows(base.path):
             text = (
                 f"`{node.name.value}` derives from {base.path} and awaits in {', '.join(sorted(mine))}"
             )
@@ -122,9 +122,10 @@ def _call(planner: Planner, call: cst.Call) -> None:
     takes = name in ADDS or any(
         path.startswith(CALLS_ASYNC) or path.rpartition(".")[2] in HARMLESS for path in paths
     )
+    unknown = not any(_known(kinds) or planner.flow.siblings.knows(path) for path in paths)
     for arg in call.args:
         if not ours and not takes:
-            _given(planner, call, arg.value, awaits, unknown=not any(p for p in paths if _known(kinds)))
+            _given(planner, call, arg.value, awaits, unknown=unknown)
     holder = planner.tree.holder(call)
     if "time.sleep" in paths and call not in plan.awaited and _is_called_async(planner, holder):
         planner.note(

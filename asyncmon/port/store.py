@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import libcst as cst
 
 from asyncmon.port import catalogue
-from asyncmon.port.kinds import NOTHING, Items, Kind, Kinds, Local, Real, each, one
+from asyncmon.port.kinds import NOTHING, Foreign, Items, Kind, Kinds, Local, Real, each, one
 
 if TYPE_CHECKING:
     from asyncmon.port.scopes import Scope, Tree
+    from asyncmon.port.siblings import Siblings
 
 
 class Store(ABC):
@@ -20,10 +21,12 @@ class Store(ABC):
 
     Args:
         tree: the file.
+        siblings: the other files.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, siblings: Siblings) -> None:
         self.tree = tree
+        self.siblings = siblings
         self.names: defaultdict[tuple[Scope, str], set[Kind]] = defaultdict(set)
         self.fields: defaultdict[tuple[cst.CSTNode, str], set[Kind]] = defaultdict(set)
         self.returns: defaultdict[cst.CSTNode, set[Kind]] = defaultdict(set)
@@ -85,12 +88,14 @@ class Store(ABC):
 
     def real_bases(self, node: cst.ClassDef) -> list[type]:
         """Return the classes of asyncmon from which a class of the file derives."""
-        return [
-            base.value
-            for current in self.ancestors(node)
-            for base in self.bases.get(current, NOTHING)
-            if isinstance(base, Real) and isinstance(base.value, type)
-        ]
+        found: list[type] = []
+        for current in self.ancestors(node):
+            for base in self.bases.get(current, NOTHING):
+                if isinstance(base, Real) and isinstance(base.value, type):
+                    found.append(base.value)
+                elif isinstance(base, Foreign):
+                    found += self.siblings.bases(base.path)
+        return found
 
     def method(
         self, node: cst.ClassDef, name: str, *, above: bool = False
