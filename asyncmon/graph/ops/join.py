@@ -156,8 +156,21 @@ def _concat_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
 
 
 def _split_v(x: Array, sizes: Array, *, num: int, axis: int) -> Any:
-    parts = _with_rest(sizes.tolist(), x.shape[axis])
-    return _outputs(np.split(x, list(accumulate(parts[:-1])), axis))
+    return _pieces(x, _with_rest(sizes.tolist(), x.shape[axis]), axis)
+
+
+def _split(x: Array, *, num: int, axis: int) -> Any:
+    size, rest = divmod(x.shape[axis], num)
+    if rest:
+        raise ValueError(f"Dimension size must be evenly divisible by {num} but is {x.shape[axis]}")
+    return _pieces(x, [size] * num, axis)
+
+
+def _pieces(x: Array, sizes: Sequence[int], axis: int) -> Any:
+    """Return views of these sizes: ``np.split``, which is written in Python, takes ten times longer."""
+    before = (slice(None),) * (axis % x.ndim)
+    ends = accumulate(sizes)
+    return _outputs([x[(*before, slice(end - n, end))] for n, end in zip(sizes, ends, strict=True)])
 
 
 def _with_rest(sizes: list[int], total: int) -> list[int]:
@@ -200,8 +213,7 @@ def _split_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]
 
 register(OpDef("ConcatV2", lambda *values, axis, out=None: np.concatenate(values, axis, out=out),
     _concat_rule, _concat_gradient, out=True))  # fmt: skip
-register(OpDef("Split", lambda x, *, num, axis: _outputs(np.split(x, num, axis)), _split_rule,
-    _split_gradient, aliases=True))  # fmt: skip
+register(OpDef("Split", _split, _split_rule, _split_gradient, aliases=True))
 register(OpDef("SplitV", _split_v, _split_v_rule, _split_gradient, aliases=True))
 
 
