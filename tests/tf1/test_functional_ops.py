@@ -168,3 +168,17 @@ async def test_stacking_takes_time_in_proportion(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("asyncmon.graph.control.loop.np.empty", counted)
     await run(tf.scan(lambda a, e: a + e, tf.zeros([100, 3]), tf.zeros([3])))
     assert copied == 300
+
+
+async def test_strings_go_through_as_bytes() -> None:
+    words = tf.constant(["a", "b\0"])
+    made = [
+        tf.map_fn(lambda x: x + "!", words),
+        tf.map_fn(lambda x: tf.reshape(x, [1]), words),
+        tf.map_fn(lambda _: tf.constant("z"), tf.constant([1, 2]), dtype=tf.string),
+        tf.scan(lambda a, x: a + x, words),
+        tf.foldl(lambda a, x: a + x, words),
+    ]
+    assert [np.asarray(x, object).tolist() for x in await run(made)] == [
+        [b"a!", b"b\0!"], [[b"a"], [b"b\0"]], [b"z", b"z"], [b"a", b"ab\0"], b"ab\0",
+    ]  # fmt: skip

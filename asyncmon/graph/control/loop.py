@@ -158,6 +158,7 @@ class Loop:
         values = [arrays[i + counted] for i in self.carried]
         given = [arrays[i + counted] for i in self.taken]
         trips = int(arrays[0]) if counted else 0
+        has_objects = any(x.dtype == object for x in given)
         for x in given:
             if len(x) != trips:
                 raise InvalidArgumentError(f"A loop of {trips} iterations is given {len(x)} elements")
@@ -174,6 +175,8 @@ class Loop:
             at = trips - 1 - i if reverse else i
             if given:
                 values = [*values, *[x[at] for x in given]]
+                if has_objects:  # a string by itself is an array, too
+                    values = [dtypes.as_objects(x) if type(x) is bytes else x for x in values]
             found, state = await step.wait(values, state, now) if waits else step(values, state, now)
             values = found[:count]
             stacks.put(at, found[count:])
@@ -223,9 +226,10 @@ class Stacks:
         arrays = self._arrays
         for k, value in enumerate(values):
             array = arrays[k]
-            if array.shape[1:] != getattr(value, "shape", ()):
+            shape = getattr(value, "shape", ())
+            if array.shape[1:] != shape:
                 array = self._loosen(k, at, value)
-            array[at] = value
+            array[at] = value[()] if not shape and isinstance(value, np.ndarray) else value
 
     def _begin(self, values: Sequence[Any]) -> None:
         self._room = self._room or _CAPACITY
