@@ -43,11 +43,11 @@ from asyncmon.graph import (
     shape,
     sqrt,
     square,
-    transpose,
     uint8,
     where,
 )
 from asyncmon.graph import slice as slice_op
+from asyncmon.graph import transpose as transpose_op
 from asyncmon.missing_names import missing_name
 from asyncmon.tf1.image_files import decode
 from asyncmon.tf1.image_files import decode_jpeg as decode_jpeg
@@ -89,7 +89,7 @@ def _random_flip(image: Tensor, axis: int, seed: int | None) -> Tensor:
 def transpose_image(image: Any) -> Tensor:
     """Return images with height and width exchanged. TF1: same name."""
     tensor = image_tensor(image)
-    return transpose(tensor, [0, 2, 1, 3] if _ndims(tensor) == 4 else [1, 0, 2])
+    return transpose_op(tensor, [0, 2, 1, 3] if _ndims(tensor) == 4 else [1, 0, 2])
 
 
 # --- colours --------------------------------------------------------------------------------------
@@ -310,6 +310,11 @@ def decode_image(
     """
     tensor = decode("DecodeImage", contents, channels, (0, 1, 3, 4), name)
     return tensor if as_dtype(dtype) is uint8 else convert_image_dtype(tensor, dtype)
+
+
+transpose = transpose_image
+resize = resize_images
+resize_with_crop_or_pad = resize_image_with_crop_or_pad
 
 
 # --- helpers --------------------------------------------------------------------------------------

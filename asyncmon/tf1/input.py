@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import OutOfRangeError
 from asyncmon.graph import (
     Assert,
     FIFOQueue,
     GraphKeys,
-    Spec,
     TensorShape,
     Variable,
-    VariableOpDef,
     cast,
     control_dependencies,
     convert_to_tensor,
-    create_op,
     float32,
     gather,
     greater,
@@ -32,12 +28,12 @@ from asyncmon.graph import (
     multiply,
     name_scope,
     random_shuffle,
-    register,
     shape,
     size,
     string,
 )
 from asyncmon.graph import range as range_op
+from asyncmon.graph.ops.sequences import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 from asyncmon.tf1.file_ops import matching_files
@@ -84,7 +80,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
         epochs = Variable(
             0, name="epochs", trainable=False, dtype=int64, collections=[GraphKeys.LOCAL_VARIABLES]
         )
-        with control_dependencies([create_op("CountEpoch", [epochs], {"limit": num_epochs})]):
+        with control_dependencies([count_up_to(epochs, num_epochs)]):
             return identity(tensor, name=scope)
 
 
@@ -242,12 +238,3 @@ def slice_input_producer(
         queue = range_input_producer(rows, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
         return [gather(tensor, index) for tensor in tensors]
-
-
-def _count_epoch(epochs: Any, *, limit: int) -> Any:
-    if epochs >= limit:
-        raise OutOfRangeError(f"Reached limit of {limit}")
-    return np.int64(epochs + 1)
-
-
-register(VariableOpDef("CountEpoch", _count_epoch, lambda epochs, *, limit: Spec(int64, ())))

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 EXPECTED = {
     "actor_critic": "result policy [0 1 2] after enough episodes: True",
     "cifar_queues": "result steps=60 right at the end: True",
+    "cifar_records": ("result examples=120 steps as many as batches: True, learned: True, ended: True"),
     "dqn": "result policy [1, 1, 1, 1]",
     "evaluation_loop": "result runs=30 last loss 0.00000, evaluated at 30: 0.0000",
     "gan_step_fn": "result steps=250",
