@@ -134,7 +134,7 @@ def _for_ports(x: Any) -> Any:
         ports.tensor_scatter_sub(x, [[0]], x[:1]), ports.sparse_to_dense([1], [3], x[0, :1]),
         ports.real(half), ports.imag(half), ports.angle(half),
         ports.truncatediv(x, x), ports.truncatemod(x, x),
-        more.xlogy(x, x), more.xdivy(x, x), ports.lgamma(x), ports.digamma(x),
+        more.xlogy(x, x), more.xdivy(x, x), ports.lgamma(x), ports.digamma(tf.stop_gradient(x)),
         ports.sequence_mask(ids), ports.as_string(x), ports.string_to_number(texts),
         ports.substr(texts, 0, 1),
         ports.decode_raw(texts, tf.uint8), ports.string_join([texts, texts]), ports.reduce_join(texts),

@@ -80,6 +80,8 @@ def to_pair(graph: NodeGraph, x: Any, y: Any, label: str) -> tuple[Tensor, Tenso
     if is_tensor_like(x):
         first = to_operand(graph, x, label, "x")
         return first, to_operand(graph, y, label, "y", first.spec.dtype)
+    if type(x) is float and type(y) is int:
+        y = float(y)  # of two numbers the first decides, as in the original
     second = to_operand(graph, y, label, "y")
     return to_operand(graph, x, label, "x", second.spec.dtype), second
 

@@ -188,6 +188,8 @@ def as_dtype(value: Any) -> DType:
         return value
     found = None
     try:
+        if value is None:  # numpy's float64
+            raise TypeError
         if isinstance(value, str):
             found = _BY_NAME.get(value)
         elif isinstance(value, type):

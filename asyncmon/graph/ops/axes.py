@@ -39,6 +39,8 @@ def axes_of(value: Any, what: str = "axis") -> tuple[int, ...] | Tensor | None:
     if value is None:
         return None
     if not (is_tensor_like(value) or any(True for _ in tensors_in(value))):
+        if type(value) is not int and np.ndim(value) > 1:
+            raise ValueError(f"Shape must be at most rank 1 but is rank {np.ndim(value)}: {what}")
         return static_ints(value, what)
     tensor = convert_to_tensor(value)
     rules.check_dtype(tensor.dtype, _INDEX_TYPES, what)

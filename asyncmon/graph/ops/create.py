@@ -153,6 +153,7 @@ def _linspace(start: Array, stop: Array, num: Array) -> Any:
 def _linspace_rule(start: Spec, stop: Spec, num: Spec) -> Spec:
     rules.check_same_dtype("LinSpace", start, stop, ("start", "stop"))
     rules.check_dtype(start.dtype, rules.FLOATS, "start")
+    rules.check_dtype(num.dtype, (dtypes.int32, dtypes.int64), "num")
     for spec in (start, stop, num):
         rules.with_rank(spec.shape, 0)
     return Spec(start.dtype, num.known_dims() or (None,))
@@ -179,6 +180,7 @@ def _one_hot(indices: Array, depth: Array, on_value: Array, off_value: Array, *,
 def _one_hot_rule(indices: Spec, depth: Spec, on_value: Spec, off_value: Spec, *, axis: int) -> Spec:
     rules.check_dtype(indices.dtype, (dtypes.uint8, dtypes.int8, dtypes.int32, dtypes.int64), "indices")
     rules.check_same_dtype("OneHot", on_value, off_value, ("on_value", "off_value"))
+    rules.check_dtype(depth.dtype, (dtypes.int32, dtypes.int64), "depth")
     for spec in (depth, on_value, off_value):
         rules.with_rank(spec.shape, 0)
     (size,) = depth.known_dims() or (None,)
@@ -228,15 +230,32 @@ def one_hot(
 
 
 def eye(
-    num_rows: int,
-    num_columns: int | None = None,
+    num_rows: Any,
+    num_columns: Any = None,
     batch_shape: Any = None,
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Tensor:
-    """Return an identity matrix, or a batch of them, of a size that is known here. TF1: ``tf.eye``."""
+    """Return an identity matrix, or a batch of them. TF1: ``tf.eye``.
+
+    The sizes are integers, or scalar tensors; ``num_columns`` is by default ``num_rows``.
+    """
+    if is_tensor_like(num_rows) or is_tensor_like(num_columns):
+        return _eye(num_rows, num_columns, batch_shape, dtypes.as_dtype(dtype), name or "eye")
     matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).numpy)
     if batch_shape is None:
         return convert_to_tensor(matrix, name=name or "eye")
     shape = shape_tensor([*batch_shape, *matrix.shape])
     return create_op("BroadcastTo", (matrix, shape), None, name or "eye")
+
+
+def _eye(rows: Any, columns: Any, batch_shape: Any, dtype: dtypes.DType, name: str) -> Tensor:
+    count = convert_to_tensor(rows)
+    size = count if columns is None else convert_to_tensor(columns)
+    at = range(count)
+    if batch_shape is None:
+        return one_hot(at, size, dtype=dtype, name=name)
+    matrix = one_hot(at, size, dtype=dtype)
+    sizes = [shape_tensor(batch_shape), create_op("Shape", (matrix,))]
+    shape = create_op("ConcatV2", [cast(part, dtypes.int32) for part in sizes], {"axis": 0})
+    return create_op("BroadcastTo", (matrix, shape), None, name)

@@ -161,7 +161,15 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
 
 def _scatter_nd_rule(indices: Spec, updates: Spec, shape: Spec, *, batch_dims: int) -> Spec:
     rules.check_dtype(indices.dtype, _INDEX_TYPES, "indices")
-    return Spec(updates.dtype, shape_from(shape))
+    sizes, at = shape_from(shape), indices.shape
+    if sizes is not None and at and at[-1] is not None and not batch_dims:
+        if at[-1] > len(sizes):
+            raise ValueError(
+                f"indices.shape[-1] must be <= the rank of the result, got {rules.text(at)} "
+                f"and {rules.text(sizes)}"
+            )
+        rules.merge((*at[:-1], *sizes[at[-1] :]), updates.shape)
+    return Spec(updates.dtype, sizes)
 
 
 register(OpDef("GatherNd", _gather_nd, _gather_nd_rule, _gather_nd_gradient, aliases=True))
@@ -296,6 +304,7 @@ def _top_k(x: Array, k: Array) -> tuple[Array, Array]:
 
 def _top_k_rule(x: Spec, k: Spec) -> tuple[Spec, Spec]:
     rules.check_dtype(x.dtype, rules.REALS, "input")
+    rules.check_dtype(k.dtype, (dtypes.int16, *_INDEX_TYPES), "k")
     rules.with_rank(k.shape, 0)
     (count,) = k.known_dims() or (None,)
     if count is not None and count < 0:

@@ -333,6 +333,8 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         if axes is None:
             raise ValueError("`axes` must be known when the graph is built.")
         axes = axes.tolist()
+    if isinstance(axes, int) and axes < 0:
+        raise ValueError(f"`axes` must be at least 0, got {axes}")
     if not isinstance(axes, int):
         if len(axes) != 2:
             raise ValueError(f"`axes` must be an integer or have length 2, got {axes!r}")

@@ -163,9 +163,15 @@ def _written(found: Array, x: Array, out: Array | None) -> Any:
     return out
 
 
+register(OpDef("Digamma", _digamma, rules.unary(rules.FLOATS), elementwise=True))
+
+
+def digamma(x: Any, name: str | None = None) -> Tensor:
+    """Return the derivative of :func:`lgamma`; it has no gradient itself. TF1: ``tf.digamma``."""
+    return create_op("Digamma", (x,), None, name)
+
+
 # fmt: off
-digamma = unary("digamma", "Digamma", _digamma, rules.FLOATS, None,
-    "Return the derivative of :func:`lgamma`; it has no gradient itself.")
 lgamma = unary("lgamma", "Lgamma", _lgamma, rules.FLOATS, lambda g, x, y: g * digamma(x),
     "Return the logarithm of the absolute value of the gamma function.")
 # fmt: on

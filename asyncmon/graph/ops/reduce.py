@@ -183,9 +183,13 @@ def _cumsum_back(op: Operation, grad: Tensor) -> Tensor:
     return create_op("Cumsum", (grad,), {**op.attrs, "reverse": not op.attrs["reverse"]})
 
 
+def _cumprod_back(op: Operation, grad: Tensor) -> Tensor:
+    return create_op("DivNoNan", (_cumsum_back(op, grad * op.outputs[0]), op.inputs[0]))
+
+
 register(OpDef("Cumsum", _scan(np.add), _scan_rule, lambda op, grad: [_cumsum_back(op, grad)]))
 register(OpDef("Cumprod", _scan(np.multiply), _scan_rule,
-    lambda op, grad: [_cumsum_back(op, grad * op.outputs[0]) / op.inputs[0]]))  # fmt: skip
+    lambda op, grad: [_cumprod_back(op, grad)]))  # fmt: skip
 
 
 def _running(op_type: str, x: Any, axis: Any, exclusive: Any, reverse: Any, name: Any) -> Tensor:
@@ -212,7 +216,7 @@ def cumprod(
 ) -> Tensor:
     """Return the running product along an axis; arguments as :func:`cumsum`. TF1: ``tf.cumprod``.
 
-    Its gradient divides by ``x``, as the original's does: it is not defined where an element is 0.
+    Its gradient divides by ``x``, as the original's does: it is 0, and so wrong, where an element is.
     """
     return _running("Cumprod", x, axis, exclusive, reverse, name)
 

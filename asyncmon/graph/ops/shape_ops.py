@@ -148,6 +148,8 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
             raise ValueError(f"Cannot reshape a tensor with {total} elements to shape {found}")
         if known and total % known:
             raise ValueError(f"Dimension size must be evenly divisible by {known} but is {total}")
+        if wild and total and not known:
+            raise ValueError(f"Cannot reshape a tensor with {total} elements to {rules.text(dims)}")
         free = total // known if known else None
     return Spec(x.dtype, tuple(free if d == -1 else d for d in dims))
 
@@ -220,7 +222,7 @@ register(OpDef("Squeeze", np.squeeze, _squeeze_rule,
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
     """Return the tensor without its dimensions of size 1, or those of ``axis``. TF1: ``tf.squeeze``."""
     axes = static_axes(renamed_argument("axis", axis, "squeeze_dims", squeeze_dims))
-    return create_op("Squeeze", (input,), {"axis": axes or None}, name)
+    return create_op("Squeeze", (input,), {"axis": tuple(dict.fromkeys(axes or ())) or None}, name)
 
 
 # --- order and repetition of dimensions -----------------------------------------------------------

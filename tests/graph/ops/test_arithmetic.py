@@ -222,3 +222,8 @@ def test_add_n_broadcasts_nothing(ops: Any, shapes: Any, known: str) -> None:
 def test_the_squared_difference_of_complex_numbers_is_real(ops: Any) -> None:
     x, y = np.array([1 + 2j, 0]), np.array([3 - 1j, 1j])
     ops.agree(tf.squared_difference, np.abs(x - y) ** 2 + 0j, x, y)
+
+
+def test_of_two_numbers_the_first_decides(ops: Any) -> None:
+    found = ops.evaluate(tf.add(1.5, 2))
+    assert (found, found.dtype) == (3.5, np.float32)

@@ -161,3 +161,15 @@ def test_one_hot_refuses_a_negative_depth_and_axes_before_the_last() -> None:
             tf.one_hot(indices, -1)
         with pytest.raises(ValueError, match="axis must be -1 or a dimension of the result, got -2"):
             tf.one_hot(indices, 3, axis=-2)
+
+
+def test_an_identity_matrix_of_a_size_known_in_the_run(ops: Any) -> None:
+    ops.agree(tf.eye, np.eye(3), np.int32(3))
+    ops.agree(lambda n: tf.eye(n, 2, dtype=tf.int32), np.eye(3, 2), np.int32(3))
+    ops.agree(lambda n: tf.eye(2, n, [2]), np.stack([np.eye(2, 3)] * 2), np.int32(3))
+
+
+def test_counts_must_be_integers() -> None:
+    for function in (lambda: tf.one_hot([0], 3.0), lambda: tf.linspace(0.0, 1.0, 3.0)):
+        with pytest.raises(TypeError, match="DataType float32 not in list of allowed values: int32"):
+            function()

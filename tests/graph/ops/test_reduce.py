@@ -242,3 +242,13 @@ def test_bad_arguments_of_argmax() -> None:
 def test_a_number_has_no_greatest_element(ops: Any, function: Any, axis: int) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"in the range \[0, 0\)"):
         ops.compute(lambda x: function(x, axis), np.array(1.0), known="nothing")
+
+
+def test_the_gradient_of_a_running_product_at_zero_is_zero(ops: Any) -> None:
+    x = tf.constant([2.0, 0.0, 3.0])
+    assert ops.evaluate(tf.gradients(tf.cumprod(x), x)[0]).tolist() == [1, 0, 0]
+
+
+def test_axes_are_a_number_or_a_vector() -> None:
+    with pytest.raises(ValueError, match="at most rank 1 but is rank 2"):
+        tf.reduce_sum([[1.0]], [[0]])
