@@ -112,10 +112,16 @@ class Operation:
         return self
 
     def get_attr(self, name: str) -> Any:
-        """Return an attribute. ValueError where there is none of that name."""
+        """Return an attribute; ``"T"`` is the dtype of the first output, as it mostly is in TF1.
+
+        Raises:
+            ValueError: there is none of that name.
+        """
         try:
             return self.attrs[name]
         except KeyError:
+            if name == "T" and self.outputs:
+                return self.outputs[0].dtype
             raise ValueError(
                 f"Operation {self.name!r} has no attr named {name!r}; it has {sorted(self.attrs)}."
             ) from None

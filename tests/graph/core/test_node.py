@@ -169,6 +169,7 @@ def test_operations() -> None:
     assert (c.op.type, c.op.inputs, c.op.values()) == ("Const", (), (c,))
     assert c.op.op is c.op
     assert c.op.get_attr("dtype") is tf.int32
+    assert tf.identity(c).op.get_attr("T") is tf.int32
     with pytest.raises(ValueError, match="has no attr named 'nonsense'"):
         c.op.get_attr("nonsense")
 
