@@ -24,6 +24,7 @@ EXPECTED = {
     "actor_critic": "result policy [0 1 2] after enough episodes: True",
     "cifar_queues": "result steps=60 right at the end: True",
     "cifar_records": ("result examples=120 steps as many as batches: True, learned: True, ended: True"),
+    "csv_files": "result batches=120 right at the end: True",
     "dqn": "result policy [1, 1, 1, 1]",
     "evaluation_loop": "result runs=30 last loss 0.00000, evaluated at 30: 0.0000",
     "gan_step_fn": "result steps=250",
@@ -39,11 +40,13 @@ EXPECTED = {
     "streaming_metrics": "result runs=6 same accuracy: True",
     "summaries": "result accuracy 1.00 steps [0, 50, 100, 150, 200, 250]",
     "supervisor_services": "result w=[3.00, -1.00] restored at a multiple of 20: True, loss 0.000",
+    "tfrecord_pipeline": "result each label [2] times, mean -0.4235",
     "train_loop": "result failed=1 saved step 10 w=0.007812",
     "word2vec": "result neighbours of the same topic: most",
 }
 
 ALSO = {
+    "csv_files": ["Done training -- epoch limit reached", "lines 60 part0.csv:10"],
     "linear_regression": ["Kept: ['regression-40', 'regression-60']", "Testing cost= 0.00018"],
     "streaming_metrics": ["auc = 0.7963", "mse = 0.1832", "recall = 0.8214"],
     "summaries": ["tags 13 ['accuracy_1', 'code', 'cross_entropy_1', 'decoder/pre_activations']"],
