@@ -147,23 +147,25 @@ def rewritten(node: cst.Import | cst.ImportFrom) -> tuple[list[cst.BaseSmallStat
     for alias in node.names:
         path = dotted(alias.name)
         value = ours(path) if is_tensorflow(path) else None
-        if value is not None and (alias.asname is not None or path == "tensorflow"):
-            made.append(_import(value, _as(alias, "tensorflow")))
+        if value is not None:
+            made.append(_import(value if alias.asname else tf, _as(alias, "tensorflow")))
             continue
         if is_tensorflow(path):
-            notes.append(_why(path, value))
+            notes.append(_why(path))
         kept.append(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT))
     if not made:
         return [node], notes
     return [*made, *([node.with_changes(names=kept)] if kept else [])], notes
 
 
-def _why(path: str, value: Any) -> str:
-    if value is not None:
-        return f"`import {path}` without `as` binds `tensorflow`: import asyncmon.tf1 under a name"
+def _why(path: str) -> str:
     for prefix, why in WHY_NOT.items():
         if path.startswith(prefix):
             return f"{path} is not in asyncmon.tf1: {why}"
+    try:
+        getattr(tf, path.split(".")[1])
+    except AttributeError as error:  # says what to use instead
+        return f"{path} is not in asyncmon.tf1: {str(error).partition(': ')[2] or error}"
     return f"{path} is not in asyncmon.tf1"
 
 
@@ -180,7 +182,7 @@ def _rewritten_from(node: cst.ImportFrom) -> tuple[list[cst.BaseSmallStatement],
         path = f"{base}.{dotted(alias.name)}"
         value = ours(path)
         if value is None:
-            notes.append(_why(path, value))
+            notes.append(_why(path))
             kept.append(alias)
         elif isinstance(value, ModuleType) and (
             value is tf or path in PRIVATE or not isinstance(home, ModuleType)

@@ -61,7 +61,7 @@ def add_remarks(planner: Planner) -> None:
             _, notes = imports.rewritten(node)
             for text in notes:
                 planner.note(node, text)
-        elif isinstance(node, cst.Attribute):
+        elif isinstance(node, cst.Attribute) and not planner.tree.in_import(node):
             _missing(planner, node)
         elif isinstance(node, cst.ClassDef):
             _overrides(planner, node)

@@ -119,6 +119,8 @@ class Rewriter(cst.CSTTransformer):
 
     def leave_Attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:
         name = original.attr.value
+        if self.tree.in_import(original):
+            return updated
         compat = name == "v1" and dotted(original).endswith(".compat.v1")
         if compat and any(isinstance(k, Real) and k.value is tf for k in self.flow.kinds(original)):
             inner = updated.value

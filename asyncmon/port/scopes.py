@@ -89,6 +89,13 @@ class Tree:
             return None
         return self.scope(name).find(name.value)
 
+    def in_import(self, node: cst.CSTNode) -> bool:
+        """Whether a dotted name is part of an import."""
+        above = self.parent(node)
+        while isinstance(above, cst.Attribute):
+            above = self.parent(above)
+        return isinstance(above, cst.ImportAlias | cst.ImportFrom)
+
     def is_method(self, function: cst.CSTNode) -> cst.ClassDef | None:
         """Return the class of which a function is a method."""
         holder = self.holder(function)

@@ -46,6 +46,13 @@ def whole(text: str) -> str:
         ("import tensorflow.compat.v1 as tf", "import asyncmon.tf1 as tf"),
         ("from tensorflow.compat import v1 as tf", "import asyncmon.tf1 as tf"),
         ("import tensorflow as tf, os  # both", "import asyncmon.tf1 as tf  # both\nimport os"),
+        (
+            "import tensorflow.compat.v1\ntensorflow.compat.v1.train.Saver()",
+            "import asyncmon.tf1 as tensorflow\ntensorflow.train.Saver()",
+        ),
+        ("from tensorflow.contrib import layers", "from asyncmon.tf1.contrib import layers"),
+        ("import tensorflow.contrib.rnn as rnn", "from asyncmon.tf1.contrib import rnn"),
+        ("from tensorflow.python.platform import gfile", "from asyncmon.tf1 import gfile"),
         ("from tensorflow import train", "from asyncmon.tf1 import train"),
         ("from tensorflow import layers as L, nn", "from asyncmon.tf1 import layers as L, nn"),
         (
