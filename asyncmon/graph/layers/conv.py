@@ -42,13 +42,9 @@ class _Windows(Layer):
 
     def _start(self, _scope: Any, _reuse: Any) -> None:
         super().__init__(
-            self.trainable,
-            self.name,
-            self.dtype,
-            self.activity_regularizer,
-            _scope=_scope,
-            _reuse=_reuse,
-        )
+            self.trainable, self.name, self.dtype,
+            activity_regularizer=self.activity_regularizer, _scope=_scope, _reuse=_reuse,
+        )  # fmt: skip
         self._layout = layout_of(self.data_format)
         self.padding = str(self.padding).lower()
         allowed = ("valid", "same", "causal")[: 3 if self.rank == 1 else 2]

@@ -65,13 +65,9 @@ class Dense(Layer):
 
     def __post_init__(self, _scope: Any, _reuse: Any) -> None:
         super().__init__(
-            self.trainable,
-            self.name,
-            self.dtype,
-            self.activity_regularizer,
-            _scope=_scope,
-            _reuse=_reuse,
-        )
+            self.trainable, self.name, self.dtype,
+            activity_regularizer=self.activity_regularizer, _scope=_scope, _reuse=_reuse,
+        )  # fmt: skip
 
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""

@@ -70,8 +70,8 @@ class Layer(ABC):
         trainable: bool = True,
         name: str | None = None,
         dtype: Any = None,
-        activity_regularizer: Maker = None,
         *,
+        activity_regularizer: Maker = None,
         _scope: str | VariableScope | None = None,
         _reuse: Any = None,
     ) -> None:
@@ -175,11 +175,14 @@ class Layer(ABC):
         trainable: bool | None = None,
         constraint: Maker = None,
         use_resource: bool | None = None,
+        synchronization: Any = None,
+        aggregation: Any = None,
         partitioner: Any = None,
     ) -> Any:
         """Create a variable in the layer's scope, or find that of the layer it shares it with.
 
         TF1: same name. Arguments as :func:`get_variable`; ``trainable`` is the layer's by default.
+        ``synchronization`` and ``aggregation`` are without effect: there is one copy of a variable.
         """
 
         def collected(variable: Any) -> Any:
