@@ -179,7 +179,8 @@ class Loop:
                     values = [dtypes.as_objects(x) if type(x) is bytes else x for x in values]
             found, state = await step.wait(values, state, now) if waits else step(values, state, now)
             values = found[:count]
-            stacks.put(at, found[count:])
+            if self.made:
+                stacks.put(at, found[count:])
             i += 1
         outputs: list[Any] = [None] * self.outputs
         for j, value in zip(self.carried, values, strict=True):
@@ -232,15 +233,18 @@ class Stacks:
             array[at] = value[()] if not shape and isinstance(value, np.ndarray) else value
 
     def _begin(self, values: Sequence[Any]) -> None:
-        self._room = self._room or _CAPACITY
         try:
             old = self._spare.pop()  # at once: runs in other threads may look for some, too
         except IndexError:
             old = [None] * len(values)
+        if not self._room:
+            self._room = _CAPACITY if not old or old[0] is None else len(old[0])
+        old.reverse()
         for value in values:
             shape = (self._room, *getattr(value, "shape", ()))
-            dtype, array = getattr(value, "dtype", _OBJECT), old.pop(0)
-            if array is None or array.shape != shape or array.dtype != dtype or getrefcount(array) > 2:
+            dtype = getattr(value, "dtype", _OBJECT)
+            array, references = _taken(old)
+            if references > _ALONE or array.shape != shape or array.dtype != dtype:
                 array = np.empty(shape, dtype)
             self._arrays.append(array)
 
@@ -276,6 +280,16 @@ class Stacks:
         return [
             np.zeros(shape, spec.dtype.numpy) for shape, spec in zip(dims, self._specs, strict=True)
         ]
+
+
+def _taken(arrays: list[Any]) -> tuple[Any, int]:
+    """Return the last of some arrays, and how many references to it there are then."""
+    array = arrays.pop()
+    return array, getrefcount(array)
+
+
+_ALONE = _taken([np.empty(0)])[1]
+"""The references to an array that nothing else refers to, nor to a view of it."""
 
 
 def _live(op: Operation, used: Collection[Tensor]) -> Live:

@@ -446,3 +446,21 @@ async def test_one_variable_comes_back_by_itself_unless_the_structure_is_kept() 
             assert await run([made[0], *made[1]]) == [3, 3]
     two = tf.while_loop(lambda i, j: i < 3, lambda i, j: (i + 1, j), (0, 5))
     assert await run(two) == (3, 5)
+
+
+async def test_what_a_run_returned_stays_as_it_is() -> None:
+    x = tf.placeholder(tf.float32, [3])
+    _, y = tf.while_loop(lambda i, _: i < 40, lambda i, a: (i + 1, tf.tanh(a * x)), [0, x])
+    (dx,) = tf.gradients(y, x)
+    kept: list[Any] = []
+    held = tf.py_func(lambda a: (kept.append(a), a)[1], [dx], tf.float32)
+    async with tf.Session() as sess:
+        first = [await sess.run([y, dx, held], {x: np.full(3, value)}) for value in (1.5, 2.0, 2.5)]
+        copies = [[part.copy() for part in parts] for parts in first]
+        runs = [sess.run([y, dx, held], {x: np.full(3, value)}) for value in (1.5, 2.0, 2.5)]
+        again = await asyncio.gather(*runs)
+    for parts, copied, repeated, array in zip(first, copies, again, kept, strict=False):
+        for one, other, third in zip(parts, copied, repeated, strict=True):
+            np.testing.assert_array_equal(one, other)
+            np.testing.assert_array_equal(one, third)
+        np.testing.assert_array_equal(array, parts[2])
