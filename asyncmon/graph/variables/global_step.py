@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from asyncmon.graph.core.dtypes import int64
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.core.shape import num_elements
-from asyncmon.graph.ops.basic import constant
+from asyncmon.graph.variables.initializers import zeros_initializer
+from asyncmon.graph.variables.scope import get_variable
 from asyncmon.graph.variables.variable import Variable
 
 if TYPE_CHECKING:
@@ -60,19 +62,25 @@ def _found(graph: Graph) -> Any:
 def create_global_step(graph: Graph | None = None) -> Variable:
     """Create the global step of a graph: int64, 0, saved, not trained. TF1: same name.
 
+    It is made by ``get_variable``, so its name is that of the variable scope and ``global_step``.
+
     Raises:
-        ValueError: there is one.
+        ValueError: there is one, or the scope only finds variables.
     """
     graph = get_default_graph() if graph is None else graph
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
-    with graph.root.as_default(), graph.root.name_scope(None):
-        return Variable(
-            lambda: constant(0, int64),
+    is_default = graph.root is get_default_graph().root
+    with nullcontext() if is_default else graph.root.as_default():
+        step: Variable = get_variable(
+            "global_step",
+            [],
+            int64,
+            zeros_initializer(),
             trainable=False,
             collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
-            name="global_step",
         )
+    return step
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:

@@ -125,3 +125,16 @@ async def test_another_variable_of_that_name_counts_nothing(value: Any) -> None:
         await sess.run(v.initializer)
         assert sess.global_step is None
         assert (await sess.snapshot()).step is None
+
+
+def test_the_global_step_is_a_variable_of_its_scope() -> None:
+    tf.reset_default_graph()
+    with tf.name_scope("names"), tf.variable_scope("model"):
+        step = tf.get_or_create_global_step()
+    assert step.name == "model/global_step:0"
+    assert tf.get_global_step() is step
+    with tf.variable_scope("model", reuse=True):
+        assert tf.get_variable("global_step", [], tf.int64) is step
+    tf.reset_default_graph()
+    with tf.variable_scope("other", reuse=True), pytest.raises(ValueError, match="does not exist"):
+        tf.create_global_step()
