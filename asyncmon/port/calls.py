@@ -42,6 +42,17 @@ KEEPING = frozenset({"list", "tuple", "set", "sorted", "reversed", "iter"})
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 
+WAITING = frozenset(
+    [
+        "queue.Queue",
+        "queue.PriorityQueue",
+        "threading.Event",
+        "threading.Condition",
+        "threading.Barrier",
+    ]
+)
+"""Classes whose methods block a thread."""
+
 CALLS_BACK = {
     "run_step_fn": ("StepContext",),
     "basic_train_loop": ("Session",),
@@ -226,6 +237,8 @@ def _foreign(flow: Store, kind: Foreign, call: cst.Call) -> Kinds:
             return NOTHING
     if kind.path.startswith("tensorflow."):
         return SYMBOL  # the likeliest
+    if kind.path in WAITING:
+        return one(Foreign(f"{kind.path}()"))
     if flow.siblings.is_class(kind.path):
         return one(Foreign(f"{kind.path}()", known=False))
     return VALUE if kind.known else NOTHING

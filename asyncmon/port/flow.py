@@ -227,7 +227,7 @@ class Flow(Store):
                 except AttributeError:
                     return one(Foreign(f"tensorflow.{name}", known=False))
             return NOTHING
-        if isinstance(owner, Foreign) and owner.path.endswith("()"):
+        if isinstance(owner, Foreign) and owner.path.endswith("()") and not owner.known:
             path = f"{owner.path}.{name}"
             return one(Foreign(path, known=False)) if self.siblings.knows(path) else NOTHING
         if isinstance(owner, Foreign):

@@ -24,6 +24,8 @@ BLOCKING = frozenset(
     ["builtins.input", "subprocess.call", "subprocess.check_call", "subprocess.check_output"]
 )
 
+WAITS = frozenset(["get", "put", "join", "wait"])
+
 CALLS_ASYNC = ("asyncio.", "functools.", "threading.Thread", "absl.app.run")
 """What may be given an async function."""
 
@@ -131,7 +133,8 @@ def _call(planner: Planner, call: cst.Call) -> None:
         planner.note(
             call, "`time.sleep` holds the event loop: `await asyncio.sleep` in an async function"
         )
-    if holder in plan.functions and set(paths) & BLOCKING:
+    waits = any("()." in path and name in WAITS for path in paths)
+    if holder in plan.functions and (waits or set(paths) & BLOCKING):
         planner.note(call, f"`{_text(call.func)}` holds the event loop: await asyncio.to_thread")
 
 

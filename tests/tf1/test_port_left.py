@@ -50,6 +50,7 @@ def notes(text: str) -> list[tuple[int, str]]:
         ("import time\ndef f():\n  time.sleep(1)\ndef g(sess):\n  f()\n  sess.run(1)", 4, "holds"),
         ("def f(sess, lock):\n  with lock:\n    sess.run(1)", 3, "asyncio.Lock"),
         ("from tensorflow.examples.tutorials.mnist import input_data", 2, "no example data"),
+        ("import queue\nq = queue.Queue()\ndef f(sess):\n  sess.run(q.get())", 5, "`q.get` holds"),
         ("from tensorflow import keras", 2, "use tf.layers and tf.train optimizers"),
         ("import tensorflow.contrib.slim as slim", 2, "of tf.contrib"),
         ("tf.data.Dataset", 2, "asyncmon.data and sess.iterate"),
