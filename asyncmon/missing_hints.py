@@ -181,6 +181,7 @@ HINTS = {
     "edit_distance": _HOST,
     "nn.collapse_repeated": _CTC,
     "image.*": _IMAGES,
+    "*parse_sequence_example": "use parse_single_sequence_example, then train.batch(dynamic_pad=True)",
     "nn.fractional_*": _LAYERS,
     "Linear*": "use tf.linalg.matmul",
     "linalg.LinearOperator*": "use tf.matmul and the functions of tf.linalg",

@@ -151,7 +151,7 @@ def _parse_example(
             outputs = [_dense(one, found, names) for one in wanted]
         return outputs if len(outputs) > 1 else outputs[0]
     examples = [features_of(_bytes(item)) for item in serialized]
-    labels = [None] * len(examples) if names is None else list(names)
+    labels = [b"<unknown>"] * len(examples) if names is None else list(names)
     outputs = []
     for one in wanted:
         values = [_dense(one, *pair) for pair in zip(examples, labels, strict=True)]
