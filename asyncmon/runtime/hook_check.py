@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from asyncmon.runtime.hook import SessionRunHook, hook_name, in_order
@@ -92,6 +91,8 @@ def _check_spelling(one: Any, kind: str, base: type, methods: Mapping[str, Any])
         for name, value in vars(cls).items():
             if name.startswith("_") or hasattr(base, name) or not inspect.isfunction(value):
                 continue
+            from difflib import get_close_matches  # few hooks have methods of their own
+
             if close := get_close_matches(name, inherited, 1, _ALIKE):
                 raise TypeError(
                     f"{hook_name(one)} has a method {name!r}{_where(value)}, which nobody calls. Is it "
