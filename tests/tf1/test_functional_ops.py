@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,39 @@ async def test_strings_go_through_as_bytes() -> None:
     assert [np.asarray(x, object).tolist() for x in await run(made)] == [
         [b"a!", b"b\0!"], [[b"a"], [b"b\0"]], [b"z", b"z"], [b"a", b"ab\0"], b"ab\0",
     ]  # fmt: skip
+
+
+async def test_functions_may_wait_and_change_variables() -> None:
+    async def doubled(x: Any) -> Any:
+        await asyncio.sleep(0)
+        return x * 2
+
+    v = tf.Variable(0.0)
+
+    def body(e: Any) -> Any:
+        waited = tf.py_func(doubled, [e], tf.float32)
+        waited.set_shape([])
+        return waited * v.assign_add(1.0)
+
+    x = tf.placeholder(tf.float32, [None])
+    y = tf.map_fn(body, x)
+    async with tf.Session() as sess:
+        await sess.run(v.initializer)
+        assert (await sess.run(y, {x: [1, 2, 3]})).tolist() == [2, 8, 18]
+        assert await sess.run(v) == 3
+        assert (await sess.run(y, {x: [1]})).tolist() == [8]
+
+
+async def test_an_error_in_an_iteration_names_its_node() -> None:
+    x = tf.placeholder(tf.float32, [None, 2])
+    n = tf.placeholder(tf.int32, [])
+    y = tf.map_fn(lambda row: tf.reshape(row, [n]), x)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Reshape"):
+        await run(y, {x: X, n: 3})
+
+
+async def test_names_and_strings() -> None:
+    words = tf.constant([b"a", b"bc"])
+    twice = tf.map_fn(lambda word: tf.py_func(lambda w: w + w, [word], tf.string), words)
+    assert (await run(twice)).tolist() == [b"aa", b"bcbc"]
+    assert tf.map_fn(lambda e: e, words, name="mine").op.name.startswith("mine/")

@@ -252,11 +252,12 @@ class Repeated:
         captured: values of the last parameters, which stay.
     """
 
-    __slots__ = ("_captured", "_fetched", "_own", "_plan", "_registers", "_run")
+    __slots__ = ("_captured", "_fetched", "_own", "_plan", "_program", "_registers", "_run")
 
     def __init__(self, plan: Plan, run: Run, captured: Sequence[Any]) -> None:
         self._plan, self._run = plan, run
         self._captured = captured
+        self._program: Program | None = None
         at = len(plan.feeds) - len(captured)
         self._own = [register for _, register in plan.feeds[:at]]
         self._registers = plan.template.copy()
@@ -293,7 +294,11 @@ class Repeated:
 
     def _begin(self, values: Sequence[Any], state: Any, iteration: int) -> tuple[Program, list[Any]]:
         plan, registers = self._plan, self._registers.copy()
-        program = plan.for_shapes((*values, *self._captured))
+        program = self._program
+        if program is None:
+            program = plan.for_shapes((*values, *self._captured))
+            if not plan.open_feeds:  # it is the same for all values
+                self._program = program
         for register, value in zip(self._own, values, strict=True):
             registers[register] = value
         for register, value in program.constants:
