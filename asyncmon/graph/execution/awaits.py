@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections import defaultdict, deque
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -97,6 +98,7 @@ class Stage:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.size = len(nodes)
         self._nodes = nodes
+        self._computes = any(node.code for node in nodes)
         self._needs = {node: node.needs for node in nodes}
         self._cost = CostModel(sum(node.weight for node in nodes))
         self._parts: list[tuple[list[Instruction], Node | None, int]] = []  # and the nodes until then
@@ -130,14 +132,15 @@ class Stage:
         """
         if run.trace is not None or not self._cost.is_short(run.limit, run.fed):
             return 0
-        start, done = perf_counter(), 0
+        start, done = perf_counter() if self._computes else 0.0, 0
         for code, node, end in self._parts:
             if node is None:
                 execute(code, registers, run)
             elif node.attempt is None or not node.attempt(run, registers):
                 return done
             done = end
-        self._cost.observe(perf_counter() - start, run.limit, run.fed)
+        if self._computes:
+            self._cost.observe(perf_counter() - start, run.limit, run.fed)
         return done
 
     async def run(self, run: Run, registers: Registers, done: int = 0) -> None:
@@ -146,7 +149,7 @@ class Stage:
         When one fails, or this is cancelled, the others are cancelled and waited for.
         """
         if not done and run.limit:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore") if self._computes else nullcontext():
                 done = self.attempt(run, registers)
         if done == self.size:
             return
