@@ -201,7 +201,7 @@ FRAGMENTS: dict[str, tuple[str, Any]] = {
             while not coord.should_stop():
                 time.sleep(0.001)
                 seen.append(index)
-                if len(seen) >= 6:
+                if len(set(seen)) == 3:
                     coord.request_stop()
 
         # Main thread: create a coordinator.
