@@ -123,6 +123,8 @@ def _for_ports(x: Any) -> Any:
     return [
         tf.create_op("Zero", (ids,)), tf.create_op("CheckLimit", (ids[0],), {"limit": 3}),
         tf.create_op("CheckCoordinates", (ids[:, None],), {"shape": (2,)}),
+        ports.random_gamma([2], x, dtype=x.dtype), ports.random_poisson(x, [2]),
+        ports.custom_gradient(lambda y: (y * 2, lambda g: g))(x),
         ports.matrix_diag(x), ports.matrix_diag_part(x), ports.matrix_set_diag(x, x[:, 0]),
         ports.matrix_band_part(x, 1, 0), ports.reverse_sequence(x, ids, 1), ports.roll(x, 1, 0),
         ports.repeat(x, 2), *ports.dynamic_partition(x, ids, 2), ports.dynamic_stitch([ids], [x]),

@@ -240,7 +240,7 @@ def eye(
 
     The sizes are integers, or scalar tensors; ``num_columns`` is by default ``num_rows``.
     """
-    if is_tensor_like(num_rows) or is_tensor_like(num_columns):
+    if any(map(is_tensor_like, (num_rows, num_columns, batch_shape))):
         return _eye(num_rows, num_columns, batch_shape, dtypes.as_dtype(dtype), name or "eye")
     matrix = np.eye(num_rows, num_columns, dtype=dtypes.as_dtype(dtype).numpy)
     if batch_shape is None:

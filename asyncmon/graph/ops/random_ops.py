@@ -207,3 +207,67 @@ def multinomial(
     dtype = dtypes.int64 if output_dtype is None else dtypes.as_dtype(output_dtype)
     attrs = {"dtype": dtype, "seed": seed}
     return create_op("Multinomial", (logits, num_samples), attrs, name or "multinomial")
+
+
+# --- by parameters that are tensors ---------------------------------------------------------------
+def _of_parameter(draw: Callable[[Generator, Array, tuple[int, ...]], Any]) -> Callable[..., Any]:
+    def kernel(shape: Array, parameter: Array, *, dtype: dtypes.DType, rng: Generator) -> Any:
+        wide = np.asarray(parameter, np.float64)
+        return np.asarray(draw(rng, wide, (*shape.tolist(), *wide.shape))).astype(dtype.numpy)
+
+    return kernel
+
+
+def _of_parameter_rule(shape: Spec, parameter: Spec, *, dtype: dtypes.DType, **_seed: object) -> Spec:
+    rules.check_dtype(parameter.dtype, rules.FLOATS, "alpha")
+    outer, inner = shape_from(shape), parameter.shape
+    return Spec(dtype, None if outer is None or inner is None else (*outer, *inner))
+
+
+register(RandomOpDef("RandomGamma", _of_parameter(lambda rng, alpha, shape:
+    rng.standard_gamma(alpha, shape)), _of_parameter_rule, ZERO))  # fmt: skip
+register(RandomOpDef("RandomPoisson", _of_parameter(lambda rng, rate, shape:
+    rng.poisson(rate, shape)), _of_parameter_rule, ZERO))  # fmt: skip
+
+
+def random_gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return numbers from gamma distributions: ``shape`` of them for each. TF1: same name.
+
+    Args:
+        shape: comes before the shape that ``alpha`` and ``beta`` broadcast to.
+        alpha: the shapes of the distributions, positive; no gradient flows to them.
+        beta: the inverse scales, by default 1.
+        dtype: a float type.
+        seed: as for :func:`random_uniform`.
+        name: the scope of the ops.
+    """
+    with name_scope(name, "random_gamma"):
+        wanted = dtypes.as_dtype(dtype)
+        scale = convert_to_tensor(1 if beta is None else beta, wanted)
+        shapes = convert_to_tensor(alpha, wanted) * create_op("OnesLike", (scale,))
+        attrs = {"dtype": wanted, "seed": seed}
+        return create_op("RandomGamma", (shape_tensor(shape), shapes), attrs) / scale
+
+
+def random_poisson(
+    lam: Any,
+    shape: Any,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Return numbers from Poisson distributions of the rates ``lam``. TF1: ``tf.random_poisson``.
+
+    ``shape`` comes before the shape of ``lam``; ``seed`` is as for :func:`random_uniform`.
+    """
+    rates = convert_to_tensor(lam)
+    rates = rates if rates.dtype.is_floating else convert_to_tensor(lam, dtypes.float64)
+    attrs = {"dtype": dtypes.as_dtype(dtype), "seed": seed}
+    return create_op("RandomPoisson", (shape_tensor(shape), rates), attrs, name or "random_poisson")

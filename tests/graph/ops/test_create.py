@@ -166,6 +166,7 @@ def test_one_hot_refuses_a_negative_depth_and_axes_before_the_last() -> None:
 def test_an_identity_matrix_of_a_size_known_in_the_run(ops: Any) -> None:
     ops.agree(tf.eye, np.eye(3), np.int32(3))
     ops.agree(lambda n: tf.eye(n, 2, dtype=tf.int32), np.eye(3, 2), np.int32(3))
+    ops.agree(lambda n: tf.eye(3, batch_shape=n), np.stack([np.eye(3)] * 2), np.array([2], np.int32))
     ops.agree(lambda n: tf.eye(2, n, [2]), np.stack([np.eye(2, 3)] * 2), np.int32(3))
 
 

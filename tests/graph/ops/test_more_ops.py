@@ -323,3 +323,25 @@ def test_scattering_out_of_range_writes_nothing(ops: Any) -> None:
         more.scatter_nd_add(v, [[0, 1]], [1.0])
     with pytest.raises(TypeError, match="type int32"):
         more.scatter_nd_add(v, [[0]], tf.constant([1]))
+
+
+# --- gradients of the caller's own ----------------------------------------------------------------
+def test_a_function_with_a_gradient_of_its_own(ops: Any) -> None:
+    @more.custom_gradient
+    def both(x: Any, y: Any) -> Any:
+        return (x * y, x + y), lambda product, total: (product * 10, total * 100)
+
+    x, y = tf.constant(2.0), tf.constant(3.0)
+    product, total = both(x, y)
+    assert ops.evaluate([product, total]) == [6, 5]
+    assert ops.evaluate(tf.gradients(product + 2 * total, [x, y])) == [10, 200]
+    assert ops.evaluate(tf.gradients(product, [x, y])) == [10, 0]
+
+
+def test_a_gradient_function_returns_one_for_each_argument(ops: Any) -> None:
+    once = more.custom_gradient(lambda x: (x * 2.0, lambda dy: dy * 5.0))
+    x = tf.constant(2.0)
+    assert ops.evaluate(tf.gradients(once(x), x)) == [5]
+    twice = more.custom_gradient(lambda x: (x * 2.0, lambda dy: [dy, dy]))
+    with pytest.raises(ValueError, match="must return 1 gradients"):
+        tf.gradients(twice(x), x)
