@@ -274,8 +274,9 @@ class QueueCore:
 
     def _exhausted(self, owner: Any) -> bool:
         """Return whether no more elements can arrive for a run."""
-        others = any(room.owner is not owner for room in self._rooms)
-        return self._closed and not self._putters and not others
+        if not self._closed or self._putters:
+            return False
+        return all(room.owner is owner for room in self._rooms)
 
     def _end_of_data(self, taken: Request) -> Exception:
         """Undo a take for which no more elements arrive, and return its error."""
