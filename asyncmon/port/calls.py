@@ -12,10 +12,12 @@ from asyncmon.port.kinds import (
     SYMBOL,
     VALUE,
     Callback,
+    Elements,
     Foreign,
     Func,
     Generator,
     Instance,
+    Items,
     Kind,
     Kinds,
     Local,
@@ -179,7 +181,21 @@ def _bind_callbacks(flow: Store, kind: Real | Method, call: cst.Call) -> None:
 
 def call_results(flow: Store, call: cst.Call) -> Kinds:
     """Return what a call gives, once awaited where that is due."""
-    return union(_result(flow, kind, call) for kind in flow.kinds(call.func))
+    found = union(_result(flow, kind, call) for kind in flow.kinds(call.func))
+    return found | _of_container(flow, call.func)
+
+
+def _of_container(flow: Store, func: cst.BaseExpression) -> Kinds:
+    """Return what a method of a list or dict gives."""
+    if not isinstance(func, cst.Attribute):
+        return NOTHING
+    held = frozenset(kind for kind in flow.kinds(func.value) if isinstance(kind, Elements | Items))
+    name = func.attr.value
+    if not held or name not in ("get", "pop", "popleft", "setdefault", "values", "copy", "items"):
+        return NOTHING
+    if name in ("values", "copy"):
+        return held
+    return elements(items([VALUE, each(held)])) if name == "items" else each(held)
 
 
 def _result(flow: Store, kind: Kind, call: cst.Call) -> Kinds:

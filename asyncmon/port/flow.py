@@ -87,7 +87,7 @@ class Flow(Store):
                 self.assign(target.target, self.kinds(node.value))
         elif isinstance(node, cst.AnnAssign):
             given = NOTHING if node.value is None else self.kinds(node.value)
-            self.assign(node.target, given or self._annotated(node.annotation))
+            self.assign(node.target, given | self._annotated(node.annotation))
         elif isinstance(node, cst.AugAssign | cst.NamedExpr):
             self.assign(node.target, self.kinds(node.value))
         elif isinstance(node, cst.For | cst.CompFor):
@@ -197,6 +197,8 @@ class Flow(Store):
 
     def _name(self, node: cst.Name) -> Kinds:
         scope = self.tree.scope(node).find(node.value)
+        if node.value == "None":
+            return NOTHING
         if scope is None:
             if hasattr(builtins, node.value):
                 return one(Foreign(f"builtins.{node.value}"))
