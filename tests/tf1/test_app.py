@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from absl import flags as absl_flags
 
 import asyncmon.tf1 as tf
+from asyncmon.tf1 import flags as flags_module
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FLAGS = """
@@ -205,3 +209,55 @@ def test_absl_keeps_its_own_lines() -> None:
     assert first.startswith("W")
     assert first.endswith("] absl's")
     assert second == "WARNING:tensorflow:ours"
+
+
+@pytest.fixture
+def _quiet_logger() -> Iterator[None]:
+    logger = logging.getLogger("asyncmon")
+    before, handlers = logger.level, list(logger.handlers)
+    yield
+    logger.setLevel(before)
+    logger.handlers[:] = handlers
+
+
+@pytest.mark.usefixtures("_quiet_logger")
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_result_of_main_is_the_status(monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
+    async def wait_for(argv: list[str]) -> int:
+        return len(argv)
+
+    monkeypatch.setitem(sys.modules, "absl", None)
+    with pytest.raises(SystemExit) as caught:
+        tf.app.run(wait_for if is_async else len, ["program", "--flag", "argument"])
+    assert caught.value.code == 3
+    assert tf.logging.get_verbosity() == tf.logging.INFO
+
+
+def test_flags_are_read_set_and_listed() -> None:
+    values = absl_flags.FlagValues()
+    absl_flags.DEFINE_string("name", "world", "who", flag_values=values)
+    flags: Any = flags_module._Flags(values)
+    assert ("name" in flags, "other" in flags, list(flags), len(flags)) == (True, False, ["name"], 1)
+    assert flags(["program", "--name=you", "rest"]) == ["program", "rest"]
+    assert (flags.name, flags["name"].value) == ("you", "you")
+    flags.name = "me"
+    assert flags.flag_values_dict() == {"name": "me"}
+    assert "name" in dir(flags)
+    assert "--name: who" in str(flags)
+    flags["again"] = flags["name"]
+    assert flags.again == "me"
+    del flags.name
+    with pytest.raises(AttributeError):
+        _ = flags.name
+
+
+def test_flags_are_parsed_when_the_first_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = absl_flags.FlagValues()
+    define = flags_module._with_old_names(absl_flags.DEFINE_integer)
+    define(flag_name="count", default_value=1, docstring="how often", flag_values=values)
+    flags: Any = flags_module._Flags(values)
+    monkeypatch.setattr(sys, "argv", ["program", "--count=5"])
+    assert flags.count == 5
+    monkeypatch.setattr(sys, "argv", ["program", "--count=6"])
+    flags._parse_flags()
+    assert flags.count == 6

@@ -118,3 +118,29 @@ def test_calls_of_one_place_are_counted_together(caplog: pytest.LogCaptureFixtur
         tf.logging.log_first_n(tf.logging.WARN, "first %d", 2, i)
     tf.logging.log_first_n(tf.logging.WARN, "elsewhere %d", 2, 9)
     assert caplog.messages == ["every 0", "first 0", "first 1", "every 3", "every 6", "elsewhere 9"]
+
+
+def test_the_terminal_prints_in_tf1s_form(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logger = logging.getLogger("asyncmon")
+    logger.handlers.clear()
+    tf.logging.set_verbosity(tf.logging.INFO)
+    logging.getLogger("asyncmon.hooks").info("%d", 1)
+    tf.logging.debug("no")
+    tf.logging.TaskLevelStatusMessage("status")
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    tf.logging.info("interactive")
+    tf.logging.flush()
+    out, err = capsys.readouterr()
+    assert err == "INFO:tensorflow:1\nERROR:tensorflow:status\n"
+    assert out == "INFO:tensorflow:interactive\n"
+
+
+def test_an_interpreter_shows_info_unless_it_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("asyncmon")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert tf.get_logger().level == logging.INFO
