@@ -136,7 +136,6 @@ HINTS = {
     "NoGradient": _GRADIENT,
     "NotDifferentiable": _GRADIENT,
     "no_gradient": _GRADIENT,
-    "custom_gradient": _GRADIENT,
     "grad_pass_through": "write x + tf.stop_gradient(f(x) - x)",
     "recompute_grad": "a run keeps what its gradients need: leave it out",
     # control flow, arrays
@@ -245,10 +244,6 @@ HINTS = {
     "math.*erf*inv": _SPECIAL,
     "math.ndtri": _SPECIAL,
     "math.special": _SPECIAL,
-    "random_gamma": "draw with numpy, and feed it",
-    "random_poisson": "draw with numpy, and feed it",
-    "random.gamma": "draw with numpy, and feed it",
-    "random.poisson": "draw with numpy, and feed it",
     "random.*": _TF2,
     "debugging.*": _TF2,
     "dtypes.experimental": _TF2,

@@ -10,11 +10,14 @@ from asyncmon.graph import (
     truncated_normal, random_uniform as uniform,
 )
 from asyncmon.tf1.math_only import categorical
+from asyncmon.tf1.more_ops import (
+    random_gamma as gamma, random_poisson as poisson,
+)
 # isort: on
 
 __all__ = [
-    "categorical", "multinomial", "normal", "set_random_seed", "shuffle", "truncated_normal",
-    "uniform",
+    "categorical", "gamma", "multinomial", "normal", "poisson", "set_random_seed", "shuffle",
+    "truncated_normal", "uniform",
 ]
 # fmt: on
 
