@@ -34,7 +34,8 @@ def _gather(params: Array, indices: Array, *, axis: int, batch_dims: int) -> Arr
 def _gather_index(
     shape: tuple[int, ...], indices: Array, *, axis: int, batch_dims: int
 ) -> tuple[Any, ...]:
-    batch, at = batch_dims % (np.ndim(indices) + 1), axis % len(shape)
+    batch, at = batch_dims, axis % len(shape)
+    batch += np.ndim(indices) if batch < 0 else 0
     indices = check_inside(indices, shape[at])
     if not batch:
         return (*[slice(None)] * at, indices)
@@ -49,7 +50,10 @@ def _gather_rule(params: Spec, indices: Spec, *, axis: int, batch_dims: int) -> 
         return Spec(params.dtype, None)
     rules.with_rank_at_least(params.shape, 1)
     at = rules.normalize_axis(axis, len(params.shape))
-    batch = rules.normalize_axis(batch_dims, len(indices.shape) + 1, "batch_dims")
+    rank = len(indices.shape)
+    if not -rank <= batch_dims <= rank:
+        raise ValueError(f"Invalid batch_dims {batch_dims}: expected a value in [{-rank}, {rank}]")
+    batch = batch_dims + (rank if batch_dims < 0 else 0)
     if batch > at:
         raise ValueError(f"batch_dims ({batch}) must be less than or equal to axis ({at})")
     shared = rules.merge(params.shape[:batch], indices.shape[:batch]) or ()
@@ -95,7 +99,8 @@ def gather(
             run unless all are in [0, size of the axis).
         validate_indices: without effect: indices are always checked.
         axis: by default ``batch_dims``; it may be a tensor where that is 0.
-        batch_dims: how many leading dimensions ``params`` and ``indices`` share.
+        batch_dims: how many leading dimensions ``params`` and ``indices`` share; a negative number
+            counts from the rank of ``indices``.
     """
     at = axis_of(batch_dims if axis is None else axis)
     if not isinstance(at, int):
@@ -320,7 +325,7 @@ def _top_k_rule(x: Spec, k: Spec) -> tuple[Spec, Spec]:
 
 
 def _top_k_gradient(op: Operation, grad: Tensor, _: None) -> list[Tensor | None]:
-    attrs = {"of": "GatherV2", "axis": -1, "batch_dims": -2}  # each row has its own indices
+    attrs = {"of": "GatherV2", "axis": -1, "batch_dims": -1}  # each row has its own indices
     return [like("Put", (grad, op.outputs[1]), op.inputs[0], attrs), None]
 
 

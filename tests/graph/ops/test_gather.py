@@ -171,3 +171,15 @@ def test_what_is_scattered_must_fit_when_it_is_known() -> None:
         tf.scatter_nd([[0, 1]], [1.0], [4])
     with pytest.raises(TypeError, match="DataType float32"):
         tf.nn.top_k([1.0, 2.0], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("batch_dims", "axis", "same", "at"),
+    [(-1, 1, 1, 1), (-1, -1, 1, 2), (-1, None, 1, 2), (-2, 1, 0, 1), (-2, None, 0, 1)],
+)
+def test_batch_dims_count_from_the_rank_of_the_indices(
+    ops: Any, batch_dims: int, axis: int | None, same: int, at: int
+) -> None:
+    x, indices = np.arange(12.0).reshape(2, 2, 3), np.array([[0, 1], [1, 0]])
+    expected = ops.compute(lambda v, i: tf.gather(v, i, axis=at, batch_dims=same), x, indices)
+    ops.agree(lambda v, i: tf.gather(v, i, axis=axis, batch_dims=batch_dims), expected, x, indices)
