@@ -18,7 +18,6 @@ from asyncmon.graph import (
     convert_to_tensor,
     equal,
     expand_dims,
-    gather_nd,
     identity,
     int32,
     maximum,
@@ -38,6 +37,7 @@ from asyncmon.graph import (
 from asyncmon.graph import range as numbers
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
+from asyncmon.graph.ops.sequences import reverse_sequence
 from asyncmon.tf1.rnn_cell.base import map_structure
 
 if TYPE_CHECKING:
@@ -255,17 +255,7 @@ def reverse_steps(x: Tensor, lengths: Any, axis: int) -> Tensor:
     """Return sequences in reversed order, each within its length; ``axis``, 0 or 1, is that of time."""
     if lengths is None:
         return reverse(x, [axis])
-    dims = shape(x)
-    steps = numbers(dims[axis])
-    ends = expand_dims(cast(convert_to_tensor(lengths), int32), axis)
-    steps = expand_dims(steps, 1 - axis)
-    here = steps + zeros_like(ends)
-    source = where(here < ends, ends - 1 - here, here)
-    batch = expand_dims(numbers(dims[1 - axis]), axis) + zeros_like(here)
-    pair = [batch, source] if axis else [source, batch]
-    found = gather_nd(x, stack(pair, 2))
-    found.set_shape(x.shape)
-    return found
+    return reverse_sequence(x, lengths, axis, 1 - axis)
 
 
 def static_rnn(
