@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,12 +49,19 @@ def missing_name(
     return AttributeError(text, name=name)
 
 
-def missing_member(owner: str, name: str) -> AttributeError:
-    """Return the error of an object of a class of TF1 that lacks a member."""
-    text = f"{owner!r} object has no attribute {name!r}"
-    if not name.startswith("_") and (hint := hint_for(f"{owner}.{name}")):
-        text += f": {hint}"
-    return AttributeError(text, name=name)
+class MissingMember:
+    """A member of TF1's class that is not there: getting it says what to use instead.
+
+    A descriptor, for a class with a ``__getattr__`` is slower in all its attributes.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner.__name__, name
+
+    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
+        text = f"{self._owner!r} object has no attribute {self._name!r}"
+        hint = hint_for(f"{self._owner}.{self._name}")
+        raise AttributeError(f"{text}: {hint}" if hint else text, name=self._name)
 
 
 def hint_for(name: str) -> str | None:

@@ -24,7 +24,7 @@ from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.graph.variables.variable import Variable
-from asyncmon.missing_names import missing_member
+from asyncmon.missing_names import MissingMember
 from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
@@ -296,10 +296,8 @@ class Session:
         self._calls.clear()
         self._plans.clear()
 
-    if not TYPE_CHECKING:  # else a type checker would find every member
-
-        def __getattr__(self, name: str) -> Any:
-            raise missing_member("Session", name)
+    partial_run, partial_run_setup = MissingMember(), MissingMember()
+    list_devices, reset, sess_str = MissingMember(), MissingMember(), MissingMember()
 
     def __enter__(self) -> NoReturn:
         raise TypeError("A Session is awaited: write `async with`, or `with session.as_default()`.")
