@@ -54,9 +54,9 @@ class Uses(NamedTuple):
         found = cls([], set(), set(), {})
         ops = needed_ops(targets, fed)
         some = any(isinstance(op.op_def, ControlOpDef) for op in ops)
-        needed = {target.op for target in targets} if some else set(ops)
+        needed = {target.op for target in targets}
         for op in reversed(ops):  # what uses a node comes first
-            if op not in needed:
+            if some and op not in needed:
                 continue
             inputs: Sequence[Tensor] = op.inputs[op.op_def.refs :]
             if isinstance(op.op_def, ControlOpDef):

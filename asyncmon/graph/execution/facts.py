@@ -142,7 +142,10 @@ def fold(
 def kernel_of(op: Operation) -> Any:
     """Return the kernel of a node. Strings that it returns are arrays, also a string by itself."""
     kernel: Any = op.op_def.kernel
-    if all(x.spec.dtype is not dtypes.string for x in op.outputs):
+    for x in op.outputs:  # no generator: this is asked of each node
+        if x.spec.dtype is dtypes.string:
+            break
+    else:
         return kernel
 
     def call(*arrays: Any, **attrs: Any) -> Any:

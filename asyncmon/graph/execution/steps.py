@@ -37,14 +37,12 @@ _OF_SCALARS = {  # the same for numpy scalars, to the bit, in a tenth of the tim
 
 def of_scalars(function: Any, inputs: Sequence[Tensor]) -> Any:
     """Return a kernel, or its faster form where all inputs are numpy scalars."""
-    return (
-        _OF_SCALARS[function] if function in _OF_SCALARS and all(map(_is_scalar, inputs)) else function
-    )
-
-
-def _is_scalar(tensor: Tensor) -> bool:
-    spec = tensor.spec
-    return spec.shape == () and spec.dtype.numpy.kind in "biuf"
+    if function in _OF_SCALARS:
+        for tensor in inputs:
+            if tensor.spec.shape != () or tensor.spec.dtype.numpy.kind not in "biuf":
+                return function
+        return _OF_SCALARS[function]
+    return function
 
 
 def random_step(
