@@ -199,7 +199,7 @@ def reduce_std(
 # --- bits -----------------------------------------------------------------------------------------
 def _bitcast(x: Array, *, dtype: DType) -> Array:
     old, new = x.dtype.itemsize, dtype.numpy.itemsize
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x, order="C")
     if new == old:
         return x.view(dtype.numpy)
     if new < old:

@@ -281,6 +281,7 @@ def test_bits(ops: Any) -> None:
     ops.agree(lambda v: more.bitcast(v, tf.int32), x.view(np.int32), x)
     ops.agree(lambda v: more.bitcast(v, tf.uint8), x.view(np.uint8).reshape(2, 4), x)
     ops.agree(lambda v: more.bitcast(v, tf.float64), x.view(np.float64)[0], x)
+    ops.agree(lambda v: more.bitcast(v, tf.int32), x[0].view(np.int32), x[0])
 
 
 # --- variables ------------------------------------------------------------------------------------
