@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from asyncmon import graph as tf
-from asyncmon.tf1.metrics.parts import Metric, fitted, metric_variable, of_both, published
+from asyncmon.tf1.metrics.parts import (
+    LabelMetric,
+    Metric,
+    fitted,
+    metric_variable,
+    of_both,
+    of_labels,
+    published,
+)
 from asyncmon.tf1.weighting import checked_weights
 
 
-class Count(Protocol):
-    """The type of the functions that count."""
-
-    def __call__(
-        self,
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric: ...
-
-
-def _counting(name: str, label: bool, prediction: bool) -> Count:
+def _counting(name: str, label: bool, prediction: bool) -> LabelMetric:
     """Return the function that counts the labels and predictions of these values."""
-    default = name
 
-    def count(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric:
-        with tf.variable_scope(name, default):
+    def count(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
+        with tf.variable_scope(scope, name):
             x, y, w = fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
             x, y = (v if is_true else tf.logical_not(v) for v, is_true in ((x, prediction), (y, label)))
             found = tf.cast(tf.logical_and(y, x), tf.float32)
@@ -43,14 +29,13 @@ def _counting(name: str, label: bool, prediction: bool) -> Count:
                 found = tf.multiply(found, tf.cast(checked_weights(w, found), tf.float32))
             total = metric_variable([], "count")
             update = total.assign_add(tf.reduce_sum(found))
-            return published(tf.identity(total), update, metrics_collections, updates_collections)
+            return published(tf.identity(total), update, *keys)
 
-    count.__name__ = count.__qualname__ = name
-    count.__doc__ = (
+    doc = (
         f"Return how many predictions are {prediction} of labels that are {label}, cast to bool; a "
-        "float32, the sum of the weights if there are any. TF1: same name."
+        "float32, the sum of the weights if there are any."
     )
-    return count
+    return of_labels(name, count, doc)
 
 
 true_positives = _counting("true_positives", label=True, prediction=True)
@@ -65,36 +50,17 @@ def _share(part: tf.Tensor, rest: tf.Tensor, name: str) -> tf.Tensor:
     return tf.where(tf.greater(whole, 0), tf.divide(part, whole), zero, name=name)
 
 
-def _share_of(count: Count, labels: Any, predictions: Any, weights: Any, *keys: Any) -> Metric:
-    """Return the true positives by themselves and another count, in the scope that is open."""
-    x, y, w = fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
-    states, updates = zip(true_positives(y, x, w), count(y, x, w), strict=True)
-    return of_both(_share, states, updates, *keys)
+def _share_of(name: str, count: LabelMetric, doc: str) -> LabelMetric:
+    """Return the function that divides the true positives by themselves and another count."""
+
+    def share(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
+        with tf.variable_scope(scope, name):
+            x, y, w = fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
+            states, updates = zip(true_positives(y, x, w), count(y, x, w), strict=True)
+            return of_both(_share, states, updates, *keys)
+
+    return of_labels(name, share, f"Return which part of the positive {doc}, 0 without any.")
 
 
-def precision(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return which part of the positive predictions is right, 0 without any. TF1: same name."""
-    with tf.variable_scope(name, "precision"):
-        keys = metrics_collections, updates_collections
-        return _share_of(false_positives, labels, predictions, weights, *keys)
-
-
-def recall(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return which part of the positive labels is found, 0 without any. TF1: same name."""
-    with tf.variable_scope(name, "recall"):
-        keys = metrics_collections, updates_collections
-        return _share_of(false_negatives, labels, predictions, weights, *keys)
+precision = _share_of("precision", false_positives, "predictions is right")
+recall = _share_of("recall", false_negatives, "labels is found")

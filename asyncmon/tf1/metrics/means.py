@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.tf1.metrics.parts import Metric, fitted, metric_variable, of_both, published, ratio
+from asyncmon.tf1.metrics.parts import (
+    LabelMetric,
+    Metric,
+    fitted,
+    metric_variable,
+    of_both,
+    of_labels,
+    published,
+    ratio,
+)
 from asyncmon.tf1.weighting import broadcast_weights, squeezed, weights_of_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def mean(
@@ -53,63 +65,46 @@ def mean_tensor(
         return of_both(ratio, states, updates, metrics_collections, updates_collections)
 
 
-def accuracy(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return how often predictions, cast to the dtype of labels, equal them. TF1: same name."""
-    x, y, w = fitted(predictions, labels, weights)
+def _mean_of(name: str, compute: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], doc: str) -> LabelMetric:
+    """Return the function whose mean is of ``compute(predictions, labels)``."""
+
+    def metric(
+        labels: Any, predictions: Any, weights: Any, scope: str | None, metrics: Any, updates: Any
+    ) -> Metric:
+        x, y, w = fitted(predictions, labels, weights)
+        return mean(compute(x, y), w, metrics, updates, scope or name)
+
+    return of_labels(name, metric, doc)
+
+
+def _hits(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     if x.dtype is not y.dtype:
         x = tf.cast(x, y.dtype)
-    hits = tf.cast(tf.equal(x, y), tf.float32)
-    return mean(hits, w, metrics_collections, updates_collections, name or "accuracy")
+    return tf.cast(tf.equal(x, y), tf.float32)
 
 
-def mean_absolute_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return the mean of ``|predictions - labels|``. TF1: same name."""
-    x, y, w = fitted(predictions, labels, weights)
-    errors, name = tf.abs(x - y), name or "mean_absolute_error"
-    return mean(errors, w, metrics_collections, updates_collections, name)
+accuracy = _mean_of(
+    "accuracy", _hits, "Return how often predictions, cast to the dtype of labels, equal them."
+)
+mean_absolute_error = _mean_of(
+    "mean_absolute_error", lambda x, y: tf.abs(x - y), "Return the mean of ``|predictions - labels|``."
+)
+mean_squared_error = _mean_of(
+    "mean_squared_error",
+    lambda x, y: tf.squared_difference(y, x),
+    "Return the mean of ``(labels - predictions) ** 2``.",
+)
 
 
-def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return the mean of ``(labels - predictions) ** 2``. TF1: same name."""
-    x, y, w = fitted(predictions, labels, weights)
-    errors, name = tf.squared_difference(y, x), name or "mean_squared_error"
-    return mean(errors, w, metrics_collections, updates_collections, name)
-
-
-def root_mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """Return the root of :func:`mean_squared_error`. TF1: same name."""
-    name = name or "root_mean_squared_error"
+def _root(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
+    name = scope or "root_mean_squared_error"
     value, update = mean_squared_error(labels, predictions, weights, name=name)
-    roots = tf.sqrt(value), tf.sqrt(update)
-    return published(*roots, metrics_collections, updates_collections)
+    return published(tf.sqrt(value), tf.sqrt(update), *keys)
+
+
+root_mean_squared_error = of_labels(
+    "root_mean_squared_error", _root, "Return the root of :func:`mean_squared_error`."
+)
 
 
 def mean_relative_error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import graph as tf
 from asyncmon.tf1.weighting import squeezed, weights_of_rank
@@ -51,3 +51,35 @@ def of_both(
     """Return the metric that ``compute(*states, name=...)`` makes of variables and of their updates."""
     value = compute(*states, name="value")
     return published(value, compute(*updates, name="update_op"), to_metrics, to_updates)
+
+
+class LabelMetric(Protocol):
+    """The type of the functions of labels and predictions without arguments of their own."""
+
+    def __call__(
+        self,
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric: ...
+
+
+def of_labels(name: str, compute: Callable[..., Metric], doc: str) -> LabelMetric:
+    """Return the function ``compute(labels, predictions, weights, scope, *collections)`` by a name."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        return compute(labels, predictions, weights, name, metrics_collections, updates_collections)
+
+    metric.__name__ = metric.__qualname__ = name
+    metric.__doc__ = f"{doc} TF1: same name."
+    return metric
