@@ -13,15 +13,14 @@ import stat as _stat
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
     InvalidArgumentError,
     NotFoundError,
-    OpError,
     PermissionDeniedError,
     UnimplementedError,
-    UnknownError,
 )
 from asyncmon.missing_names import missing_name
 
@@ -31,13 +30,6 @@ if TYPE_CHECKING:
     Path = str | bytes | os.PathLike[str]
 
 _MODES = ("r", "w", "a", "r+", "w+", "a+")
-_ERRORS: list[tuple[type[OSError], type[OpError]]] = [
-    (FileNotFoundError, NotFoundError),
-    (FileExistsError, AlreadyExistsError),
-    (PermissionError, PermissionDeniedError),
-    (IsADirectoryError, FailedPreconditionError),
-    (NotADirectoryError, FailedPreconditionError),
-]
 
 
 class FileStatistics(NamedTuple):
@@ -288,7 +280,7 @@ def _op_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        cls = next((ours for theirs, ours in _ERRORS if isinstance(error, theirs)), UnknownError)
+        cls = AlreadyExistsError if isinstance(error, FileExistsError) else error_class(error)
         raise cls(f"{error.filename or path}; {error.strerror or error}") from error
 
 
