@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import flatten as flatten
-from asyncmon.graph.core.nest import flatten_as, pack_like, same_structure
+from asyncmon.graph.core.nest import is_listed, pack_like, same_structure
 from asyncmon.missing_names import missing_name
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def is_nested(structure: Any) -> bool:
-    """Return whether it is a list, tuple or dict."""
-    return isinstance(structure, list | tuple | Mapping)
+    """Return whether it is a list, tuple or dict; a shape is none."""
+    return isinstance(structure, Mapping) or is_listed(structure)
 
 
 is_sequence = is_nested
@@ -33,8 +34,7 @@ def map_structure(func: Callable[..., Any], *structure: Any, check_types: bool =
     first, *others = structure
     for other in others:
         assert_same_structure(first, other, check_types)
-    leaves = zip(*[flatten_as(first, one) for one in structure], strict=True)
-    return pack_like(first, [func(*each) for each in leaves])
+    return nest.map_structure(func, *structure)
 
 
 def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:

@@ -37,8 +37,8 @@ from asyncmon.graph import (
 from asyncmon.graph import range as numbers
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
+from asyncmon.graph.core.nest import map_structure
 from asyncmon.graph.ops.sequences import reverse_sequence
-from asyncmon.tf1.rnn_cell.base import map_structure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -113,3 +113,10 @@ def test_nests_are_laid_flat_and_put_back() -> None:
     assert nest.map_structure(max, [1, 2], (3, 1), check_types=False) == [3, 2]
     with pytest.raises(ValueError, match="at least one structure"):
         nest.map_structure(max)
+
+
+def test_a_shape_is_a_leaf_of_a_structure() -> None:
+    shape = tf.TensorShape([1, 2])
+    assert tf.nest.flatten(shape) == [shape]
+    assert not tf.nest.is_nested(shape)
+    assert tf.nest.map_structure(len, [shape, {"a": shape}]) == [2, {"a": 2}]

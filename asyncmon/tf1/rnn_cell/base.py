@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from asyncmon.graph import (
     GraphKeys,
@@ -23,9 +23,6 @@ from asyncmon.graph import (
 )
 from asyncmon.graph.core import nest
 from asyncmon.graph.layers import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class LSTMStateTuple(NamedTuple):
@@ -149,25 +146,6 @@ class LayerRNNCell(RNNCell):
         return Layer.__call__(self, inputs, state, scope=scope, **kwargs)
 
 
-def sizes_in(sizes: Any) -> list[Any]:
-    """Return the ints and shapes in a structure of sizes, in the order of the structure's tensors."""
-    if isinstance(sizes, dict):
-        return [x for key in sorted(sizes) for x in sizes_in(sizes[key])]
-    if isinstance(sizes, list | tuple) and not isinstance(sizes, TensorShape):
-        return [x for size in sizes for x in sizes_in(size)]
-    return [sizes]
-
-
-def like_sizes(sizes: Any, values: Iterator[Any]) -> Any:
-    """Return values in a structure of sizes."""
-    if isinstance(sizes, dict):
-        return {key: like_sizes(sizes[key], values) for key in sorted(sizes)}
-    if isinstance(sizes, list | tuple) and not isinstance(sizes, TensorShape):
-        items = [like_sizes(size, values) for size in sizes]
-        return type(sizes)(*items) if hasattr(sizes, "_fields") else type(sizes)(items)
-    return next(values)
-
-
 def dims_of(size: Any) -> list[int]:
     """Return the dimensions of a size."""
     dims = TensorShape(size if isinstance(size, TensorShape) else [size]).as_list()
@@ -176,9 +154,11 @@ def dims_of(size: Any) -> list[int]:
 
 def zero_state(sizes: Any, batch_size: Any, dtype: Any) -> Any:
     """Return zeros for a structure of sizes; ``dtype`` may be a structure, too."""
-    listed = sizes_in(sizes)
+    listed = nest.flatten(sizes)
     kinds = nest.flatten(dtype) if isinstance(dtype, list | tuple | dict) else [dtype] * len(listed)
-    return like_sizes(sizes, (_zeros(*pair, batch_size) for pair in zip(listed, kinds, strict=True)))
+    return nest.pack_like(
+        sizes, [_zeros(*pair, batch_size) for pair in zip(listed, kinds, strict=True)]
+    )
 
 
 def _zeros(size: Any, dtype: Any, batch_size: Any) -> Tensor:
@@ -194,9 +174,3 @@ def check_depth(inputs_shape: TensorShape) -> int:
     if depth is None:
         raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {inputs_shape}")
     return int(depth)
-
-
-def map_structure(function: Any, first: Any, *others: Any) -> Any:
-    """Return the structure of what a function makes of the leaves of structures that are alike."""
-    leaves = [nest.flatten(first), *(nest.flatten_as(first, other) for other in others)]
-    return nest.pack_like(first, [function(*parts) for parts in zip(*leaves, strict=True)])

@@ -218,7 +218,7 @@ class LSTMCell(LayerRNNCell):
     @property
     def state_size(self) -> Any:
         """The sizes of memory and output: a pair, or their sum."""
-        sizes = LSTMStateTuple(self._num_units, self.output_size)
+        sizes = self._sizes()
         return sizes if self._state_is_tuple else sum(sizes)
 
     @property

@@ -21,13 +21,8 @@ from asyncmon.graph import (
     split,
     variable_scope,
 )
-from asyncmon.tf1.rnn_cell.base import (
-    LSTMStateTuple,
-    RNNCell,
-    dims_of,
-    map_structure,
-    sizes_in,
-)
+from asyncmon.graph.core.nest import flatten, map_structure
+from asyncmon.tf1.rnn_cell.base import LSTMStateTuple, RNNCell, dims_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -213,7 +208,7 @@ class DropoutWrapper(_Wrapper):
                     random_uniform(
                         [1, *dims_of(one)], dtype=as_dtype(dtype), seed=self._seed_of(part, i)
                     )
-                    for i, one in enumerate(sizes_in(size))
+                    for i, one in enumerate(flatten(size))
                 ]
 
     def _drops(self, part: str) -> bool:
