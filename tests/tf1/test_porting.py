@@ -133,7 +133,15 @@ def test_the_ported_program_prints_what_the_page_shows(tmp_path: Path) -> None:
 
 
 def test_the_help_is_that_of_the_tool(tmp_path: Path) -> None:
-    assert block("text", 1).partition("\n")[2] == run(tmp_path, "-m", "asyncmon", "port", "--help")
+    shown, printed = (
+        block("text", 1).partition("\n")[2],
+        run(tmp_path, "-m", "asyncmon", "port", "--help"),
+    )
+    if sys.version_info >= (3, 13):  # which writes `-o, --output NEW.py`, and other columns
+        shown, printed = (
+            re.sub(r"(-\w) \S+, --", r"\1, --", " ".join(x.split())) for x in (shown, printed)
+        )
+    assert shown == printed
 
 
 def test_the_other_programs_print_what_the_page_shows(tmp_path: Path) -> None:
