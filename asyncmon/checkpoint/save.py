@@ -182,6 +182,14 @@ class Save:
         return snapshot
 
 
+async def computed_step(session: Any, global_step: Any) -> Any:
+    """Return the step, computed by the session where it is a tensor and no variable of it."""
+    tensor = getattr(global_step, "op", None) is not None
+    if not tensor or name_of(global_step) in known_names(raw_session(session)):
+        return global_step
+    return np.asarray(await raw_session(session).run(global_step)).item()
+
+
 def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
     if not snapshot.cancelled() and snapshot.exception() is None:
         release(snapshot.result())

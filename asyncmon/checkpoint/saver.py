@@ -13,7 +13,7 @@ from asyncmon.checkpoint.checkpoint_list import CheckpointList
 from asyncmon.checkpoint.os_errors import op_errors
 from asyncmon.checkpoint.restoring import Restorer
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
-from asyncmon.checkpoint.save import Save, SaveOptions
+from asyncmon.checkpoint.save import Save, SaveOptions, computed_step
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.save_queue import SaveQueue
 from asyncmon.checkpoint.saveable_session import raw_session
@@ -161,7 +161,8 @@ class Saver:
             sess: the session.
             save_path: the prefix, ``dir/model.ckpt``; missing directories are made. URLs of object
                 stores (``s3://bucket/dir/model.ckpt``) need the extra ``cloud``.
-            global_step: appended to the prefix: a number, or the variable that has it.
+            global_step: appended to the prefix: a number, the variable that has it, or a tensor, which
+                is run first.
             latest_filename: the name of the state file, ``checkpoint`` by default.
             meta_graph_suffix, write_meta_graph, strip_default_attrs, save_debug_info: without effect: a
                 checkpoint holds values, and the code that builds the graph is kept elsewhere.
@@ -180,6 +181,7 @@ class Saver:
             ResourceExhaustedError: the disk is full.
         """
         self.build()
+        global_step = await computed_step(sess, global_step)
         given = sess, save_path, global_step, latest_filename, write_state, metrics
         save = Save(*given, self._options, self._write)
         save.handle.awaited = True

@@ -138,3 +138,15 @@ async def test_a_saver_takes_the_arguments_of_the_original_in_its_order(tmp_path
             Saver(allow_empty=True, **given)
     await remove_checkpoint(whole, 2, meta_graph_suffix="meta")
     assert not await checkpoint_exists(whole)
+
+
+async def test_sa_1_a_tensor_that_is_no_variable_is_run_for_the_step(tmp_path: Path) -> None:
+    """SA-1. A step of shape [1] is a number, too."""
+    with g.Graph().as_default():
+        step = g.Variable([4], name="step")
+        saver = Saver()
+        async with g.Session() as session:
+            await session.run(step.initializer)
+            assert await saver.save(session, tmp_path / "m", step + 1) == str(tmp_path / "m-5")
+            assert await saver.save(session, tmp_path / "m", g.constant(12)) == str(tmp_path / "m-12")
+            assert await saver.save(session, tmp_path / "m", step) == str(tmp_path / "m-4")
