@@ -40,7 +40,7 @@ class _Windows(Layer):
     rank: ClassVar[int] = 2
     bias: Any = None
 
-    def _start(self, _scope: Any, _reuse: Any) -> None:
+    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
         super().__init__(
             self.trainable, self.name, self.dtype,
             activity_regularizer=self.activity_regularizer, _scope=_scope, _reuse=_reuse,
@@ -169,9 +169,6 @@ class Conv2D(_Windows):
 
     kernel = UNBUILT
 
-    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
-        self._start(_scope, _reuse)
-
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""
         self.kernel = self.add_weight(
@@ -232,9 +229,6 @@ class Conv2DTranspose(_Windows):
     _reuse: InitVar[Any] = None
 
     kernel = UNBUILT
-
-    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
-        self._start(_scope, _reuse)
 
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""
@@ -297,9 +291,6 @@ class SeparableConv2D(_Windows):
     _reuse: InitVar[Any] = None
 
     depthwise_kernel = pointwise_kernel = UNBUILT
-
-    def __post_init__(self, _scope: Any, _reuse: Any) -> None:
-        self._start(_scope, _reuse)
 
     def build(self, input_shape: TensorShape) -> None:
         """Create the kernels and the bias."""

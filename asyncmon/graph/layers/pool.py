@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from asyncmon.graph.construction.build import convert_to_tensor
 from asyncmon.graph.layers.layer import Layer, check_rank, layout_of
@@ -83,53 +83,40 @@ class AveragePooling1D(_Pooling):
     rank, pool = 1, staticmethod(avg_pool)
 
 
-def max_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Tensor:
-    """Return ``inputs`` through a :class:`MaxPooling2D`. TF1: ``tf.layers.max_pooling2d``."""
-    result: Tensor = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
-    return result
+class PoolingFunction(Protocol):
+    """The type of the functions that make a pooling layer and apply it."""
+
+    def __call__(
+        self,
+        inputs: Any,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+    ) -> Tensor: ...
 
 
-def average_pooling2d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Tensor:
-    """Return ``inputs`` through an :class:`AveragePooling2D`. TF1: ``tf.layers.average_pooling2d``."""
-    result: Tensor = AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
-    return result
+def _function_of(layer: type[_Pooling], name: str) -> PoolingFunction:
+    def function(
+        inputs: Any,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+    ) -> Tensor:
+        result: Tensor = layer(pool_size, strides, padding, data_format, name)(inputs)
+        return result
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"Return ``inputs`` through a :class:`{layer.__name__}`. TF1: ``tf.layers.{name}``."
+    )
+    return function
 
 
-def max_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Tensor:
-    """Return ``inputs`` through a :class:`MaxPooling1D`. TF1: ``tf.layers.max_pooling1d``."""
-    result: Tensor = MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
-    return result
-
-
-def average_pooling1d(
-    inputs: Any,
-    pool_size: Any,
-    strides: Any,
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    name: str | None = None,
-) -> Tensor:
-    """Return ``inputs`` through an :class:`AveragePooling1D`. TF1: ``tf.layers.average_pooling1d``."""
-    result: Tensor = AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
-    return result
+max_pooling2d = _function_of(MaxPooling2D, "max_pooling2d")
+average_pooling2d = _function_of(AveragePooling2D, "average_pooling2d")
+max_pooling1d = _function_of(MaxPooling1D, "max_pooling1d")
+average_pooling1d = _function_of(AveragePooling1D, "average_pooling1d")
