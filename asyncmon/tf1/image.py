@@ -19,7 +19,6 @@ from asyncmon.graph import (
     as_dtype,
     broadcast_to,
     cast,
-    clip_by_value,
     concat,
     control_dependencies,
     convert_to_tensor,
@@ -58,6 +57,7 @@ from asyncmon.tf1.image_resize import ResizeMethod as ResizeMethod
 from asyncmon.tf1.image_resize import resize_bilinear as resize_bilinear
 from asyncmon.tf1.image_resize import resize_images as resize_images
 from asyncmon.tf1.image_resize import resize_nearest_neighbor as resize_nearest_neighbor
+from asyncmon.tf1.more_math import saturate_cast
 
 
 # --- flips ----------------------------------------------------------------------------------------
@@ -170,14 +170,7 @@ def convert_image_dtype(
 
 
 def _cast(tensor: Tensor, dtype: DType, saturate: bool, name: str | None) -> Tensor:
-    if saturate:
-        given, lowest, highest = tensor.dtype, dtype.min, dtype.max
-        low, high = max(lowest, given.min), min(highest, given.max)
-        if given.is_floating:
-            high = np.asarray(high, given.as_numpy_dtype)
-            high = np.nextafter(high, 0, dtype=high.dtype) if int(high) > highest else high
-        tensor = clip_by_value(tensor, *np.asarray([low, high], given.as_numpy_dtype))
-    return cast(tensor, dtype, name=name)
+    return saturate_cast(tensor, dtype, name) if saturate else cast(tensor, dtype, name=name)
 
 
 def _floating(tensor: Tensor) -> Tensor:

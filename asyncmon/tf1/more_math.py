@@ -106,7 +106,7 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
             x = g.maximum(x, g.constant(dtype.min, x.dtype))
         if x.dtype.max > dtype.max:
             most = np.array(dtype.max, x.dtype.as_numpy_dtype)
-            if float(most) > float(dtype.max):  # a float rounds it up, and out of the range
+            if int(most) > int(dtype.max):  # a float rounds it up, and out of the range
                 most = np.nextafter(most, np.zeros_like(most))
             x = g.minimum(x, g.constant(most, x.dtype))
         return g.cast(x, dtype, scope)

@@ -152,6 +152,8 @@ async def test_saturate_cast() -> None:
     found = await value(tf.saturate_cast([-5.5, 3.7, 300.0], tf.uint8))
     assert found.tolist() == [0, 3, 255]
     assert (await value(tf.saturate_cast(np.array([2**40, -1]), tf.int32))).tolist() == [2**31 - 1, -1]
+    found = await value(tf.saturate_cast(np.array([1e30, -1e30]), tf.int64))
+    assert found.tolist() == [2**63 - 1024, -(2**63)]
     found = await value(tf.saturate_cast([1e10, -1e10], tf.int32))
     assert found.tolist() == [2**31 - 128, -(2**31)]  # as TF1: the greatest float32 below 2**31
 
