@@ -30,14 +30,18 @@ def confusion_matrix(
     """
     with tf.name_scope(name, "confusion_matrix"):
         pair = squeezed(labels, predictions)
+        y, x = (tf.cast(v, tf.int64) for v in pair)
         y, x = (
-            _at_least_zero(tf.cast(v, tf.int64), w)
-            for v, w in zip(pair, ("labels", "predictions"), strict=True)
+            _checked(v, v >= 0, f"`{w}` contains negative values")
+            for v, w in ((y, "labels"), (x, "predictions"))
         )
         if num_classes is None:
             num_classes = tf.maximum(tf.reduce_max(x), tf.reduce_max(y)) + 1
         else:
-            y, x = (_below(v, num_classes, w) for v, w in ((y, "labels"), (x, "predictions")))
+            y, x = (
+                _checked(v, v < tf.cast(num_classes, tf.int64), f"`{w}` out of bound")
+                for v, w in ((y, "labels"), (x, "predictions"))
+            )
         if weights is None:
             counts = tf.ones_like(x, dtype)
         else:
@@ -48,16 +52,6 @@ def confusion_matrix(
         return tf.scatter_nd(tf.stack([y, x], axis=1), counts, tf.stack([size, size]))
 
 
-def _at_least_zero(classes: tf.Tensor, what: str) -> tf.Tensor:
-    valid = tf.reduce_all(classes >= 0)
-    return _checked(classes, valid, f"`{what}` contains negative values")
-
-
-def _below(classes: tf.Tensor, number: Any, what: str) -> tf.Tensor:
-    valid = tf.reduce_all(classes < tf.cast(number, tf.int64))
-    return _checked(classes, valid, f"`{what}` out of bound")
-
-
 def _checked(classes: tf.Tensor, valid: tf.Tensor, message: str) -> tf.Tensor:
-    with tf.control_dependencies([tf.Assert(valid, [message, classes])]):
+    with tf.control_dependencies([tf.Assert(tf.reduce_all(valid), [message, classes])]):
         return tf.identity(classes)

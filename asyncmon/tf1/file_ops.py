@@ -57,10 +57,14 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     return create_op("MatchingFiles", (pattern,), None, name)
 
 
-def path_of(value: Any) -> str:
-    """Return the path in a string scalar."""
+def bytes_of(value: Any) -> bytes:
+    """Return the bytes in a string scalar."""
     item = value.item() if isinstance(value, np.ndarray) else value
-    return item.decode() if isinstance(item, bytes) else str(item)
+    return item if isinstance(item, bytes) else str(item).encode()
+
+
+def _path_of(value: Any) -> str:
+    return bytes_of(value).decode()
 
 
 def _read(path: str) -> bytes:
@@ -69,19 +73,18 @@ def _read(path: str) -> bytes:
 
 
 def _write(path: str, contents: Any) -> None:
-    data = contents.item() if isinstance(contents, np.ndarray) else contents
     target = Path(path)
     with file_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         written = target.with_name(beside(target.name))
-        written.write_bytes(data if isinstance(data, bytes) else str(data).encode())
+        written.write_bytes(bytes_of(contents))
         written.replace(target)
 
 
 def _matching(patterns: Any) -> Any:
     found: set[bytes] = set()
     for one in np.ravel(patterns):
-        pattern = path_of(one)
+        pattern = _path_of(one)
         fixed = re.split(r"[*?\[\\]", pattern)[0]
         where = "" if os.path.dirname(fixed) else "./"
         found.update(f"{where}{path}".encode() for path in glob.glob(pattern, include_hidden=True))
@@ -89,11 +92,11 @@ def _matching(patterns: Any) -> Any:
 
 
 async def _read_file(run: Any, op: Any, filename: Any) -> bytes:
-    return await in_thread(_read, path_of(filename))
+    return await in_thread(_read, _path_of(filename))
 
 
 async def _write_file(run: Any, op: Any, filename: Any, contents: Any) -> None:
-    await in_thread(_write, path_of(filename), contents)
+    await in_thread(_write, _path_of(filename), contents)
 
 
 async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:

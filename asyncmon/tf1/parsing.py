@@ -35,6 +35,7 @@ from asyncmon.tf1.example_bytes import (
 from asyncmon.tf1.features import FixedLenFeature as FixedLenFeature
 from asyncmon.tf1.features import FixedLenSequenceFeature as FixedLenSequenceFeature
 from asyncmon.tf1.features import Wanted, all_wanted
+from asyncmon.tf1.file_ops import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,13 +145,13 @@ def _parse_example(
 ) -> Any:
     shape = np.shape(serialized)
     if not shape:
-        data = _bytes(serialized)
+        data = bytes_of(serialized)
         outputs = _scalars(wanted, data, layouts.find(data))
         if outputs is None:
             found = features_of(data)
             outputs = [_dense(one, found, names) for one in wanted]
         return outputs if len(outputs) > 1 else outputs[0]
-    examples = [features_of(_bytes(item)) for item in serialized]
+    examples = [features_of(bytes_of(item)) for item in serialized]
     labels = [b"<unknown>"] * len(examples) if names is None else list(names)
     outputs = []
     for one in wanted:
@@ -205,7 +206,7 @@ def _dense(one: Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
         if one.rows:
             return np.empty((0, *one.shape), one.dtype.as_numpy_dtype)
         if one.default is None:
-            example = "" if label is None else f"Name: {_bytes(label).decode()}, "
+            example = "" if label is None else f"Name: {bytes_of(label).decode()}, "
             raise InvalidArgumentError(
                 f"{example}Feature: {one.name} (data type: {one.dtype.name}) is required but could not "
                 "be found."
@@ -243,7 +244,7 @@ def _parse_sequence(
     steps: Sequence[Wanted],
     missing: frozenset[bytes],
 ) -> Any:
-    data = _bytes(serialized)
+    data = bytes_of(serialized)
     found, lists = features_of(data), lists_of(data)
     outputs = [_dense(one, found, label) for one in context]
     for one in steps:
@@ -257,11 +258,6 @@ def _parse_sequence(
         rows = [_dense(single, {one.key: feature}, label) for feature in features or ()]
         outputs.append(_batch(one, rows))
     return outputs if len(outputs) > 1 else outputs[0]
-
-
-def _bytes(value: Any) -> bytes:
-    item = value.item() if isinstance(value, np.ndarray) else value
-    return item if isinstance(item, bytes) else str(item).encode()
 
 
 def _parsing(kernel: Callable[..., Any]) -> Callable[..., Any]:

@@ -327,10 +327,6 @@ def static_bidirectional_rnn(
     """
     check_cell(cell_fw)
     check_cell(cell_bw)
-    if not isinstance(inputs, list | tuple):
-        raise TypeError("inputs must be a sequence")
-    if not inputs:
-        raise ValueError("inputs must not be empty")
     with variable_scope(scope or "bidirectional_rnn"):
         with variable_scope("fw") as forward:
             there, state_fw = static_rnn(

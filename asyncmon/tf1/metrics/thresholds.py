@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import graph as tf
-from asyncmon.tf1.metrics.parts import Metric, fitted, metric_variable, of_both, published
+from asyncmon.tf1.metrics.parts import Metric, fitted, metric_variable, of_both, published, ratio
 from asyncmon.tf1.weighting import broadcast_weights
 
 if TYPE_CHECKING:
@@ -189,12 +189,12 @@ def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:
     """Return the area under precision over recall, true positives linear in all positives."""
     hits, positives = tp[:-1] - tp[1:], tp + fp
     more, fewer = positives[:-1], positives[1:]
-    slope = tf.div_no_nan(hits, tf.maximum(more - fewer, 0))
+    slope = ratio(hits, more - fewer)
     intercept = tp[1:] - tf.multiply(slope, fewer)
     some = tf.logical_and(more > 0, fewer > 0)
-    growth = tf.where(some, tf.div_no_nan(more, tf.maximum(fewer, 0)), tf.ones_like(fewer))
+    growth = tf.where(some, ratio(more, fewer), tf.ones_like(fewer))
     parts = slope * (hits + intercept * tf.log(growth))
-    increments = tf.div_no_nan(parts, tf.maximum(tp[1:] + fn[1:], 0))
+    increments = ratio(parts, tp[1:] + fn[1:])
     return tf.reduce_sum(increments, name="interpolate_pr_auc")
 
 
