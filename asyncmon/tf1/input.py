@@ -145,13 +145,8 @@ def string_input_producer(
 
     Args:
         string_tensor: a vector of strings, with one at least.
-        num_epochs: see :func:`input_producer`, also for the other arguments.
-        shuffle: likewise.
-        seed: likewise.
-        capacity: likewise.
-        shared_name: likewise.
-        name: likewise.
-        cancel_op: likewise.
+
+    The other arguments are those of :func:`input_producer`.
 
     Raises:
         ValueError: there are no strings. Where that is known in the run only: InvalidArgumentError.
@@ -218,12 +213,8 @@ def slice_input_producer(
 
     Args:
         tensor_list: tensors with the same number of rows.
-        num_epochs: see :func:`input_producer`, also for the other arguments.
-        shuffle: likewise.
-        seed: likewise.
-        capacity: likewise.
-        shared_name: likewise.
-        name: likewise.
+
+    The other arguments are those of :func:`input_producer`.
 
     Raises:
         ValueError: there are no tensors.
