@@ -198,37 +198,34 @@ def _ranks(
     return _checked(test, None, data, message, summarize, name)
 
 
-def assert_rank(
-    x: Any,
-    rank: Any,
-    data: Any = None,
-    summarize: int | None = None,
-    message: str | None = None,
-    name: str | None = None,
-) -> Operation:
-    """Assert that a tensor has a rank, a scalar integer. TF1: same name."""
+def _rank(name: str, what: str, fits: Any, doc: str) -> Callable[..., Operation]:
+    def check(
+        x: Any,
+        rank: Any,
+        data: Any = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Operation:
+        with g.name_scope(name, own, [x]):
+            return _ranks(x, [rank], fits, what, data, summarize, message, "Assert")
 
-    def fits(found: Any, ranks: Any) -> Any:
-        return g.equal(found, ranks[0]) if g.is_tensor_like(found) else found == ranks[0]
-
-    with g.name_scope(name, "assert_rank", [x]):
-        return _ranks(x, [rank], fits, "", data, summarize, message, "Assert")
+    own = check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Assert that a tensor has {doc}. TF1: same name."
+    return check
 
 
-def assert_rank_at_least(
-    x: Any,
-    rank: Any,
-    data: Any = None,
-    summarize: int | None = None,
-    message: str | None = None,
-    name: str | None = None,
-) -> Operation:
-    """Assert that a tensor has this rank or a higher one. TF1: same name."""
-    with g.name_scope(name, "assert_rank_at_least", [x]):
-        return _ranks(
-            x, [rank], lambda found, ranks: found >= ranks[0], "at least ",
-            data, summarize, message, "Assert",
-        )  # fmt: skip
+def _is_rank(found: Any, ranks: Any) -> Any:
+    return g.equal(found, ranks[0]) if g.is_tensor_like(found) else found == ranks[0]
+
+
+assert_rank = _rank("assert_rank", "", _is_rank, "a rank, a scalar integer")
+assert_rank_at_least = _rank(
+    "assert_rank_at_least",
+    "at least ",
+    lambda found, ranks: found >= ranks[0],
+    "this rank or a higher one",
+)
 
 
 def assert_rank_in(

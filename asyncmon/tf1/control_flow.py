@@ -76,9 +76,7 @@ def _checked(preds: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
     """Return what the last function builds, once it is sure that one predicate is true."""
     text = f"None of the conditions evaluated as True. Conditions: {_names(preds)}, Values:"
     with control_dependencies([Assert(reduce_any(stack(preds)), [text, stack(preds)])]):
-        found = fn()
-        leaves = [x if isinstance(x, Operation) else identity(x) for x in nest.flatten(found)]
-    return nest.pack_like(found, leaves)
+        return nest.map_structure(lambda x: x if isinstance(x, Operation) else identity(x), fn())
 
 
 def _unwrapped(fn: Callable[[], Any], *, strict: bool) -> Any:

@@ -58,12 +58,12 @@ def map_fn(
 
     def body(_: Any, element: Any) -> tuple[Any, Any]:
         found = fn(element)
-        _check_structure("fn", like, found)
+        _check_structure(like, found)
         values = [_of_dtype(x, wanted) for x, wanted in zip(nest.flatten(found), dtypes, strict=True)]
         return (), nest.pack_like(like, values)
 
     _, result = scan_loop(body, (), stacks, back_prop=back_prop, name=name or "map")
-    return result if infer_shape else nest.pack_like(result, map(_vague, nest.flatten(result)))
+    return result if infer_shape else nest.map_structure(_vague, result)
 
 
 def scan(
@@ -97,9 +97,7 @@ def scan(
     stacks, value, first = _begin(fn, elems, initializer, reverse=reverse)
 
     def body(value: Any, element: Any) -> tuple[Any, Any]:
-        after = fn(value, element)
-        _check_structure("fn", value, after)
-        after = nest.pack_like(value, nest.flatten(after))
+        after = _after(fn, value, element)
         return after, after
 
     _, made = scan_loop(body, value, stacks, reverse=reverse, back_prop=back_prop, name=name or "scan")
@@ -109,7 +107,7 @@ def scan(
             for x, start in zip(nest.flatten(made), first, strict=True)
         ]
         made = nest.pack_like(made, whole)
-    return made if infer_shape else nest.pack_like(made, map(_vague, nest.flatten(made)))
+    return made if infer_shape else nest.map_structure(_vague, made)
 
 
 def foldl(
@@ -148,11 +146,16 @@ def _fold(fn: Any, elems: Any, initializer: Any, *, reverse: bool, **options: An
     stacks, value, _ = _begin(fn, elems, initializer, reverse=reverse)
 
     def body(value: Any, element: Any) -> tuple[Any, Any]:
-        after = fn(value, element)
-        _check_structure("fn", value, after)
-        return nest.pack_like(value, nest.flatten(after)), ()
+        return _after(fn, value, element), ()
 
     return scan_loop(body, value, stacks, reverse=reverse, **options)[0]
+
+
+def _after(fn: Any, value: Any, element: Any) -> Any:
+    """Return the next value, in the structure of the one before."""
+    after = fn(value, element)
+    _check_structure(value, after)
+    return nest.pack_like(value, nest.flatten(after))
 
 
 def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any, Any, Any]:
@@ -173,9 +176,9 @@ def _check_callable(fn: Any) -> None:
         raise TypeError(f"fn must be callable, got {fn!r}.")
 
 
-def _check_structure(name: str, expected: Any, found: Any) -> None:
+def _check_structure(expected: Any, found: Any) -> None:
     if not nest.same_structure(expected, found):
-        raise ValueError(f"{name} must return the structure of {expected!r}; it returned {found!r}.")
+        raise ValueError(f"fn must return the structure of {expected!r}; it returned {found!r}.")
 
 
 def _stacks(elems: Any) -> Any:
