@@ -10,6 +10,8 @@ import numpy as np
 from asyncmon.protobuf.field import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from asyncmon.protobuf.field import Field
 
 _ESCAPES = {byte: f"\\{byte:03o}" for byte in range(256) if not 32 <= byte < 127}
@@ -30,7 +32,7 @@ def _add(lines: list[str], message: Any, indent: str) -> None:
         name = indent + field.name
         if field.key is not None:
             for key, element in sorted(value.items()):
-                lines.append(f"{name} {{\n{indent}  key: {_scalar(field.key, key, None)}\n")
+                lines.append(f"{name} {{\n{indent}  key: {scalar_text(field.key, key)}\n")
                 _add_value(lines, field, element, f"{indent}  value", indent + "  ")
                 lines.append(f"{indent}}}\n")
         else:
@@ -44,10 +46,11 @@ def _add_value(lines: list[str], field: Field, value: Any, name: str, indent: st
         _add(lines, value, indent + "  ")
         lines.append(f"{indent}}}\n")
     else:
-        lines.append(f"{name}: {_scalar(field.kind, value, field.enum)}\n")
+        lines.append(f"{name}: {scalar_text(field.kind, value, field.enum)}\n")
 
 
-def _scalar(kind: Kind, value: Any, enum: Any) -> str:
+def scalar_text(kind: Kind, value: Any, enum: Mapping[int, str] | None = None) -> str:
+    """Return a value that is no message in the text format."""
     if kind in (Kind.TEXT, Kind.BYTES):
         if isinstance(value, str) and not _SPECIAL.search(value):
             return f'"{value}"'

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from asyncmon.protobuf import DELIMITED, WireError, delimited, fields, string
+from asyncmon.protobuf.field import Kind
+from asyncmon.protobuf.text_format import scalar_text
 from asyncmon.tf1.example_fields import Bytes, Floats, Ints, Part, Repeated
 
 if TYPE_CHECKING:
@@ -273,7 +275,7 @@ class _Map(Part, MutableMapping[str, Any]):
     def _lines(self, name: str) -> Iterator[str]:
         for key, value in self._items.items():
             yield f"{name} {{"
-            yield f"  key: {Bytes()._shown(key.encode())}"
+            yield f"  key: {scalar_text(Kind.TEXT, key)}"
             yield from (f"  {line}" for line in _block("value", value))
             yield "}"
 

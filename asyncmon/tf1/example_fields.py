@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterable, Iterator
 from operator import index
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from asyncmon.protobuf import DELIMITED, WireError, delimited, float32, read_varint, signed, varint
+from asyncmon.protobuf.field import Kind
+from asyncmon.protobuf.text_format import scalar_text
 
 
 class Part:
@@ -25,12 +26,10 @@ class Repeated(Part, list[Any]):
     """A list that checks its elements."""
 
     __hash__ = None
+    _wire: ClassVar[Kind]
 
     def _checked(self, value: Any) -> Any:
         return value
-
-    def _shown(self, value: Any) -> str:
-        return str(value)
 
     def append(self, value: Any) -> None:
         super().append(self._checked(value))
@@ -64,21 +63,16 @@ class Repeated(Part, list[Any]):
 
     def _lines(self, name: str) -> Iterator[str]:
         for value in self:
-            yield f"{name}: {self._shown(value)}"
-
-
-_ESCAPES = {9: "\\t", 10: "\\n", 13: "\\r", 34: '\\"', 39: "\\'", 92: "\\\\"}
+            yield f"{name}: {scalar_text(self._wire, value)}"
 
 
 class Bytes(Repeated):
+    _wire = Kind.BYTES
+
     def _checked(self, value: Any) -> bytes:
         if not isinstance(value, bytes):
             raise TypeError(f"expected bytes, {type(value).__name__} found; encode text first")
         return value
-
-    def _shown(self, value: bytes) -> str:
-        shown = [_ESCAPES.get(c, chr(c) if 32 <= c < 127 else f"\\{c:03o}") for c in value]
-        return f'"{"".join(shown)}"'
 
     def _encode(self, number: int, _sorted: bool) -> bytes:
         return b"".join([delimited(number, value) for value in self])
@@ -90,6 +84,8 @@ class Bytes(Repeated):
 
 
 class Ints(Repeated):
+    _wire = Kind.INT
+
     def _checked(self, value: Any) -> int:
         number = index(value)
         if not -(1 << 63) <= number < 1 << 63:
@@ -110,16 +106,13 @@ class Ints(Repeated):
 
 
 class Floats(Repeated):
+    _wire = Kind.FLOAT
+
     def _checked(self, value: Any) -> float:
         if isinstance(value, str | bytes):
             raise TypeError(f"must be real number, not {type(value).__name__}")
         (rounded,) = struct.unpack("<f", float32(float(value)))
         return float(rounded)
-
-    def _shown(self, value: float) -> str:
-        short = f"{value:.6g}"
-        exact = not math.isfinite(value) or self._checked(float(short)) == value
-        return short if exact else f"{value:.9g}"
 
     def _encode(self, number: int, _sorted: bool) -> bytes:
         return delimited(number, struct.pack(f"<{len(self)}f", *self))
