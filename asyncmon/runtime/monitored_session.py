@@ -16,13 +16,14 @@ from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.recoverable import Recovery
 from asyncmon.runtime.session_creators import ChiefSessionCreator
-from asyncmon.runtime.step_fn import StepContext, check_step_fn
+from asyncmon.runtime.step_fn import StepContext as _StepContext
+from asyncmon.runtime.step_fn import check_step_fn
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterable, Callable, Iterable
     from types import TracebackType
-    from typing import Self
+    from typing import Self, TypeAlias
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.scaffold import Scaffold
@@ -35,6 +36,8 @@ _OPEN = SessionState.OPEN  # compared in each run, and looking up a member takes
 
 class _MonitoredSession:
     """What both kinds of monitored session can do."""
+
+    StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class _MonitoredSession:
         finally:
             lock.release()
 
-    async def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+    async def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
         """Call a step function with a :class:`StepContext`, and return what it returns. TF1: same name.
 
         The function may be plain or async. No other run comes in between. A preemption error anywhere

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from asyncmon.errors import AbortedError
-from asyncmon.runtime import MonitoredSession, SessionRunHook, SingularMonitoredSession
+from asyncmon.runtime import MonitoredSession, SessionRunHook, SingularMonitoredSession, StepContext
 from asyncmon.testing import RecordingHook, ScriptedCreator, ScriptedSession
 
 if TYPE_CHECKING:
@@ -222,3 +222,13 @@ async def test_a_plain_function_that_should_be_async_is_refused_by_name() -> Non
             await sess.run_step_fn(train_twice)
         assert await sess.run_step_fn(lambda context: context.run_with_hooks("x")) == 1
         assert await sess.run_step_fn(lambda context: 5) == 5
+
+
+async def test_sessions_have_the_class_of_the_argument(world: World) -> None:
+    assert MonitoredSession.StepContext is SingularMonitoredSession.StepContext is StepContext
+    async with world.session() as sess:
+
+        async def is_one(step_context: MonitoredSession.StepContext) -> bool:
+            return isinstance(step_context, MonitoredSession.StepContext)
+
+        assert await sess.run_step_fn(is_one)
