@@ -13,22 +13,9 @@ if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
 __all__ = [
-    "argsort",
-    "batch_gather",
-    "batch_matmul",
-    "concat_v2",
-    "depth_to_space",
-    "get_static_value",
-    "inv",
-    "listdiff",
-    "no_regularizer",
-    "parallel_stack",
-    "select",
-    "sort",
-    "space_to_depth",
-    "tensor_scatter_nd_add",
-    "tensor_scatter_nd_sub",
-    "tensor_scatter_nd_update",
+    "argsort", "batch_gather", "batch_matmul", "concat_v2", "depth_to_space", "get_static_value",
+    "inv", "listdiff", "no_regularizer", "parallel_stack", "select", "sort", "space_to_depth",
+    "tensor_scatter_nd_add", "tensor_scatter_nd_sub", "tensor_scatter_nd_update",
 ]  # fmt: skip
 
 

@@ -46,3 +46,14 @@ class VariableAggregation(Enum):
     SUM = 1
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
+
+
+class SaverDef:
+    """The formats of TF1's checkpoints, for ``Saver(write_version=...)``, which has one of its own.
+
+    TF1: ``tf.train.SaverDef``, for its constants.
+    """
+
+    LEGACY = 0
+    V1 = 1
+    V2 = 2

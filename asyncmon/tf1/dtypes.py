@@ -16,29 +16,9 @@ from asyncmon.tf1.more_ops import (
 # isort: on
 
 __all__ = [
-    "DType",
-    "as_dtype",
-    "as_string",
-    "bool",
-    "cast",
-    "complex",
-    "complex64",
-    "complex128",
-    "double",
-    "float16",
-    "float32",
-    "float64",
-    "half",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "saturate_cast",
-    "string",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
+    "DType", "as_dtype", "as_string", "bool", "cast", "complex", "complex64", "complex128",
+    "double", "float16", "float32", "float64", "half", "int8", "int16", "int32", "int64",
+    "saturate_cast", "string", "uint8", "uint16", "uint32", "uint64",
 ]
 # fmt: on
 

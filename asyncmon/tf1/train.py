@@ -77,6 +77,7 @@ from asyncmon.tf1.batching import maybe_shuffle_batch as maybe_shuffle_batch
 from asyncmon.tf1.batching import maybe_shuffle_batch_join as maybe_shuffle_batch_join
 from asyncmon.tf1.batching import shuffle_batch as shuffle_batch
 from asyncmon.tf1.batching import shuffle_batch_join as shuffle_batch_join
+from asyncmon.tf1.constants import SaverDef as SaverDef
 from asyncmon.tf1.example import BytesList as BytesList
 from asyncmon.tf1.example import Example as Example
 from asyncmon.tf1.example import Feature as Feature
@@ -94,7 +95,6 @@ from asyncmon.tf1.input import range_input_producer as range_input_producer
 from asyncmon.tf1.input import slice_input_producer as slice_input_producer
 from asyncmon.tf1.input import string_input_producer as string_input_producer
 from asyncmon.tf1.moving_averages import assign_moving_average as assign_moving_average
-from asyncmon.tf1.saver_def import SaverDef as SaverDef
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 
 LooperThread = LooperTask
