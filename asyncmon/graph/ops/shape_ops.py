@@ -151,6 +151,11 @@ def _reshape_rule(x: Spec, target: Spec) -> Spec:
         if wild and total and not known:
             raise ValueError(f"Cannot reshape a tensor with {total} elements to {rules.text(dims)}")
         free = total // known if known else None
+    elif x.shape is not None and x.shape.count(None) == 1 and not wild and None not in dims:
+        needed = prod(d for d in dims if d is not None)
+        known = prod(d for d in x.shape if d is not None)
+        if known and needed % known:  # whatever the unknown size is
+            raise ValueError(f"Dimension size must be evenly divisible by {known} but is {needed}")
     return Spec(x.dtype, tuple(free if d == -1 else d for d in dims))
 
 

@@ -37,6 +37,14 @@ def test_reshape_to_a_shape_known_only_in_the_run(ops: Any) -> None:
     assert tf.reshape(tf.ones([6]), tf.placeholder(tf.int32, [3])).shape.as_list() == [None] * 3
 
 
+def test_reshape_of_one_unknown_size_is_checked_when_built() -> None:
+    x = tf.placeholder(tf.float32, [None, 4, 6])
+    with pytest.raises(ValueError, match="evenly divisible by 24 but is 105"):
+        tf.reshape(x, [3, 5, 7])
+    assert tf.reshape(x, [2, 24]).shape == (2, 24)
+    assert tf.reshape(tf.placeholder(tf.float32, [None, 0]), [0, 7]).shape == (0, 7)
+
+
 def test_reshape_of_nothing(ops: Any) -> None:
     empty = np.zeros((0, 3))
     assert ops.compute(lambda x: tf.reshape(x, [-1, 3]), empty).shape == (0, 3)
