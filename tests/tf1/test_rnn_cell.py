@@ -33,6 +33,16 @@ def step(evaluate: Evaluate, cell: Any, state: Any) -> tuple[Any, Any, dict[str,
     return got[0], got[1], dict(zip(names, got[2], strict=True))
 
 
+@pytest.mark.parametrize("kind", ["BasicRNNCell", "BasicLSTMCell", "GRUCell", "LSTMCell"])
+def test_a_cell_may_be_built_by_hand(kind: str) -> None:
+    cell = getattr(cells, kind)(4)
+    cell.build(tf.TensorShape([None, 3]))
+    built = [v.op.name for v in tf.global_variables()]
+    cell(tf.constant(X), cell.zero_state(2, tf.float32))
+    assert [v.op.name for v in tf.global_variables()] == built == [v.op.name for v in cell.variables]
+    assert all(name.startswith(cell.scope_name + "/") for name in built)
+
+
 def state_of(*sizes: int) -> list[Any]:
     return [RNG.standard_normal((2, size)).astype("f") for size in sizes]
 

@@ -9,6 +9,7 @@ from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.dtypes import float16, float32, int64
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker
 from asyncmon.graph.nn.normalization import batch_normalization as _normalize
 from asyncmon.graph.nn.normalization import moments, normalized_batch
@@ -21,7 +22,6 @@ from asyncmon.graph.variables.initializers import ones_initializer
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
     from asyncmon.graph.variables.variable import Variable
 
 _ONES = ones_initializer()
@@ -104,6 +104,7 @@ class BatchNormalization(Layer):
 
     def build(self, input_shape: TensorShape) -> None:
         """Create the variables."""
+        input_shape = TensorShape(input_shape)
         if input_shape.ndims is None:
             raise ValueError("Input has undefined rank.")
         size = input_shape[rules.normalize_axis(self.axis, input_shape.ndims)].value
@@ -125,6 +126,7 @@ class BatchNormalization(Layer):
         for name in ("moving_mean", "moving_variance"):
             initializer = getattr(self, f"{name}_initializer")
             setattr(self, name, self.add_weight(name, [size], kind, initializer, trainable=False))
+        self.built = True
 
     def call(self, inputs: Any, training: Any = False) -> Tensor:
         """Return the result; ``training`` is a bool, or a bool scalar tensor to be fed."""

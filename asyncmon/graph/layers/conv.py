@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from asyncmon.graph.construction.build import convert_to_tensor
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.core import in_dtype
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn.conv import conv2d as _conv2d
@@ -19,7 +20,6 @@ from asyncmon.graph.ops.shape_ops import expand_dims, shape, squeeze
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
 
 
 class _Windows(Layer):
@@ -70,6 +70,7 @@ class _Windows(Layer):
 
     def _depth(self, input_shape: TensorShape) -> Any:
         """Return the number of channels of the input."""
+        input_shape = TensorShape(input_shape)
         if input_shape.ndims != self.rank + 2:
             raise ValueError(
                 f"Input 0 of layer {self._base_name} is incompatible with the layer: expected "
@@ -176,6 +177,7 @@ class Conv2D(_Windows):
             self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
         )  # fmt: skip
         self._make_bias()
+        self.built = True
 
     def _convolved(self, x: Tensor) -> Tensor:
         kernel = expand_dims(self.kernel, 0) if self.rank == 1 else self.kernel
@@ -237,6 +239,7 @@ class Conv2DTranspose(_Windows):
             self.kernel_initializer, self.kernel_regularizer, True, self.kernel_constraint,
         )  # fmt: skip
         self._make_bias()
+        self.built = True
 
     def _convolved(self, x: Tensor) -> Tensor:
         sizes = convert_to_tensor(x).shape.as_list()
@@ -305,6 +308,7 @@ class SeparableConv2D(_Windows):
             self.pointwise_initializer, self.pointwise_regularizer, True, self.pointwise_constraint,
         )  # fmt: skip
         self._make_bias()
+        self.built = True
 
     def _convolved(self, x: Tensor) -> Tensor:
         each, mixing = self.depthwise_kernel, self.pointwise_kernel

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.construction.build import convert_to_tensor, create_op
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import shape as rules
+from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn import normalization as nn_normalization
 from asyncmon.graph.nn.dense import bias_add
@@ -18,7 +19,6 @@ from asyncmon.graph.ops.shape_ops import shape as shape_of
 
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
-    from asyncmon.graph.core.tensor_shape import TensorShape
 
 
 @dataclass(eq=False, repr=False)
@@ -71,11 +71,11 @@ class Dense(Layer):
 
     def build(self, input_shape: TensorShape) -> None:
         """Create kernel and bias."""
-        assert self.dtype is not None, "set before build"
-        if not self.dtype.is_floating:
+        if self.dtype is not None and not self.dtype.is_floating:
             raise TypeError(
                 f"Unable to build `Dense` layer with non-floating point dtype {self.dtype.name}"
             )
+        input_shape = TensorShape(input_shape)
         depth = input_shape[-1].value if input_shape.ndims else None
         if depth is None:
             raise ValueError(
@@ -90,6 +90,7 @@ class Dense(Layer):
                 "bias", [self.units], None,
                 self.bias_initializer, self.bias_regularizer, True, self.bias_constraint,
             )  # fmt: skip
+        self.built = True
 
     def call(self, inputs: Any) -> Tensor:
         """Return the result; see the class."""

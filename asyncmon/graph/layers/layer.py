@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from asyncmon.graph.construction.build import (
 )
 from asyncmon.graph.construction.convert import tensors_in
 from asyncmon.graph.core import nest
-from asyncmon.graph.core.dtypes import DType, as_dtype
+from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.core.keys import GraphKeys
 from asyncmon.graph.core.shape import num_elements
 from asyncmon.graph.ops.shape_ops import cast
@@ -85,6 +85,7 @@ class Layer(ABC):
         self.updates: list[Any] = []
         self._reuse = _reuse
         self._scope: VariableScope | None = None
+        self._inside = False
         self._trained: list[Any] = []
         self._kept: list[Any] = []
         self._losses_of_variables: list[Any] = []
@@ -100,7 +101,10 @@ class Layer(ABC):
     # What a subclass has of its own.
 
     def build(self, input_shape: TensorShape) -> None:  # noqa: B027  a layer may have no variables
-        """Create the variables. Called once, before the first :meth:`call`. TF1: same name."""
+        """Create the variables. Called once, before the first :meth:`call`. TF1: same name.
+
+        The layers of this library may be built by hand, too: a call then finds them built.
+        """
 
     @abstractmethod
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -117,7 +121,7 @@ class Layer(ABC):
         listed = isinstance(inputs, list | tuple) and any(True for _ in tensors_in(inputs))
         several = listed or isinstance(inputs, dict)
         x = inputs if several else convert_to_tensor(inputs)
-        with self._entered(scope):
+        with self._entered(scope), self._building():
             if not self.built:
                 if self.dtype is None:
                     self.dtype = next(tensors_in(nest.flatten(x))).dtype
@@ -127,6 +131,15 @@ class Layer(ABC):
             if self.activity_regularizer is not None:
                 self._regularize(x, result, self.activity_regularizer)
         return result
+
+    @contextmanager
+    def _building(self) -> Iterator[None]:
+        """Say that the variable scope is entered."""
+        before, self._inside = self._inside, True
+        try:
+            yield
+        finally:
+            self._inside = before
 
     @contextmanager
     def _entered(self, scope: str | VariableScope | None) -> Iterator[None]:
@@ -192,13 +205,16 @@ class Layer(ABC):
                 self._losses_of_variables.append(loss)
             return loss
 
+        if self.dtype is None:  # built by hand
+            self.dtype = float32
         trained = self.trainable and trainable is not False
         kind = (self.dtype if dtype is None else dtype) or None
         regularizing = None if regularizer is None else collected
-        variable = get_variable(
-            name, shape, kind, initializer, regularizing, trained,
-            partitioner=partitioner, use_resource=use_resource, constraint=constraint,
-        )  # fmt: skip
+        with nullcontext() if self._inside else self._entered(None):
+            variable = get_variable(
+                name, shape, kind, initializer, regularizing, trained,
+                partitioner=partitioner, use_resource=use_resource, constraint=constraint,
+            )  # fmt: skip
         (self._trained if trainable is not False else self._kept).append(variable)
         return variable
 

@@ -170,6 +170,7 @@ def _zeros(size: Any, dtype: Any, batch_size: Any) -> Tensor:
 
 def check_depth(inputs_shape: TensorShape) -> int:
     """Return the last dimension of the inputs. ValueError where it is not known."""
+    inputs_shape = TensorShape(inputs_shape)
     depth = inputs_shape[-1].value if inputs_shape.ndims else None
     if depth is None:
         raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {inputs_shape}")

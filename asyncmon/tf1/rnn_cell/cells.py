@@ -81,6 +81,7 @@ class BasicRNNCell(LayerRNNCell):
         rows = check_depth(input_shape) + self._num_units
         self._kernel = self.add_variable("kernel", [rows, self._num_units])
         self._bias = self.add_variable("bias", [self._num_units], initializer=zeros_initializer())
+        self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
         """Return the output and the new state, which are the same."""
@@ -145,6 +146,7 @@ class GRUCell(LayerRNNCell):
                 ("candidate", units, zeros_initializer()),
             )
         )
+        self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
         """Return the output and the new state, which are the same."""
@@ -240,6 +242,7 @@ class LSTMCell(LayerRNNCell):
         if self._num_proj is not None:
             shape = [units, self._num_proj]
             self._projection = self.add_variable("projection/kernel", shape, initializer=start)
+        self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
         """Return the output and the new state."""

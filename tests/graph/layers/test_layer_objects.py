@@ -105,6 +105,21 @@ def test_layers_are_named_as_in_tf1() -> None:
         layers.Dense(2).count_params()
 
 
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_layer_may_be_built_by_hand(name: str) -> None:
+    x = ROWS if name == "Dense" else IMAGES
+    layer = getattr(layers, name)(*CLASSES[name])
+    layer.build([None, *x.shape[1:]])
+    assert layer.built
+    built = _names(layer.variables)
+    assert {v.split("/")[0] for v in built} == {layer.scope_name}
+    y = layer(tf.constant(x))
+    assert _names(tf.global_variables()) == _names(layer.variables) == built
+    assert y.op.name.startswith(layer.scope_name)
+    getattr(layers, name)(*CLASSES[name])(tf.constant(x))
+    assert len(tf.global_variables()) == 2 * len(built)
+
+
 def test_reuse_without_a_name_takes_the_default_one() -> None:
     x = tf.constant(ROWS)
     layers.dense(x, 3)
