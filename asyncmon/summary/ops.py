@@ -58,7 +58,7 @@ def scalar(
         TypeError: it holds no real numbers.
     """
     with _summary_scope(name, family, [tensor]) as (tag, scope):
-        return _collect(create_op("ScalarSummary", (tensor,), {"tag": tag}, scope), collections)
+        return collect(create_op("ScalarSummary", (tensor,), {"tag": tag}, scope), collections)
 
 
 def histogram(
@@ -79,7 +79,7 @@ def histogram(
         A scalar string tensor; its value is a serialized ``Summary``.
     """
     with _summary_scope(name, family, [values], "HistogramSummary") as (tag, scope):
-        return _collect(create_op("HistogramSummary", (values,), {"tag": tag}, scope), collections)
+        return collect(create_op("HistogramSummary", (values,), {"tag": tag}, scope), collections)
 
 
 def image(
@@ -108,7 +108,7 @@ def image(
     _check_count(max_outputs)
     with _summary_scope(name, family, [tensor]) as (tag, scope):
         attrs = {"tag": tag, "max_images": max_outputs}
-        return _collect(create_op("ImageSummary", (tensor,), attrs, scope), collections)
+        return collect(create_op("ImageSummary", (tensor,), attrs, scope), collections)
 
 
 def text(name: str, tensor: Any, collections: Sequence[str] | None = None) -> Tensor:
@@ -161,7 +161,7 @@ def audio(
     with _summary_scope(name, family, [tensor]) as (tag, scope):
         rate = convert_to_tensor(sample_rate, dtypes.float32, "sample_rate")
         attrs = {"tag": tag, "max_outputs": max_outputs}
-        return _collect(create_op("AudioSummaryV2", (tensor, rate), attrs, scope), collections)
+        return collect(create_op("AudioSummaryV2", (tensor, rate), attrs, scope), collections)
 
 
 def tensor_summary(
@@ -196,7 +196,7 @@ def tensor_summary(
         metadata.display_name = display_name
     with _summary_scope(name, family, [tensor]) as (tag, scope):
         attrs = {"tag": tag, "metadata": metadata}
-        return _collect(create_op("TensorSummaryV2", (tensor,), attrs, scope), collections)
+        return collect(create_op("TensorSummaryV2", (tensor,), attrs, scope), collections)
 
 
 def merge(
@@ -219,7 +219,7 @@ def merge(
         raise ValueError("merge() was passed no summaries; expected one or more.")
     with name_scope(_legal(name), "Merge", inputs):
         merged = create_op("MergeSummary", inputs, None, _legal(name) or "MergeSummary")
-    return _collect(merged, collections or ())
+    return collect(merged, collections or ())
 
 
 def merge_all(
@@ -263,7 +263,8 @@ def _summary_scope(
         yield tag if family is None else f"{family}/{tag}", scope
 
 
-def _collect(summary: Tensor, collections: Sequence[str] | None) -> Tensor:
+def collect(summary: Tensor, collections: Sequence[str] | None) -> Tensor:
+    """Add a summary to collections, by default ``SUMMARIES``, and return it."""
     keys = (GraphKeys.SUMMARIES,) if collections is None else collections
     summary.graph.add_to_collections(keys, summary)
     return summary

@@ -25,6 +25,7 @@ from asyncmon.summary import scalar as scalar
 from asyncmon.summary import summary_iterator as summary_iterator
 from asyncmon.summary import tensor_summary as tensor_summary
 from asyncmon.summary import text as text
+from asyncmon.summary.ops import collect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,11 +107,7 @@ def _summary(
     **attrs: Any,
 ) -> Tensor:
     attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
-    summary = g.create_op(kind, inputs, attrs, name)
-    summary.graph.add_to_collections(
-        (GraphKeys.SUMMARIES,) if collections is None else collections, summary
-    )
-    return summary
+    return collect(g.create_op(kind, inputs, attrs, name), collections)
 
 
 def __getattr__(name: str) -> Any:
