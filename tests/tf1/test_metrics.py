@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -277,3 +278,9 @@ def test_predictions_take_the_dtype_of_labels(evaluate: Evaluate) -> None:
 def test_a_lost_name_says_what_is_near() -> None:
     with pytest.raises(AttributeError, match="did you mean 'accuracy'"):
         _ = tf.metrics.acuracy
+
+
+@pytest.mark.parametrize("name", ["accuracy", "precision", "true_positives", "root_mean_squared_error"])
+def test_metrics_can_be_pickled(name: str) -> None:
+    metric = getattr(tf.metrics, name)
+    assert pickle.loads(pickle.dumps(metric)) is metric

@@ -81,5 +81,6 @@ def of_labels(name: str, compute: Callable[..., Metric], doc: str) -> LabelMetri
         return compute(labels, predictions, weights, name, metrics_collections, updates_collections)
 
     metric.__name__ = metric.__qualname__ = name
+    metric.__module__ = compute.__module__
     metric.__doc__ = f"{doc} TF1: same name."
     return metric
