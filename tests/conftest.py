@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = ["asyncmon.testing.pytest_plugin"]
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs that tests start: they inherit that it is ignored.
+
+    A shell without job control starts what runs in its background so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -130,6 +130,14 @@ TRAINING = """
 """
 
 
+def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what a program printed until its end, which comes in any case."""
+    try:
+        return process.communicate(timeout=15)
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize("before", ["", NO_ABSL])
 def test_a_signal_stops_training_in_order(tmp_path: Path, before: str) -> None:
     code = before + textwrap.dedent(TRAINING)
@@ -140,7 +148,7 @@ def test_a_signal_stops_training_in_order(tmp_path: Path, before: str) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate()
+        out, err = ended(process)
     assert (process.returncode, out) == (0, "signal SIGTERM\n"), err
     assert "INFO:tensorflow:Saving checkpoints for 0 into run/model.ckpt-0." in err
     assert err.count("Received SIGTERM") == 1
@@ -165,7 +173,7 @@ def test_ctrl_c_outside_of_a_session_ends_the_program_as_an_interrupt(before: st
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate()
+        _, err = ended(process)
     assert process.returncode == -signal.SIGINT
     assert err.rstrip().endswith("KeyboardInterrupt")
 
