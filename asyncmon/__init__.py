@@ -30,7 +30,8 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  tf1         TF1's own layout of names, for ports
 #       testing     the public test bench
-#   L6  cli         python -m asyncmon
+#   L6  port        rewrites a program of TF1 for tf1
+#   L7  cli         python -m asyncmon
 
 from typing import TYPE_CHECKING, Any
 

@@ -27,8 +27,9 @@ class ForgottenAwait:
 
     def __init__(self) -> None:
         self._warned = False
+        self._asked = self._watched = 0
+        self._since: float | None = None
         self._watch: _Watch | None = None
-        self._reset()
 
     def asked(self) -> None:
         """Note that a loop asked, in any thread.
@@ -42,11 +43,14 @@ class ForgottenAwait:
 
     def _reset(self) -> None:
         """Begin anew: the event loop runs, or there is none."""
-        if self._watch is not None:
-            self._watch.end()
-            self._watch = None
         self._asked = self._watched = 0
-        self._since: float | None = None
+        self._since = None
+        self._end_watch()
+
+    def _end_watch(self, *, named: bool = False) -> None:
+        watch, self._watch = self._watch, None  # first, for a warning may be an error
+        if watch is not None:
+            watch.end(named=named)
 
     def _look(self) -> None:
         now = time.perf_counter()
@@ -64,19 +68,19 @@ class ForgottenAwait:
                 self._watch = _Watch()
         elif dropped := self._watch.dropped():
             asked, secs = self._asked, now - self._since
-            self._reset()
+            self._end_watch(named=True)
             raise RuntimeError(
                 f"{dropped} was called and never awaited: write `await`. should_stop() was asked "
                 f"{asked} times in {secs:.2g} s without it, and meanwhile no stop can come."
             )
         elif (watched := self._watched) > _WATCHED:
-            self._watch.end()
-            self._watch, self._warned = None, True
+            self._warned = True
             logger.warning(
                 "should_stop() was asked %d times in %.2g s by a loop that awaits nothing%s. Meanwhile "
                 "the event loop does not run: no other task, no signal, no stop. This is said once.",
                 self._asked, now - self._since, _place(),
             )  # fmt: skip
+            self._end_watch()
         else:
             self._watched = watched + 1
 
@@ -92,25 +96,25 @@ class _Watch:
         warnings.simplefilter("always")
 
     def dropped(self) -> str:
-        """Return what was called where, or "" if nothing was dropped yet. Ends the watch if so."""
+        """Return what was called where, or "" if nothing was dropped yet."""
         for warning in self._caught:
             coroutine = warning.source
             if inspect.iscoroutine(coroutine) and coroutine.cr_origin:
                 file, line, _ = coroutine.cr_origin[0]
-                self.end()
                 return f"{coroutine.__qualname__.lstrip('_')}() at {file}:{line}"
         return ""
 
-    def end(self) -> None:
-        """Let warnings be as before, and give those that were caught."""
+    def end(self, *, named: bool) -> None:
+        """Let warnings be as before, and give those that were caught, but for calls an error names."""
         sys.set_coroutine_origin_tracking_depth(self._depth)
         self._catcher.__exit__(None, None, None)
         for warning in self._caught:
+            if named and inspect.iscoroutine(warning.source):
+                continue
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno,
                 source=warning.source,
             )  # fmt: skip
-        self._caught = []
 
 
 def _place() -> str:

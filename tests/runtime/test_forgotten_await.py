@@ -50,6 +50,21 @@ async def test_a_loop_of_runs_that_are_not_awaited_raises_and_names_the_call_and
     assert "never awaited: write `await`" in message
 
 
+@pytest.mark.filterwarnings("error")
+async def test_the_call_is_named_also_where_warnings_are_errors() -> None:
+    coord = am.Coordinator()
+
+    def loop() -> None:
+        while not coord.should_stop():
+            if coord._forgotten._watch is not None:  # before, they are errors that nobody can catch
+                asyncio.sleep(0)  # type: ignore[unused-coroutine]
+
+    with pytest.raises(RuntimeError, match=r"^sleep\(\) at .*never awaited"):
+        loop()
+    coord.request_stop()
+    assert coord.should_stop()
+
+
 @forgetful
 async def test_so_does_a_loop_over_a_coordinator_with_any_coroutine_function() -> None:
     coord = am.Coordinator()

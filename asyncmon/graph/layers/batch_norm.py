@@ -81,7 +81,7 @@ class BatchNormalization(Layer):
     trainable: bool = True
     virtual_batch_size: int | None = None
     adjustment: Any = None
-    name: str | None = None  # type: ignore[assignment]
+    name: str | None = None  # type: ignore[assignment]  # Layer makes one
     _: KW_ONLY
     dtype: Any = None
     _scope: InitVar[Any] = None

@@ -162,7 +162,7 @@ class Conv2D(_Windows):
     kernel_constraint: Maker = None
     bias_constraint: Maker = None
     trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]
+    name: str | None = None  # type: ignore[assignment]  # Layer makes one
     _: KW_ONLY
     dtype: Any = None
     _scope: InitVar[Any] = None
@@ -224,7 +224,7 @@ class Conv2DTranspose(_Windows):
     kernel_constraint: Maker = None
     bias_constraint: Maker = None
     trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]
+    name: str | None = None  # type: ignore[assignment]  # Layer makes one
     _: KW_ONLY
     dtype: Any = None
     _scope: InitVar[Any] = None
@@ -287,7 +287,7 @@ class SeparableConv2D(_Windows):
     pointwise_constraint: Maker = None
     bias_constraint: Maker = None
     trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]
+    name: str | None = None  # type: ignore[assignment]  # Layer makes one
     _: KW_ONLY
     dtype: Any = None
     _scope: InitVar[Any] = None

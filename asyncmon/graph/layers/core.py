@@ -55,7 +55,7 @@ class Dense(Layer):
     kernel_constraint: Maker = None
     bias_constraint: Maker = None
     trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]
+    name: str | None = None  # type: ignore[assignment]  # Layer makes one
     _: KW_ONLY
     dtype: Any = None
     _scope: InitVar[Any] = None

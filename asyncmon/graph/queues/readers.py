@@ -159,7 +159,7 @@ class _File:
         """Close the file; one that a thread reads at present is closed by the garbage collector."""
         if self.source is not None:
             try:
-                self.source.close()  # type: ignore[attr-defined]
+                self.source.close()  # type: ignore[attr-defined]  # a generator
             except ValueError:
                 return
 
