@@ -41,6 +41,7 @@ class Executor:
     """Executes plans for one session.
 
     Attributes:
+        store: the state.
         limit: seconds; a plan that takes less on average runs inline.
         closed: whether :meth:`close` was called.
     """
@@ -48,7 +49,7 @@ class Executor:
     def __init__(self, store: StateStore, config: SessionConfig) -> None:
         self.limit = config.inline_ms / 1000
         self.closed = False
-        self._store = store
+        self.store = store
         self._loop: asyncio.AbstractEventLoop | None = None
         self._budget: LoopBudget
         self._lock = FairLock()
@@ -115,8 +116,8 @@ class Executor:
         if plan.waits or self._busy or (changes and self._lock.held):
             return None
         registers = plan.start(fed)
-        plan.load(registers, self._store.values)
-        run = Run(self._resources, self._store.values[0]) if plan.uses_run else None
+        plan.load(registers, self.store.values)
+        run = Run(self._resources, self.store.values[0]) if plan.uses_run else None
         return self._compute(program, registers, run, changes=changes)
 
     async def repeat(self, plan: Plan, until: Callable[[], bool]) -> None:
@@ -133,7 +134,7 @@ class Executor:
                 run = self._new_run(program)
                 compute = partial(self._compute, program, changes=plan.locks)
                 waiting = burst(
-                    program, run, self._store, self._may_commit, compute, [budget.spent, until]
+                    program, run, self.store, self._may_commit, compute, [budget.spent, until]
                 )
                 if waiting is None:
                     continue
@@ -147,20 +148,20 @@ class Executor:
         return not (self._busy or (plan.locks and self._lock.held))
 
     def _new_run(self, program: Program) -> Run:
-        state, size = self._store.values[0], program.size
+        state, size = self.store.values[0], program.size
         return Run(self._resources, state, self._compute_stage, self._in_worker, size, self.limit)
 
     async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
         """Replace values by name, under the lock. They are computed in a worker."""
         self.bind_loop()
-        run = Run(self._resources, self._store.values[0])
+        run = Run(self._resources, self.store.values[0])
         self._runs.add(run)
         try:
             await self._take_lock(run)
             try:
                 new = await self._in_worker(values, run)
                 run.check()
-                self._store.publish([(self._store.slot(name), value) for name, value in new])
+                self.store.publish([(self.store.slot(name), value) for name, value in new])
             finally:
                 self._release_lock()
         finally:
@@ -170,8 +171,8 @@ class Executor:
         """Raise RuntimeError once the session is closed, InternalError once its state is broken."""
         if self.closed:
             raise RuntimeError("Attempted to use a closed Session.")
-        if self._store.broken is not None:
-            raise self._store.broken
+        if self.store.broken is not None:
+            raise self.store.broken
 
     def bind_loop(self) -> LoopBudget:
         """Belong to the running event loop, and return its budget.
@@ -276,7 +277,7 @@ class Executor:
         self, program: Program, registers: Registers, run: Run, *, changes: bool, done: int
     ) -> list[Any]:
         """Do what depends on the state."""
-        plan, store = program.plan, self._store
+        plan, store = program.plan, self.store
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
         if inline and self._budget.spent():
             await run.pause(self._budget)
@@ -305,13 +306,13 @@ class Executor:
     async def _pin(self, plan: Plan, run: Run) -> Pin:
         slots = (0, *[read.slot for read in plan.reads])
         if self._busy:
-            self._store.note_read(slots)
-        pinned = self._store.pinned(lambda pin: pin, slots)
+            self.store.note_read(slots)
+        pinned = self.store.pinned(lambda pin: pin, slots)
         try:
             return await run.wait(pinned)
         except BaseException:
             if not pinned.cancel():
-                self._store.unpin(pinned.result())
+                self.store.unpin(pinned.result())
             raise
 
     @np.errstate(all="ignore")
@@ -349,9 +350,9 @@ class Executor:
         results = plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()
-        late = LateReads(plan.late, self._store) if plan.late else None
+        late = LateReads(plan.late, self.store) if plan.late else None
         if changes:
-            commit(plan.swaps, plan.groups, plan.random, self._store, registers, run)
+            commit(plan.swaps, plan.groups, plan.random, self.store, registers, run)
             if late is not None:
                 late.fill(results)
         if run is not None:

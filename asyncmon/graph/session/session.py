@@ -8,22 +8,17 @@ long ones in a worker.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from asyncmon.errors import CancelledError, InvalidArgumentError, NotFoundError
+from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.construction.build import get_default_graph
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.core.default_session import default_session, set_default_session
-from asyncmon.graph.execution.compiler import compile_plan
-from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.feeds import feed_tensor, flat_keys, flat_values
 from asyncmon.graph.execution.fetches import FetchMap, fetch_key
-from asyncmon.graph.execution.state import StateStore, checked_values
-from asyncmon.graph.session.snapshots import order_snapshot, saved_spec
-from asyncmon.graph.variables.global_step import step_counter
-from asyncmon.graph.variables.variable import Variable
+from asyncmon.graph.session.backend import backend_for
+from asyncmon.graph.session.snapshots import saved_spec
 from asyncmon.missing_names import MissingMember
 from asyncmon.session_config import SessionConfig
 
@@ -32,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.core.spec import Spec
-    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.graph.session.backend import Prepared
     from asyncmon.protobuf.graph_def import GraphDef
     from asyncmon.run_options import RunMetadata, RunOptions
     from asyncmon.snapshot import Snapshot
@@ -46,7 +41,7 @@ class _Call:
 
     __slots__ = ("nested", "plan", "rebuild")
 
-    def __init__(self, plan: Plan, rebuild: Callable[[list[Any]], Any], *, nested: bool) -> None:
+    def __init__(self, plan: Prepared, rebuild: Callable[[list[Any]], Any], *, nested: bool) -> None:
         self.plan = plan
         self.rebuild = rebuild
         self.nested = nested  # some keys are tuples
@@ -65,12 +60,13 @@ class Session:
     was before or after it. It serves one running event loop at a time.
 
     Args:
-        target: "" for this process.
+        target: "" for this process, "local" for a process of its own, "grpc://host:port" for a
+            :class:`~asyncmon.Server`, "ray://address/name" for an actor of a Ray cluster.
         graph: the default graph by default.
         config: how to use the machine.
 
     Raises:
-        NotFoundError: a target that is not "".
+        NotFoundError: a target of another form.
         TypeError: something that is not a graph.
 
     Example::
@@ -83,25 +79,19 @@ class Session:
     def __init__(
         self, target: str = "", graph: Graph | None = None, config: SessionConfig | None = None
     ) -> None:
-        if target:
-            raise NotFoundError(
-                f"No session factory registered for target {target!r}; expected '' for this process."
-            )
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a Graph, got {graph!r}.")
         if config is not None and not isinstance(config, SessionConfig):
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._graph = get_default_graph() if graph is None else graph
-        self._store = StateStore(random.SystemRandom().getrandbits(63))
         config = SessionConfig() if config is None else config
         config.check()
         config.report_unused()
-        self._executor = Executor(self._store, config)
+        self._backend = backend_for(target, self._graph, config)
         self._calls: dict[Hashable, _Call] = {}
-        self._plans: dict[Hashable, Plan] = {}
+        self._plans: dict[Hashable, Prepared] = {}
         self._default: AbstractContextManager[Graph] | None = None
         self._default_before: Any = None
-        self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
 
     @property
     def graph(self) -> Graph:
@@ -116,18 +106,15 @@ class Session:
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
-        return self._executor.closed
+        return self._backend.closed
 
     @property
     def global_step(self) -> int | None:
-        """The committed global step; None where the graph has none or it is not initialised."""
-        known = self._step_slot
-        if known is None or known[0] != self._graph.version:
-            step = step_counter(self._graph)
-            slot = self._store.slot(step.op.name) if isinstance(step, Variable) else 0
-            known = self._step_slot = (self._graph.version, slot)
-        value = self._store.values[known[1]] if known[1] else None
-        return None if value is None else value.item()
+        """The committed global step; None where the graph has none or it is not initialised.
+
+        Of a session elsewhere, that of the last answer.
+        """
+        return self._backend.global_step
 
     async def run(
         self,
@@ -164,9 +151,9 @@ class Session:
         fed = call.accept(feeds) if feeds else []
         results = None
         if options is None and run_metadata is None and not call.plan.waits:
-            results = self._executor.run_inline(call.plan, fed)
+            results = self._backend.run_inline(call.plan, fed)
         if results is None:
-            results = await self._executor.run(call.plan, fed, options, run_metadata)
+            results = await self._backend.run(call.plan, fed, options, run_metadata)
         return call.rebuild(results)
 
     def make_callable(
@@ -218,7 +205,7 @@ class Session:
             Exception: the error of a run, as :meth:`run` raises it.
         """
         call = self._calls.get((fetch_key(fetches),)) or self._prepare(fetches, _NO_FEEDS)
-        await self._executor.repeat(call.plan, until)
+        await self._backend.repeat(call.plan, until)
 
     async def peek(self, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Compute fetches that change nothing on one version of the state, without waiting for a step.
@@ -238,7 +225,7 @@ class Session:
                 f"peek() cannot compute {fetches!r}: operation {plan.changes[0]!r} changes the state. "
                 "Use run()."
             )
-        return call.rebuild(await self._executor.run(plan, call.accept(feeds), peek=True))
+        return call.rebuild(await self._backend.run(plan, call.accept(feeds), peek=True))
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved: global variables by op name, and the generator's state.
@@ -249,8 +236,7 @@ class Session:
         Raises:
             RuntimeError: the session is closed.
         """
-        self._executor.check_open()
-        return order_snapshot(self._store, self._graph)
+        return self._backend.snapshot()
 
     def state_spec(self) -> dict[str, Spec]:
         """Return dtype and shape of all that is saved, by name, whether it has a value yet or not.
@@ -271,8 +257,7 @@ class Session:
             RuntimeError: the session is closed.
             CancelledError: it was closed meanwhile; nothing has changed.
         """
-        self._executor.check_open()
-        await self._executor.load(lambda: checked_values(self._graph, values))
+        await self._backend.load(values)
 
     def check_fetches(self, fetches: Any) -> None:
         """Raise what :meth:`run` would for fetches that do not fit the graph."""
@@ -280,7 +265,7 @@ class Session:
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for: dequeues, async functions."""
-        return self._executor.pending_operations()
+        return self._backend.pending_operations()
 
     async def close(self) -> None:
         """Give everything back. Runs under way end with ``CancelledError``; a second call does nothing.
@@ -292,7 +277,7 @@ class Session:
             RuntimeError: a function of one of its runs called this; that run is not over before it. Or
                 another running event loop uses it.
         """
-        await self._executor.close(CancelledError("Session has been closed."))
+        await self._backend.close()
         self._calls.clear()
         self._plans.clear()
 
@@ -319,7 +304,7 @@ class Session:
 
     def _prepare(self, fetches: Any, feeds: Mapping[Any, Any]) -> _Call:
         """Find or make the plan of fetches that were not seen before."""
-        self._executor.check_open()
+        self._backend.check_open()
         if not isinstance(feeds, Mapping):
             raise TypeError(f"feed_dict must map tensors to values, got {feeds!r}.")
         fetched = FetchMap(self._graph, fetches)
@@ -329,7 +314,7 @@ class Session:
         key = (*fetched.elements, None, *fed)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = compile_plan(self._store, fetched.elements, fed)
+            plan = self._plans[key] = self._backend.prepare(fetched.elements, fed)
         if len(self._calls) >= _CACHE_LIMIT:
             self._calls.clear()
         call = _Call(plan, fetched.rebuild, nested=any(isinstance(key, tuple) for key in feeds))

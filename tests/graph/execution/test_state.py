@@ -43,7 +43,7 @@ class Counters:
         ones = [(-tf.ones_like(v), v) for v in self.variables]
         self.step = tf.train.GradientDescentOptimizer(1.0).apply_gradients(ones)
         self.session = tf.Session()
-        self.store = self.session._store
+        self.store = self.session._backend.store
         self.slots = tuple(self.store.slot(v.op.name) for v in self.variables)
 
     async def __aenter__(self) -> Counters:

@@ -1,0 +1,173 @@
+"""What computes for a session: this process, or one that its target names. TF1: a session factory.
+
+A :class:`~asyncmon.graph.Session` knows the graph, structures of fetches and what may be fed; its
+backend does the rest. :class:`DirectBackend` is that of the target ``""``. Others are registered for
+the first part of their targets, ``"grpc"`` of ``"grpc://host:port"``.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon.errors import CancelledError, NotFoundError
+from asyncmon.graph.execution.compiler import compile_plan
+from asyncmon.graph.execution.executor import Executor
+from asyncmon.graph.execution.state import StateStore, checked_values
+from asyncmon.graph.session.snapshots import order_snapshot
+from asyncmon.graph.variables.global_step import step_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.execution.feeds import Feed
+    from asyncmon.graph.execution.plan import Plan
+    from asyncmon.run_options import RunMetadata, RunOptions
+    from asyncmon.session_config import SessionConfig
+    from asyncmon.snapshot import Snapshot
+
+
+class Prepared(Protocol):
+    """What a backend has worked out about a set of fetches and fed tensors.
+
+    Attributes:
+        feeds: checks of what is fed, in order, and what the backend needs beside each.
+        waits: whether :meth:`Backend.run_inline` is not worth a try.
+        changes: the names of operations that change what the session holds.
+    """
+
+    @property
+    def feeds(self) -> Sequence[tuple[Feed, Any]]: ...
+    @property
+    def waits(self) -> bool: ...
+    @property
+    def changes(self) -> Sequence[str]: ...
+
+
+class Backend(Protocol):
+    """See the module. The methods are called in one event loop, and do what those of a session do."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+
+    @property
+    def global_step(self) -> int | None:
+        """The committed global step, as far as it is known here; None where there is none."""
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once it is closed, or what else keeps it from running anything."""
+
+    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Any:
+        """Return the :class:`Prepared` form of a run; no value has been computed or sent yet."""
+
+    def run_inline(self, plan: Any, fed: Sequence[Any]) -> list[Any] | None:
+        """Run at once. None, and nothing is done, where something has to wait."""
+
+    async def run(
+        self,
+        plan: Any,
+        fed: Sequence[Any],
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        """Run once, and return a value for each fetch, None for operations."""
+
+    async def repeat(self, plan: Any, until: Callable[[], bool]) -> None:
+        """Run until that is true; it is asked before each run."""
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set variables by op name, all or none."""
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot of what is saved."""
+
+    def pending_operations(self) -> list[str]:
+        """Return the names of what runs under way wait for."""
+
+    async def close(self) -> None:
+        """Give everything back. A second call does nothing."""
+
+
+class DirectBackend:
+    """This process. The methods of runs are those of its executor.
+
+    Args:
+        graph: what is run.
+        executor: which has the state; several graphs may share one.
+    """
+
+    def __init__(self, graph: Graph, executor: Executor) -> None:
+        self.graph = graph
+        self.executor = executor
+        self.store = executor.store
+        self.run, self.run_inline, self.repeat = executor.run, executor.run_inline, executor.repeat
+        self.check_open, self.pending_operations = executor.check_open, executor.pending_operations
+        self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self.executor.closed
+
+    @property
+    def global_step(self) -> int | None:
+        """The committed global step; None where the graph has none or it is not initialised."""
+        known = self._step_slot
+        if known is None or known[0] != self.graph.version:
+            step = step_counter(self.graph)
+            is_variable = step is not None and step.op.type == "VariableV2"
+            slot = self.store.slot(step.op.name) if is_variable else 0
+            known = self._step_slot = (self.graph.version, slot)
+        value = self.store.values[known[1]] if known[1] else None
+        return None if value is None else value.item()
+
+    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
+        """Compile a plan."""
+        return compile_plan(self.store, fetches, fed)
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot: taken at once, or right after the commit that is being applied."""
+        self.check_open()
+        return order_snapshot(self.store, self.graph)
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set variables by op name."""
+        self.check_open()
+        await self.executor.load(lambda: checked_values(self.graph, values))
+
+    async def close(self) -> None:
+        """End all runs and threads."""
+        await self.executor.close(CancelledError("Session has been closed."))
+
+
+_factories: dict[str, Any] = {}
+
+
+def register_session_factory(
+    scheme: str, factory: Callable[[str, Graph, SessionConfig], Backend]
+) -> None:
+    """Let a function make the backends of targets that are ``scheme`` or begin with ``scheme://``."""
+    _factories[scheme] = factory
+
+
+def backend_for(target: str, graph: Graph, config: SessionConfig) -> Backend:
+    """Return the backend of a new session.
+
+    Raises:
+        NotFoundError: no factory is registered for the target.
+    """
+    if not target:
+        return DirectBackend(graph, Executor(StateStore(random.SystemRandom().getrandbits(63)), config))
+    factory = _factories.get(target.partition("://")[0])
+    if factory is None:
+        known = ", ".join(repr(scheme) for scheme in ("", *_factories))
+        raise NotFoundError(
+            f"No session factory registered for target {target!r}; there are those for {known}."
+        )
+    backend: Backend = factory(target, graph, config)
+    return backend
