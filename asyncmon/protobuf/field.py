@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import Enum
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.protobuf import (
@@ -21,34 +23,70 @@ from asyncmon.protobuf import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 
-class Kind(Enum):
-    """How a field's value looks on the wire: its default, its wire type, to bytes and back."""
+def _is(*types: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if not isinstance(value, types):
+            raise TypeError(f"expected {types[0].__name__}, {type(value).__name__} found")
+        return value
 
-    INT = 0, VARINT, lambda value: varint(int(value)), signed
-    BOOL = False, VARINT, lambda value: varint(bool(value)), bool
-    FLOAT = 0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0]
-    DOUBLE = 0.0, FIXED64, _DOUBLE.pack, lambda raw: _DOUBLE.unpack(raw)[0]
+    return check
+
+
+def _integer(value: Any) -> int:
+    number = index(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"Value out of range: {number}")
+    return number
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, str | bytes):
+        raise TypeError(f"must be real number, not {type(value).__name__}")
+    return float(value)
+
+
+def _single(value: Any) -> float:
+    return float(_FLOAT.unpack(float32(_number(value)))[0])
+
+
+class Kind(Enum):
+    """How a field's value looks on the wire: its default, its wire type, to bytes and back.
+
+    And what an element of a list is checked by, and converted.
+    """
+
+    INT = 0, VARINT, lambda value: varint(int(value)), signed, _integer
+    BOOL = False, VARINT, lambda value: varint(bool(value)), bool, bool
+    FLOAT = 0.0, FIXED32, float32, lambda raw: _FLOAT.unpack(raw)[0], _single
+    DOUBLE = 0.0, FIXED64, _DOUBLE.pack, lambda raw: _DOUBLE.unpack(raw)[0], _number
     TEXT = (
         "",
         DELIMITED,
         lambda value: value if isinstance(value, bytes) else value.encode(),
         lambda raw: str(raw, "utf-8"),
+        _is(str, bytes),
     )
-    BYTES = b"", DELIMITED, bytes, bytes
-    MESSAGE = None, DELIMITED, lambda message: message.SerializeToString(), None
+    BYTES = b"", DELIMITED, bytes, bytes, _is(bytes)
+    MESSAGE = None, DELIMITED, lambda message: message.SerializeToString(), None, None
 
     def __init__(
-        self, default: Any, wire_type: int, encode: Callable[[Any], bytes], decode: Callable[[Any], Any]
+        self,
+        default: Any,
+        wire_type: int,
+        encode: Callable[[Any], bytes],
+        decode: Callable[[Any], Any],
+        check: Callable[[Any], Any],
     ) -> None:
         self.default = default
         self.wire_type = wire_type
         self.encode = encode
         self.decode = decode
+        self.check = check
 
 
 class Field(NamedTuple):
@@ -80,10 +118,16 @@ def _of_map(name: str, number: int, kind: Kind, message: Any = None) -> Field:
 _KEYS = {kind: _of_map("key", 1, kind) for kind in Kind}
 
 
+def key_of(field: Field) -> Field:
+    """Return the field that the keys of a map are."""
+    assert field.key is not None, "it is a map"
+    return _KEYS[field.key]
+
+
 def encode_all(field: Field, value: Any) -> list[bytes]:
     """Return the pieces of bytes of a field with its value."""
     if field.key is not None:
-        key, entry = _KEYS[field.key], _of_map("value", 2, field.kind, field.message)
+        key, entry = key_of(field), _of_map("value", 2, field.kind, field.message)
         return [
             delimited(field.number, _encode(key, one) + _encode(entry, element))
             for one, element in sorted(value.items())
@@ -99,8 +143,31 @@ def _data(field: Field, value: Any) -> bytes:
     try:
         return field.kind.encode(value)
     except (AttributeError, TypeError, struct.error) as error:
-        kind = "message" if field.message else field.kind.name.lower()
-        raise TypeError(f"Field {field.name!r} takes a {kind}, got {value!r}: {error}.") from None
+        raise _refused(field, value, error) from None
+
+
+def checked(field: Field, value: Any) -> Any:
+    """Return a nested message, which may be a dict of its fields, or an element of a list, converted.
+
+    Raises:
+        TypeError: it is of another type.
+        ValueError: the number is out of range.
+    """
+    if field.message is None:
+        try:
+            return field.kind.check(value)
+        except TypeError as error:
+            raise _refused(field, value, error) from None
+    if isinstance(value, Mapping):
+        return field.message(**value)
+    if type(value) is not field.message:
+        raise _refused(field, value, f"expected {field.message.__name__} or a dict")
+    return value
+
+
+def _refused(field: Field, value: Any, why: object) -> TypeError:
+    kind = field.kind.name.lower()
+    return TypeError(f"Field {field.name!r} takes a {kind}, got {value!r}: {why}.")
 
 
 def _encode(field: Field, value: Any) -> bytes:
@@ -132,7 +199,7 @@ def decode_entry(field: Field, wire_type: int, raw: Any) -> tuple[Any, Any]:
     value = field.message() if field.message is not None else field.kind.default
     for number, inner_type, inner in fields(raw):
         if number == 1:
-            key = decode(_KEYS[field.key], inner_type, inner)
+            key = decode(key_of(field), inner_type, inner)
         elif number == 2:
             value = decode(field, inner_type, inner)
     return key, value

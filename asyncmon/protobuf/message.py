@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.protobuf import fields
+from asyncmon.protobuf.containers import Map as Map
+from asyncmon.protobuf.containers import Repeated as Repeated
 from asyncmon.protobuf.field import (
     Field,
     Kind,
+    checked,
     decode,
     decode_all,
     decode_entry,
@@ -18,9 +21,7 @@ from asyncmon.protobuf.field import (
 from asyncmon.protobuf.text_format import message_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-T = TypeVar("T")
+    from collections.abc import Mapping
 
 
 def proto(
@@ -52,46 +53,12 @@ def proto(
     return dataclasses.field(default=kind.default, metadata={"proto": spec})
 
 
-class Repeated(list[T]):
-    """The values of a repeated field. Those of messages have protobuf's ``add``."""
-
-    def __init__(self, values: Iterable[T] = (), message: Callable[..., T] | None = None) -> None:
-        super().__init__(values)
-        self._message = message
-
-    def add(self, **fields: Any) -> T:
-        """Add a message with these fields, and return it."""
-        if self._message is None:
-            raise AttributeError("add() is for lists of messages; this has append().")
-        value = self._message(**fields)
-        self.append(value)
-        return value
-
-    def __eq__(self, other: object) -> bool:
-        return super().__eq__(list(other) if isinstance(other, tuple) else other)
-
-    __hash__ = None
-
-
-class Map(dict[Any, T]):
-    """A map field. Of messages, a key that is missing is made when it is read, as protobuf does."""
-
-    def __init__(self, values: Mapping[Any, T] = {}, message: Callable[..., T] | None = None) -> None:
-        super().__init__(values)
-        self._message = message
-
-    def __missing__(self, key: Any) -> T:
-        if self._message is None:
-            raise KeyError(key)
-        value = self[key] = self._message()
-        return value
-
-
 class Message:
     """Base of protobuf messages, whose classes become dataclasses. Method names are protobuf's.
 
     A number or text that differs from its default is set; a nested message, or one of a group, that was
-    given or assigned, or that something was set in. Reading a field sets nothing.
+    given or assigned, or that something was set in. Reading a field sets nothing. Messages that are
+    given or assigned are kept, not copied.
     """
 
     def __init_subclass__(cls) -> None:
@@ -102,35 +69,55 @@ class Message:
         layout = _layout(type(self))
         if args or not layout.by_name.keys() >= values.keys():
             values = layout.named(type(self).__name__, args, values)
-        for field in layout.collections:
-            if field.name in values:
-                values[field.name] = _collection(field, values[field.name])
+        for field in layout.composite:
+            value = values.get(field.name)
+            if value is not None:
+                values[field.name] = _kept(field, value)
+            elif field.name in values:
+                del values[field.name]
         self.__dict__.update(values)
 
     def __getattr__(self, name: str) -> Any:
         """Make what was not set of a nested message, list or map, to be filled."""
-        field = _layout(type(self)).by_name.get(name)
-        if field is None:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}.")
+        field = self._field(name, AttributeError)
         if field.repeated or field.key:
-            value: Any = _collection(field, ())
-        else:
-            assert field.message is not None, "others have a default"
-            value = field.message()
-            self.__dict__.setdefault(_READ, set()).add(name)
-        self.__dict__[name] = value
+            return self._container(field, self)
+        assert field.message is not None, "others have a default"
+        value = self.__dict__[name] = field.message()
+        value.__dict__[_UNSET_IN] = (self, field)
         return value
 
+    def _container(self, field: Field, owner: Message | None = None) -> Any:
+        found = self.__dict__.get(field.name)
+        if found is None:
+            found = self.__dict__[field.name] = (Map if field.key else Repeated)((), field, owner)
+        return found
+
     def __setattr__(self, name: str, value: Any) -> None:
-        layout = _layout(type(self))
-        field = layout.by_name.get(name)
-        if field is None:
-            raise AttributeError(f"{type(self).__name__} has no field {name!r}.")
-        self.ClearField(name)
+        field = self._field(name, AttributeError)
+        self._set(field, _kept(field, value) if field.repeated or field.key or field.message else value)
+
+    def _set(self, field: Field, value: Any) -> None:
         if field.oneof:
-            for other in layout.oneofs[field.oneof]:
-                self.ClearField(other.name)
-        self.__dict__[name] = _collection(field, value) if field.repeated or field.key else value
+            self.ClearField(field.oneof)
+        self.__dict__[field.name] = value
+        self.SetInParent()
+
+    @classmethod
+    def _field(cls, name: str, error: type[Exception] = ValueError) -> Field:
+        field = _layout(cls).by_name.get(name)
+        if field is None:
+            raise error(f"{cls.__name__} has no field {name!r}.")
+        return field
+
+    def SetInParent(self) -> None:
+        """Make this set in the message in which it was read, even if it is empty."""
+        parent = self.__dict__.pop(_UNSET_IN, None)
+        if parent is not None:
+            parent[0]._set(parent[1], self)
+
+    def __reduce__(self) -> Any:
+        return type(self).FromString, (self.SerializeToString(),)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self._set_values() == _set_values(other)
@@ -148,7 +135,7 @@ class Message:
     def ListFields(self) -> list[tuple[Any, Any]]:
         """Return what is set: the fields, which have ``name`` and ``number``, with their values."""
         values, layout = self.__dict__, _layout(type(self))
-        present = sorted([layout.order[name] for name in values if name != _READ])
+        present = sorted([layout.order[name] for name in values if name != _UNSET_IN])
         found = [
             (field, values[field.name])
             for field in [layout.fields[i] for i in present]
@@ -172,11 +159,11 @@ class Message:
         if field.repeated or field.key:
             return bool(value)
         if field.message is not None:
-            return field.name not in values.get(_READ, ()) or bool(value.ListFields())
+            return _UNSET_IN not in value.__dict__
         return field.oneof is not None or bool(value != field.kind.default)
 
-    def SerializeToString(self) -> bytes:
-        """Return the message's bytes."""
+    def SerializeToString(self, deterministic: bool = True) -> bytes:
+        """Return the message's bytes, always with the entries of maps in order."""
         return b"".join(
             [piece for field, value in self.ListFields() for piece in encode_all(field, value)]
         )
@@ -188,63 +175,80 @@ class Message:
         Raises:
             WireError: the bytes are not such a message.
         """
-        layout = _layout(cls)
-        values: dict[str, Any] = {}
-        for number, wire_type, raw in fields(data):
-            field = layout.by_number.get(number)
-            if field is None:
-                continue
-            if field.oneof:  # the last one on the wire wins
-                for other in layout.oneofs[field.oneof]:
-                    values.pop(other.name, None)
-            if field.key is not None:
-                values.setdefault(field.name, {}).update([decode_entry(field, wire_type, raw)])
-            elif field.repeated:
-                values.setdefault(field.name, []).extend(decode_all(field, wire_type, raw))
-            else:
-                values[field.name] = decode(field, wire_type, raw)
-        return cls(**values)
+        message = cls()
+        message.MergeFromString(data)
+        return message
 
-    def ParseFromString(self, serialized: bytes) -> int:
+    def ParseFromString(self, serialized: bytes | memoryview) -> int:
         """Become the message that some bytes hold, and return how many these are.
 
         Raises:
             WireError: the bytes are not such a message.
         """
-        self.CopyFrom(type(self).FromString(serialized))
-        return len(serialized)
+        self.Clear()
+        return self.MergeFromString(serialized)
 
-    def MergeFromString(self, serialized: bytes) -> int:
-        """Merge the message that some bytes hold into this, and return how many these are."""
-        self.MergeFrom(type(self).FromString(serialized))
+    def MergeFromString(self, serialized: bytes | memoryview) -> int:
+        """Merge the message that some bytes hold into this, and return how many these are.
+
+        Raises:
+            WireError: the bytes are not such a message.
+        """
+        by_number = _layout(type(self)).by_number
+        for number, wire_type, raw in fields(serialized):
+            field = by_number.get(number)
+            if field is None:
+                continue
+            if field.key is not None:
+                dict.update(self._container(field), [decode_entry(field, wire_type, raw)])
+            elif field.repeated:
+                list.extend(self._container(field), decode_all(field, wire_type, raw))
+            elif field.message is not None and self._has(field):
+                self.__dict__[field.name].MergeFrom(decode(field, wire_type, raw))
+            else:
+                if field.oneof:  # the last one on the wire wins
+                    self.ClearField(field.oneof)
+                self.__dict__[field.name] = decode(field, wire_type, raw)
+        self.SetInParent()
         return len(serialized)
 
     def CopyFrom(self, other_msg: Self) -> None:
         """Become a copy of another message."""
-        copied = type(self).FromString(other_msg.SerializeToString())  # also where it is this one
-        self.__dict__.clear()
+        self._check_type(other_msg)
+        copied = other_msg._clone()  # also where it is this one
+        self.Clear()
         self.__dict__.update(copied.__dict__)
+        self.SetInParent()
 
     def MergeFrom(self, other_msg: Self) -> None:
         """Take over what is set in another message: lists are appended, nested messages merged."""
-        for field, value in type(self).FromString(other_msg.SerializeToString()).ListFields():
-            if field.key is not None:
-                getattr(self, field.name).update(value)
-            elif field.repeated:
-                getattr(self, field.name).extend(value)
-            elif field.message is not None and self._has(field):
-                getattr(self, field.name).MergeFrom(value)
-            else:
-                setattr(self, field.name, value)
+        self._check_type(other_msg)
+        self.MergeFromString(other_msg.SerializeToString())
+
+    def _clone(self) -> Self:
+        twin = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            if isinstance(value, Repeated | Map) or (
+                isinstance(value, Message) and _UNSET_IN not in value.__dict__
+            ):
+                twin.__dict__[name] = value._clone()
+            elif not isinstance(value, Message) and name != _UNSET_IN:
+                twin.__dict__[name] = value
+        return twin
+
+    def _check_type(self, other: Any) -> None:
+        if type(other) is not type(self):
+            raise TypeError(f"Expected {type(self).__name__}, got {type(other).__name__}.")
 
     def Clear(self) -> None:
         """Unset all fields."""
-        self.__dict__.clear()
+        for name in set(self.__dict__) - {_UNSET_IN}:
+            del self.__dict__[name]
 
     def ClearField(self, field_name: str) -> None:
-        """Unset a field."""
-        self.__dict__.pop(field_name, None)
-        self.__dict__.get(_READ, set()).discard(field_name)
+        """Unset a field, or the one of a group that is set. ValueError: there is no such field."""
+        for field in _layout(type(self)).oneofs.get(field_name) or [self._field(field_name)]:
+            self.__dict__.pop(field.name, None)
 
     def ByteSize(self) -> int:
         """Return how many bytes it takes."""
@@ -253,6 +257,8 @@ class Message:
     def WhichOneof(self, oneof_group: str) -> str | None:
         """Return the name of the field of a group that is set, or None."""
         fallback = None
+        if oneof_group not in _layout(type(self)).oneofs:
+            raise ValueError(f"{type(self).__name__} has no oneof {oneof_group!r}.")
         for field in _layout(type(self)).oneofs[oneof_group]:
             if field.fallback:
                 fallback = field.name
@@ -261,21 +267,21 @@ class Message:
         return fallback
 
     def HasField(self, field_name: str) -> bool:
-        """Return true when a field is set."""
-        field = _layout(type(self)).by_name.get(field_name)
-        if field is None:
-            raise ValueError(f"{type(self).__name__} has no field {field_name!r}.")
-        return self._has(field)
+        """Return true when a field, or one of a group, is set."""
+        if field_name in _layout(type(self)).oneofs:
+            return self.WhichOneof(field_name) is not None
+        return self._has(self._field(field_name))
 
 
-_READ = "_read"  # in a message's dict: the names of nested messages that were read before they were set
+_UNSET_IN = "_unset_in"
+"""In the dict of a message that was read before it was set: the message and the field it is read of."""
 
 
 class _Layout:
     def __init__(self, cls: type[Any]) -> None:
         declared = dataclasses.fields(cls)
         self.fields = [make_field(field.name, *field.metadata["proto"]) for field in declared]
-        self.collections = [field for field in self.fields if field.repeated or field.key]
+        self.composite = [field for field in self.fields if field.repeated or field.message]
         self.by_number = {field.number: field for field in self.fields}
         self.by_name = {field.name: field for field in self.fields}
         self.order = {field.name: i for i, field in enumerate(self.fields)}
@@ -304,8 +310,15 @@ def _layout(cls: type[Message]) -> _Layout:
     return layout
 
 
-def _collection(field: Field, values: Any) -> Any:
-    return Map(values, field.message) if field.key else Repeated(values, field.message)
+def _kept(field: Field, value: Any) -> Any:
+    """Return the value of a nested message, list or map as it is kept."""
+    if field.key:
+        return Map(value, field)
+    if field.repeated:
+        return Repeated(value, field)
+    value = checked(field, value)
+    value.__dict__.pop(_UNSET_IN, None)
+    return value
 
 
 def _set_values(message: Any) -> dict[str, Any]:

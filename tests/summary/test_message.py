@@ -277,13 +277,55 @@ def test_the_text_names_what_has_a_name() -> None:
     [
         (Summary.Value(simple_value="x"), "Field 'simple_value' takes a float, got 'x'"),
         (Summary.Value(tag=5), "Field 'tag' takes a text, got 5"),
-        (Summary(value=[3]), "Field 'value' takes a message, got 3"),
-        (HistogramProto(bucket=["x"]), "Field 'bucket' takes a double, got 'x'"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_when_it_is_written(message: Any, error: str) -> None:
     with pytest.raises(TypeError, match=error):
         message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "match"),
+    [
+        (lambda: Summary(value=[3]), TypeError, "Field 'value' takes a message, got 3"),
+        (lambda: Event(summary=3), TypeError, "expected Summary or a dict"),
+        (lambda: HistogramProto(bucket=["x"]), TypeError, "Field 'bucket' takes a double, got 'x'"),
+        (lambda: HistogramProto().bucket.append(b"1"), TypeError, "must be real number, not bytes"),
+        (lambda: TensorProto().string_val.extend(["x"]), TypeError, "expected bytes, str found"),
+        (
+            lambda: TensorProto().int64_val.append(1 << 63),
+            ValueError,
+            "out of range: 9223372036",
+        ),
+        (lambda: Event().ClearField("stepp"), ValueError, "Event has no field 'stepp'"),
+        (lambda: Event().WhichOneof("step"), ValueError, "Event has no oneof 'step'"),
+        (lambda: Event().MergeFrom(Summary()), TypeError, "Expected Event, got Summary"),
+    ],
+)
+def test_wrong_elements_and_names_are_refused_at_once(make: Any, error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        make()
+
+
+def test_lists_change_in_place_and_hold_copies() -> None:
+    proto = TensorProto(int64_val=[1, 2])
+    proto.int64_val[0] = np.int64(3)
+    proto.int64_val[1:] = (4, True)
+    proto.int64_val.insert(0, 5)
+    proto.int64_val += [6]
+    assert proto.int64_val == [5, 3, 4, 1, 6]
+    summary, value = Summary(), Summary.Value("loss", 0.5)
+    summary.value.append(value)
+    value.tag = "changed"
+    assert summary == Summary(value=[{"tag": "loss", "simple_value": 0.5}])
+    assert pickle.loads(pickle.dumps(summary.value)) == summary.value
+
+
+def test_a_group_has_a_field_and_is_cleared_by_its_name() -> None:
+    event = Event(file_version="1")
+    assert event.HasField("what")
+    event.ClearField("what")
+    assert not event.HasField("what")
 
 
 def test_numbers_in_the_text_are_as_short_as_they_can_be() -> None:

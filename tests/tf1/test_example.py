@@ -72,6 +72,23 @@ def test_one_list_of_a_feature_drops_the_other() -> None:
     assert Feature(int64_list=tf.train.Int64List()).WhichOneof("kind") == "int64_list"
 
 
+def test_a_part_that_is_switched_to_and_back_starts_anew() -> None:
+    feature = Feature()
+    feature.int64_list.value.append(1)
+    feature.float_list.value.append(0.5)
+    feature.int64_list.value.append(2)
+    assert feature == ints(2)
+    feature.bytes_list.SetInParent()
+    assert feature == Feature(bytes_list=tf.train.BytesList())
+
+
+def test_what_is_given_is_copied() -> None:
+    values = ints(1)
+    features = tf.train.Features(feature={"x": values})
+    values.int64_list.value.append(2)
+    assert features.feature["x"] == ints(1)
+
+
 def test_copies_and_merges() -> None:
     one, two = ints(1), ints(2)
     one.MergeFrom(two)
@@ -103,11 +120,11 @@ def test_the_text_is_protobufs() -> None:
     example.features.feature["s"].bytes_list.value.append(b'a\x00"\n\xff')
     example.features.feature["f"].float_list.value.extend([0.1, 3, 1e20, 123456789, math.inf])
     assert str(example) == (
-        'features {\n  feature {\n    key: "s"\n    value {\n      bytes_list {\n'
-        '        value: "a\\000\\"\\n\\377"\n      }\n    }\n  }\n'
-        '  feature {\n    key: "f"\n    value {\n      float_list {\n        value: 0.1\n'
+        'features {\n  feature {\n    key: "f"\n    value {\n      float_list {\n        value: 0.1\n'
         "        value: 3\n        value: 1e+20\n        value: 123456792\n        value: inf\n"
-        "      }\n    }\n  }\n}\n"
+        "      }\n    }\n  }\n"
+        '  feature {\n    key: "s"\n    value {\n      bytes_list {\n'
+        '        value: "a\\000\\"\\n\\377"\n      }\n    }\n  }\n}\n'
     )
 
 
@@ -116,17 +133,17 @@ def test_the_text_is_protobufs() -> None:
     [
         (lambda: tf.train.Int64List(value=[1.5]), TypeError, "float"),
         (lambda: tf.train.Int64List(value=[1 << 63]), ValueError, "out of range: 9223372036854775808"),
-        (lambda: tf.train.Int64List(value=5), TypeError, "must be iterable, got 5"),
+        (lambda: tf.train.Int64List(value=5), TypeError, "'int' object is not iterable"),
         (lambda: tf.train.BytesList(value=["text"]), TypeError, "expected bytes, str found"),
         (lambda: tf.train.FloatList(value=["1"]), TypeError, "real number, not str"),
-        (lambda: Feature(list=[1]), ValueError, '"list" field'),
-        (lambda: Feature(int64_list=[1]), TypeError, r"Expected Int64List or a dict, got \[1\]"),
+        (lambda: Feature(list=[1]), TypeError, "Feature takes each of bytes_list, .*list"),
+        (lambda: Feature(int64_list=[1]), TypeError, r"got \[1\]: expected Int64List or a dict"),
         (lambda: tf.train.Example.FromString(b"abc"), WireError, "Field 12"),
         (lambda: setattr(ints(1).int64_list, "value", [2]), AttributeError, "Use extend"),
-        (lambda: setattr(ints(1), "other", 2), AttributeError, '"other" field'),
+        (lambda: setattr(ints(1), "other", 2), AttributeError, "has no field 'other'"),
         (lambda: ints(1).other, AttributeError, "other"),
         (lambda: tf.train.Features().feature.__setitem__("x", ints(1)), ValueError, "CopyFrom"),
-        (lambda: tf.train.Features().feature[1], TypeError, "Names are str"),
+        (lambda: tf.train.Features().feature[1], TypeError, "got 1: expected str, int found"),
         (lambda: hash(ints(1)), TypeError, "unhashable"),
         (lambda: ints(1).HasField("other"), ValueError, "other"),
     ],
