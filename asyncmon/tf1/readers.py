@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asyncmon.graph.queues.readers import ReaderBase, Record
+from asyncmon.graph.queues.readers import ReaderBase, Record, register_reader
 from asyncmon.tf1.file_ops import file_errors
 from asyncmon.tf1.python_io import TFRecordOptions
 from asyncmon.tfrecord import WINDOW_BITS, read_chunks, read_records
@@ -31,13 +31,7 @@ class TFRecordReader(ReaderBase):
     """
 
     def __init__(self, name: str | None = None, options: TFRecordOptions | None = None) -> None:
-        self._compression = TFRecordOptions.get_compression_type_string(options)
-        super().__init__(name or "TFRecordReaderV2")
-
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        with file_errors(path):
-            for records in read_records(path, self._compression):
-                yield [(b"%s:%d" % (path.encode(), offset), record) for offset, record in records]
+        super().__init__("TFRecord", name, TFRecordOptions.get_compression_type_string(options))
 
 
 class TextLineReader(ReaderBase):
@@ -51,50 +45,21 @@ class TextLineReader(ReaderBase):
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
-        self._skipped = int(skip_header_lines or 0)
-        super().__init__(name or "TextLineReaderV2")
-
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        rest, number = b"", 0
-        with file_errors(path):
-            for chunk in read_chunks(path):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield self._lines(path, number, lines)
-                number += len(lines)
-            if rest:
-                yield self._lines(path, number, [rest])
-
-    def _lines(self, path: str, before: int, lines: list[bytes]) -> list[Record]:
-        first = max(self._skipped - before, 0)
-        return [
-            (b"%s:%d" % (path.encode(), number), line.removesuffix(b"\r"))
-            for number, line in enumerate(lines[first:], before + first + 1)
-        ]
+        super().__init__("TextLine", name, int(skip_header_lines or 0))
 
 
 class WholeFileReader(ReaderBase):
     """Whole files; keys are their names. TF1: same name."""
 
-    _one_each = True
-
     def __init__(self, name: str | None = None) -> None:
-        super().__init__(name or "WholeFileReaderV2")
-
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        with file_errors(path):
-            yield [(path.encode(), Path(path).read_bytes())]
+        super().__init__("WholeFile", name)
 
 
 class IdentityReader(ReaderBase):
     """The elements of the queue themselves, as keys and values. TF1: same name."""
 
-    _one_each = True
-
     def __init__(self, name: str | None = None) -> None:
-        super().__init__(name or "IdentityReaderV2")
-
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        yield [(path.encode(), path.encode())]
+        super().__init__("Identity", name)
 
 
 class FixedLengthRecordReader(ReaderBase):
@@ -121,30 +86,74 @@ class FixedLengthRecordReader(ReaderBase):
         name: str | None = None,
         encoding: str | None = None,
     ) -> None:
-        self._length, self._header = int(record_bytes), int(header_bytes or 0)
-        self._footer, self._hop = int(footer_bytes or 0), int(hop_bytes or 0) or int(record_bytes)
-        if self._length < 1 or min(self._header, self._footer, self._hop) < 0:
+        length, header, footer = int(record_bytes), int(header_bytes or 0), int(footer_bytes or 0)
+        hop, compression = int(hop_bytes or 0) or length, encoding or ""
+        if length < 1 or min(header, footer, hop) < 0:
             raise ValueError(
                 "record_bytes must be positive and header_bytes, footer_bytes, hop_bytes not negative, "
                 f"got {record_bytes}, {header_bytes}, {footer_bytes}, {hop_bytes}."
             )
-        self._compression = encoding or ""
-        if self._compression not in WINDOW_BITS:
+        if compression not in WINDOW_BITS:
             raise ValueError(f"encoding must be one of {list(WINDOW_BITS)}, got {encoding!r}.")
-        super().__init__(name or "FixedLengthRecordReaderV2")
+        super().__init__("FixedLengthRecord", name, length, header, footer, hop, compression)
 
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        rest, skipped, number = b"", self._header, 0
-        with file_errors(path):
-            for chunk in read_chunks(path, self._compression):
-                rest += chunk
-                skipped, rest = skipped - len(rest[:skipped]), rest[skipped:]
-                last = len(rest) - self._footer - self._length
-                starts = range(0, last + 1, self._hop)
-                yield [
-                    (b"%s:%d" % (path.encode(), i), rest[start : start + self._length])
-                    for i, start in enumerate(starts, number)
-                ]
-                number += len(starts)
-                taken = len(starts) * self._hop
-                skipped, rest = max(taken - len(rest), 0), rest[taken:]
+
+# --- what reads the files -------------------------------------------------------------------------
+def _tfrecords(path: str, compression: str) -> Iterator[Sequence[Record]]:
+    with file_errors(path):
+        for records in read_records(path, compression):
+            yield [(b"%s:%d" % (path.encode(), offset), record) for offset, record in records]
+
+
+def _lines(path: str, skipped: int) -> Iterator[Sequence[Record]]:
+    rest, number = b"", 0
+    with file_errors(path):
+        for chunk in read_chunks(path):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield _numbered(path, skipped, number, lines)
+            number += len(lines)
+        if rest:
+            yield _numbered(path, skipped, number, [rest])
+
+
+def _numbered(path: str, skipped: int, before: int, lines: list[bytes]) -> list[Record]:
+    first = max(skipped - before, 0)
+    return [
+        (b"%s:%d" % (path.encode(), number), line.removesuffix(b"\r"))
+        for number, line in enumerate(lines[first:], before + first + 1)
+    ]
+
+
+def _whole(path: str) -> Iterator[Sequence[Record]]:
+    with file_errors(path):
+        yield [(path.encode(), Path(path).read_bytes())]
+
+
+def _name(path: str) -> Iterator[Sequence[Record]]:
+    yield [(path.encode(), path.encode())]
+
+
+def _fixed(
+    path: str, length: int, header: int, footer: int, hop: int, compression: str
+) -> Iterator[Sequence[Record]]:
+    rest, skipped, number = b"", header, 0
+    with file_errors(path):
+        for chunk in read_chunks(path, compression):
+            rest += chunk
+            skipped, rest = skipped - len(rest[:skipped]), rest[skipped:]
+            last = len(rest) - footer - length
+            starts = range(0, last + 1, hop)
+            yield [
+                (b"%s:%d" % (path.encode(), i), rest[start : start + length])
+                for i, start in enumerate(starts, number)
+            ]
+            number += len(starts)
+            taken = len(starts) * hop
+            skipped, rest = max(taken - len(rest), 0), rest[taken:]
+
+
+register_reader("TFRecord", _tfrecords)
+register_reader("TextLine", _lines)
+register_reader("WholeFile", _whole, one_each=True)
+register_reader("Identity", _name, one_each=True)
+register_reader("FixedLengthRecord", _fixed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,26 +15,28 @@ from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.queues.core import QueueCore
+from asyncmon.graph.queues.order import order_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.dtypes import DType
-    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.run import Run
     from asyncmon.graph.queues.core import Request
-    from asyncmon.graph.queues.order import Element, Order
+    from asyncmon.graph.queues.order import Element
 
 closing_error: ContextVar[Exception | None] = ContextVar("asyncmon_closing_error", default=None)
 """The error that a run of a queue's ``fail`` op gives to requests for elements."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class QueueSpec:
-    """What the ops of one queue share. Each session makes its own queue of it.
+    """What the ops of one queue share: plain data. Each session makes its own queue of it.
 
     ``pads`` fills the elements of a batch up to the largest one. Queues with one ``shared_name`` are
-    one queue of the session.
+    one queue of the session, and so are those with one ``name``, see :func:`resource_name`.
     """
 
     kind: str
@@ -42,7 +44,6 @@ class QueueSpec:
     components: tuple[Spec, ...]
     capacity: int
     min_after_dequeue: int
-    order: Callable[[], Order]
     pads: bool = False
     seed: int | None = None
     shared_name: str | None = None
@@ -57,14 +58,15 @@ class QueueSpec:
             InvalidArgumentError: a different queue has the same ``shared_name``.
         """
         if not self.shared_name:
-            return run.resources.get(self) or run.resource(self, self._make)
+            return run.resources.get(self.name) or run.resource(self.name, self._make)
         core = run.resource(("queue", self.shared_name), self._make)
         if core.spec is not self:
             self._check_same(core.spec)
         return core
 
     def _make(self) -> QueueCore:
-        return QueueCore(repr(self), self.order(), self.capacity, self.min_after_dequeue, self)
+        order = order_of(self.kind, self.seed)
+        return QueueCore(repr(self), order, self.capacity, self.min_after_dequeue, self)
 
     def _check_same(self, other: QueueSpec) -> None:
         for what in ("kind", "capacity", "min_after_dequeue", "component dtypes", "shapes", "seed"):
@@ -80,6 +82,12 @@ class QueueSpec:
         if what == "shapes":
             return [str(TensorShape(spec.shape)) for spec in self.components]
         return getattr(self, what)
+
+
+def resource_name(handle: Tensor) -> str:
+    """Return the name of what a session holds for a node: the node's, in a branch made unique."""
+    graph = cast("Graph", handle.graph)
+    return handle.op.name if graph is graph.root else graph.root.unique_name(handle.op.name)
 
 
 # --- kernels: what can be done without waiting, and else a coroutine ------------------------------

@@ -95,3 +95,10 @@ class ByPriority(Order):
         for element in reversed(elements):
             self._first -= 1
             heapq.heappush(self._elements, (int(element[0]), self._first, element))
+
+
+def order_of(kind: str, seed: int | None) -> Order:
+    """Return an empty order for a queue of this kind, ``"PriorityQueue"``."""
+    if kind == "RandomShuffleQueue":
+        return Shuffled(seed)
+    return ByPriority() if kind == "PriorityQueue" else FirstInFirstOut()

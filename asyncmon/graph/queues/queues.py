@@ -17,7 +17,6 @@ Example::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
@@ -34,14 +33,12 @@ from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.execution.analysis import Access
-from asyncmon.graph.queues.ops import QueueSpec
-from asyncmon.graph.queues.order import ByPriority, FirstInFirstOut, Shuffled
+from asyncmon.graph.queues.ops import QueueSpec, resource_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from asyncmon.graph.core.node import Operation, Tensor
-    from asyncmon.graph.queues.order import Order
 
 
 class QueueBase:
@@ -54,7 +51,6 @@ class QueueBase:
     def __init__(
         self,
         kind: str,
-        order: Callable[[], Order],
         capacity: int,
         dtypes: Any,
         shapes: Any,
@@ -81,7 +77,7 @@ class QueueBase:
         self.shapes = [TensorShape(spec.shape) for spec in components]
         self.names = None if names is None else list(names)
         self._spec = QueueSpec(
-            kind, self.name, components, capacity, minimum, order, pads, seed, shared_name
+            kind, resource_name(self.queue_ref), components, capacity, minimum, pads, seed, shared_name
         )
 
     def __repr__(self) -> str:
@@ -222,9 +218,7 @@ class FIFOQueue(QueueBase):
         shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:
-        super().__init__(
-            "FIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name, shared_name=shared_name
-        )
+        super().__init__("FIFOQueue", capacity, dtypes, shapes, names, name, shared_name=shared_name)
 
 
 class PaddingFIFOQueue(QueueBase):
@@ -246,7 +240,7 @@ class PaddingFIFOQueue(QueueBase):
         if shapes is None:
             raise ValueError("When providing partial shapes, a list of shapes must be provided.")
         super().__init__(
-            "PaddingFIFOQueue", FirstInFirstOut, capacity, dtypes, shapes, names, name,
+            "PaddingFIFOQueue", capacity, dtypes, shapes, names, name,
             pads=True, shared_name=shared_name,
         )  # fmt: skip
 
@@ -271,9 +265,8 @@ class RandomShuffleQueue(QueueBase):
     ) -> None:
         if 0 <= capacity <= min_after_dequeue:
             raise ValueError(f"min_after_dequeue {min_after_dequeue} must be < capacity {capacity}")
-        order = partial(Shuffled, seed)
         super().__init__(
-            "RandomShuffleQueue", order, capacity, dtypes, shapes, names, name, min_after_dequeue,
+            "RandomShuffleQueue", capacity, dtypes, shapes, names, name, min_after_dequeue,
             seed=seed, shared_name=shared_name,
         )  # fmt: skip
 
@@ -298,7 +291,7 @@ class PriorityQueue(QueueBase):
         known = [None] * len(types) if shapes is None else _listed(shapes)
         all_names = None if names is None else ["priority", *names]
         super().__init__(
-            "PriorityQueue", ByPriority, capacity, [int64, *types], [(), *known], all_names, name,
+            "PriorityQueue", capacity, [int64, *types], [(), *known], all_names, name,
             shared_name=shared_name,
         )  # fmt: skip
 

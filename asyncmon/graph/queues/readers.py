@@ -8,11 +8,10 @@ head of its queue. Files are read in worker threads, some records ahead.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from asyncmon.graph.construction.build import control_dependencies, create_op, c
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
+from asyncmon.graph.queues.ops import resource_name
 from asyncmon.graph.queues.queues import QueueBase
 
 if TYPE_CHECKING:
@@ -53,21 +53,74 @@ class ReaderReadUpTo(NamedTuple):
     values: Tensor
 
 
-class ReaderBase(ABC):
-    """What all readers have in common. TF1: ``tf.ReaderBase``.
+@dataclass(frozen=True)
+class ReaderSpec:
+    """What the ops of one reader share: plain data. Each session makes its own reader of it.
+
+    Attributes:
+        kind: see :func:`register_reader`.
+        name: of the session's reader, see :func:`~asyncmon.graph.queues.ops.resource_name`.
+        options: passed to the function that reads a file.
+    """
+
+    kind: str
+    name: str
+    options: tuple[int | str, ...] = ()
+
+    def state(self, run: Run) -> _Reader:
+        """Return the reader of the session that a run belongs to.
+
+        Raises:
+            InvalidArgumentError: the kind is not registered.
+        """
+        return run.resources.get(self.name) or run.resource(self.name, self._make)
+
+    def _make(self) -> _Reader:
+        found = _formats.get(self.kind)
+        if found is None:
+            kind = f"Reader kind {self.kind!r}"
+            raise InvalidArgumentError(f"{kind} is not registered. Import the module that defines it.")
+        records, one_each = found
+        return _Reader(lambda path: records(path, *self.options), one_each)
+
+
+Records: TypeAlias = "Callable[..., Iterator[Sequence[Record]]]"
+"""``records(path, *options)`` yields the records of a file, some at a time.
+
+It runs in a worker thread, one step at a time. It raises OpError; what was yielded before is delivered
+first.
+"""
+
+_formats: dict[str, tuple[Records, bool]] = {}
+
+
+def register_reader(kind: str, records: Records, *, one_each: bool = False) -> None:
+    """Add a kind of reader: ``"TFRecord"``.
+
+    Args:
+        kind: without ``Reader``.
+        records: reads a file.
+        one_each: a file is one record, and known to be at its end with that.
+    """
+    _formats[kind] = records, one_each
+    # The value of a reader's own node only ties its ops together.
+    value = np.array("reader", object)
+    register(OpDef(f"{kind}ReaderV2", lambda: value, lambda: _STRING))
+
+
+class ReaderBase:
+    """What all readers have in common. TF1: ``tf.ReaderBase``. Made by its subclasses.
 
     In a run, its operations raise ``OutOfRangeError`` at the end of a closed queue, ``NotFoundError``
     where there is no such file, ``DataLossError`` where one is damaged. A cancelled run waits for the
     read of a file that is under way; closing the session closes the file.
     """
 
-    _one_each: ClassVar[bool] = False
-    """A file is one record, and known to be at its end with that."""
-
-    def __init__(self, name: str) -> None:
+    def __init__(self, kind: str, name: str | None, *options: int | str) -> None:
         with control_dependencies(None):
-            self.reader_ref: Tensor = create_op(f"{type(self).__name__}V2", (), None, name)
+            self.reader_ref: Tensor = create_op(f"{kind}ReaderV2", (), None, name or f"{kind}ReaderV2")
         self.name = self.reader_ref.op.name
+        self._spec = ReaderSpec(kind, resource_name(self.reader_ref), options)
 
     @property
     def supports_serialize(self) -> bool:
@@ -93,23 +146,12 @@ class ReaderBase(ABC):
 
     def reset(self, name: str | None = None) -> Operation:
         """Return an operation that drops the rest of the open file and sets the counts to 0."""
-        attrs = {"reader": self}
+        attrs = {"reader": self._spec}
         return create_operation("ReaderResetV2", [self.reader_ref], attrs, name or "ReaderResetV2")
 
-    @abstractmethod
-    def _records(self, path: str) -> Iterator[Sequence[Record]]:
-        """Yield the records of a file. Runs in a worker thread, one step at a time.
-
-        Raises OpError. What was yielded before is delivered first.
-        """
-
     def _op(self, kind: str, name: str | None, *inputs: Any, **attrs: Any) -> tuple[Tensor, ...]:
-        attrs["reader"] = self
+        attrs["reader"] = self._spec
         return create_operation(kind, [self.reader_ref, *inputs], attrs, name or kind).outputs
-
-    def _state(self, run: Run) -> _Reader:
-        found = run.resources.get(self)
-        return found or run.resource(self, lambda: _Reader(self._records, self._one_each))
 
 
 def _spec(queue: Any) -> QueueSpec:
@@ -271,18 +313,18 @@ class _Reader:
 
 # --- kernels: what can be done without waiting, and else a coroutine ------------------------------
 def _try_read(run: Run, op: Operation, _handle: Any) -> Any:
-    return op.attrs["reader"]._state(run).read_nowait(run)
+    return op.attrs["reader"].state(run).read_nowait(run)
 
 
 async def _read(run: Run, op: Operation, _handle: Any) -> Any:
-    (record,) = await op.attrs["reader"]._state(run).read(run, op.attrs["queue"], 1)
+    (record,) = await op.attrs["reader"].state(run).read(run, op.attrs["queue"], 1)
     return record
 
 
 async def _read_up_to(run: Run, op: Operation, _handle: Any, count: Any) -> tuple[Any, Any]:
     if count < 1:
         raise InvalidArgumentError(f"num_records must be positive, got {count}.")
-    records = await op.attrs["reader"]._state(run).read(run, op.attrs["queue"], int(count))
+    records = await op.attrs["reader"].state(run).read(run, op.attrs["queue"], int(count))
     columns = np.empty((2, len(records)), object)
     for i, record in enumerate(records):
         columns[:, i] = [text[()] for text in record]
@@ -290,15 +332,15 @@ async def _read_up_to(run: Run, op: Operation, _handle: Any, count: Any) -> tupl
 
 
 def _try_produced(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int64(op.attrs["reader"]._state(run).produced)
+    return np.int64(op.attrs["reader"].state(run).produced)
 
 
 def _try_completed(run: Run, op: Operation, _handle: Any) -> Any:
-    return np.int64(op.attrs["reader"]._state(run).completed)
+    return np.int64(op.attrs["reader"].state(run).completed)
 
 
 def _try_reset(run: Run, op: Operation, _handle: Any) -> None:
-    run.on_commit(op.attrs["reader"]._state(run).reset)
+    run.on_commit(op.attrs["reader"].state(run).reset)
 
 
 def _instant(name: str, attempt: Any, rule: Any, *, changes: bool) -> None:
@@ -330,6 +372,3 @@ register(AwaitedOpDef("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, nowait=
 _instant("ReaderNumRecordsProducedV2", _try_produced, _count_rule, changes=False)
 _instant("ReaderNumWorkUnitsCompletedV2", _try_completed, _count_rule, changes=False)
 _instant("ReaderResetV2", _try_reset, lambda _handle, **attrs: (), changes=True)
-for _kind in ("TFRecord", "TextLine", "WholeFile", "FixedLengthRecord", "Identity"):
-    # The value of a reader's own node only ties its ops together.
-    register(OpDef(f"{_kind}ReaderV2", lambda: np.array("reader", object), lambda: _STRING))

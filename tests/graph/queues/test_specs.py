@@ -1,0 +1,118 @@
+"""What the ops of queues and readers carry is plain data: a copy of it stands for the same queue."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import asyncmon.tf1 as tf
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core.dtypes import DType
+from asyncmon.graph.core.spec import Spec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+
+def assert_plain(value: Any) -> None:
+    if isinstance(value, tuple | list):
+        for item in value:
+            assert_plain(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        assert isinstance(value, Spec) or value.__dataclass_params__.frozen, value
+        for field in fields(value):
+            assert_plain(getattr(value, field.name))
+    else:
+        assert value is None or isinstance(value, int | float | str | bytes | DType | np.ndarray), value
+
+
+def copied(value: Any) -> Any:
+    return replace(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+def copy_attrs(graph: tf.Graph) -> None:
+    """Give each op a copy of its own of what it carries, as a graph has that was sent."""
+    for op in graph.get_operations():
+        for value in op.attrs.values():
+            assert_plain(value)
+        op.attrs = {name: copied(value) for name, value in op.attrs.items()}
+
+
+async def test_queues_of_all_kinds() -> None:
+    with tf.Graph().as_default() as graph:
+        queues = [
+            tf.FIFOQueue(4, [tf.float32], shapes=[[]]),
+            tf.RandomShuffleQueue(4, 0, [tf.float32], shapes=[[]], seed=1, shared_name="shuffled"),
+            tf.PaddingFIFOQueue(4, [tf.float32], shapes=[[None]]),
+            tf.PriorityQueue(4, tf.float32, [[]]),
+        ]
+        values: list[Any] = [1.0, 2.0, [[3.0]], [7, 4.0]]
+        puts = [queue.enqueue(value) for queue, value in zip(queues, values, strict=True)]
+        takes = [queue.dequeue_many(1) for queue in queues]
+        sizes = [queue.size() for queue in queues]
+        ends = [queue.close() for queue in queues]
+        copy_attrs(graph)
+        async with tf.Session() as sess:
+            await sess.run(puts)
+            assert await sess.run(sizes) == [1, 1, 1, 1]
+            await sess.run(ends)
+            found = await sess.run(takes)
+    assert [float(np.ravel(one)[-1]) for one in (*found[:3], found[3][1])] == [1.0, 2.0, 3.0, 4.0]
+
+
+async def test_queues_of_one_node_name_in_two_branches_are_two() -> None:
+    def branch(value: float) -> Any:
+        queue = tf.FIFOQueue(3, [tf.float32], shapes=[[]])
+        with tf.control_dependencies([queue.enqueue(value)]):
+            return queue.size()
+
+    with tf.Graph().as_default():
+        outer = tf.FIFOQueue(3, [tf.float32], shapes=[[]])
+        put, size = outer.enqueue(0.0), outer.size()
+        flag = tf.placeholder(tf.bool, [])
+        inner = tf.cond(flag, lambda: branch(1.0), lambda: branch(2.0))
+        async with tf.Session() as sess:
+            await sess.run(put)
+            assert await sess.run(inner, {flag: True}) == 1
+            assert await sess.run(inner, {flag: True}) == 2
+            assert await sess.run(inner, {flag: False}) == 1
+            assert await sess.run(size) == 1
+
+
+async def test_readers_of_all_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"ab\n")
+    with tf.Graph().as_default() as graph:
+        names = tf.FIFOQueue(9, [tf.string], shapes=[[]])
+        put = names.enqueue(str(path))
+        readers = [
+            tf.TextLineReader(skip_header_lines=0),
+            tf.WholeFileReader(),
+            tf.IdentityReader(),
+            tf.FixedLengthRecordReader(1, header_bytes=1, footer_bytes=1, encoding=""),
+            tf.TFRecordReader(),
+        ]
+        reads = [reader.read(names).value for reader in readers]
+        counts = [reader.num_records_produced() for reader in readers]
+        copy_attrs(graph)
+        async with tf.Session() as sess:
+            found = []
+            for read in reads[:4]:
+                await sess.run(put)
+                found.append(await sess.run(read))
+            assert await sess.run(counts) == [1, 1, 1, 1, 0]
+    assert found == [b"ab", b"ab\n", str(path).encode(), b"b"]
+
+
+async def test_reader_of_an_unknown_kind() -> None:
+    with tf.Graph().as_default() as graph:
+        count = tf.IdentityReader().num_records_produced()
+        count.op.attrs["reader"] = replace(count.op.attrs["reader"], kind="Cube")
+        async with tf.Session(graph=graph) as sess:
+            with pytest.raises(InvalidArgumentError, match="Reader kind 'Cube' is not registered"):
+                await sess.run(count)
