@@ -50,7 +50,6 @@ from asyncmon.tf1 import losses as losses
 from asyncmon.tf1 import manip as manip
 from asyncmon.tf1 import math as math
 from asyncmon.tf1 import metrics as metrics
-from asyncmon.tf1 import nest as nest
 from asyncmon.tf1 import nn as nn
 from asyncmon.tf1 import python_io as python_io
 from asyncmon.tf1 import queue as queue
@@ -60,9 +59,7 @@ from asyncmon.tf1 import summary as summary
 from asyncmon.tf1 import timeline as timeline
 from asyncmon.tf1 import train as train
 from asyncmon.tf1 import version as version
-from asyncmon.tf1.arrays import *
 from asyncmon.tf1.check_ops import *
-from asyncmon.tf1.confusion import confusion_matrix as confusion_matrix
 from asyncmon.tf1.constants import *
 from asyncmon.tf1.control_flow import case as case
 from asyncmon.tf1.file_ops import matching_files as matching_files

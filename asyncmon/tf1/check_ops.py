@@ -25,9 +25,8 @@ __all__ = [
     "add_check_numerics_ops", "assert_equal", "assert_greater", "assert_greater_equal",
     "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
     "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
-    "assert_proper_iterable", "assert_rank", "assert_rank_at_least", "assert_rank_in",
-    "assert_same_float_dtype", "assert_scalar", "assert_type", "assert_variables_initialized",
-    "ensure_shape", "is_non_decreasing", "is_strictly_increasing", "verify_tensor_all_finite",
+    "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_type", "ensure_shape",
+    "verify_tensor_all_finite",
 ]  # fmt: skip
 
 _COMMON = """
@@ -151,24 +150,6 @@ def assert_near(
         return _checked(close, None, data, message, summarize, "Assert")
 
 
-def _differences(x: Any, name: str | None, own: str) -> tuple[Tensor, Any]:
-    with g.name_scope(name, own, [x]):
-        flat = g.reshape(x, [-1])
-        return flat[1:] - flat[:-1], g.constant(0, flat.dtype)
-
-
-def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
-    """Return whether no element is less than the one before, in row-major order. TF1: same name."""
-    steps, zero = _differences(x, name, "is_non_decreasing")
-    return g.reduce_all(zero <= steps)
-
-
-def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
-    """Return whether each element is greater than the one before. TF1: same name."""
-    steps, zero = _differences(x, name, "is_strictly_increasing")
-    return g.reduce_all(zero < steps)
-
-
 # --- ranks and shapes -----------------------------------------------------------------------------
 def _ranks(
     x: Any, ranks: Any, fits: Any, what: str, data: Any, summarize: Any, message: Any, name: Any
@@ -215,16 +196,15 @@ def _rank(name: str, what: str, fits: Any, doc: str) -> Callable[..., Operation]
     return check
 
 
-def _is_rank(found: Any, ranks: Any) -> Any:
-    return g.equal(found, ranks[0]) if g.is_tensor_like(found) else found == ranks[0]
+def _in_ranks(found: Any, ranks: Any) -> Any:
+    if not g.is_tensor_like(found):
+        return found in ranks
+    return g.reduce_any(g.stack([g.equal(found, rank) for rank in ranks]))
 
 
-assert_rank = _rank("assert_rank", "", _is_rank, "a rank, a scalar integer")
+assert_rank = _rank("assert_rank", "", _in_ranks, "a rank, a scalar integer")
 assert_rank_at_least = _rank(
-    "assert_rank_at_least",
-    "at least ",
-    lambda found, ranks: found >= ranks[0],
-    "this rank or a higher one",
+    "assert_rank_at_least", "at least ", lambda found, ranks: found >= ranks[0], "this rank or more"
 )
 
 
@@ -237,34 +217,14 @@ def assert_rank_in(
     name: str | None = None,
 ) -> Operation:
     """Assert that a tensor has one of several ranks. TF1: same name."""
-
-    def fits(found: Any, ranks: Any) -> Any:
-        if not g.is_tensor_like(found):
-            return found in ranks
-        return g.reduce_any(g.stack([g.equal(found, rank) for rank in ranks]))
-
     with g.name_scope(name, "assert_rank_in", [x]):
-        return _ranks(x, list(ranks), fits, "in ", data, summarize, message, "Assert")
-
-
-def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
-    """Return a tensor that is known to be a scalar. TF1: same name.
-
-    Raises:
-        ValueError: its static shape is another one, or unknown.
-    """
-    found = g.convert_to_tensor(tensor, name=name)
-    if found.shape.ndims != 0:
-        before = f"{message} " if message else ""
-        raise ValueError(f"{before}Expected scalar shape for {found.name}, saw shape: {found.shape}.")
-    return found
+        return _ranks(x, list(ranks), _in_ranks, "in ", data, summarize, message, "Assert")
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor, whose shape is checked in the run and known afterwards. TF1: same name.
 
-    Raises:
-        ValueError: the static shape contradicts already.
+    ValueError where the static shape contradicts.
     """
     same = g.identity(g.convert_to_tensor(x), name or "EnsureShape")
     same.set_shape(shape)
@@ -294,29 +254,7 @@ def assert_type(
     return g.no_op(name or "assert_type")
 
 
-def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> g.DType:
-    """Return the one float dtype of tensors, float32 of none. TF1: same name.
-
-    Raises:
-        ValueError: they differ, or are no floats.
-    """
-    types = {g.convert_to_tensor(tensor).dtype for tensor in tensors or () if tensor is not None}
-    types |= set() if dtype is None else {g.as_dtype(dtype)}
-    if len(types) > 1 or any(not found.is_floating for found in types):
-        names = sorted(found.name for found in types)
-        raise ValueError(f"Expected floating point tensors of one type, got {names}.")
-    return types.pop() if types else g.float32
-
-
-def assert_proper_iterable(values: Any) -> None:
-    """Raise TypeError for a tensor, an array, a string, or what cannot be iterated. TF1: same name."""
-    if g.is_tensor_like(values) or isinstance(values, np.ndarray | bytes | str):
-        kind = type(values)
-        raise TypeError(f"Expected argument `values` to be a proper iterable, but got {kind!r}.")
-    iter(values)
-
-
-# --- numbers that are none, variables -------------------------------------------------------------
+# --- numbers that are none ------------------------------------------------------------------------
 def verify_tensor_all_finite(
     t: Any = None, msg: str | None = None, name: str | None = None, x: Any = None, message: Any = None
 ) -> Tensor:
@@ -345,16 +283,3 @@ def add_check_numerics_ops() -> Operation:
             )
     tensors = [x for op in operations for x in op.outputs if x.dtype.is_floating]
     return g.group(*[g.check_numerics(x, x.name) for x in tensors])
-
-
-def assert_variables_initialized(var_list: Any = None) -> Operation | None:
-    """Return an operation that fails with FailedPreconditionError where a variable has no value.
-
-    TF1: same name. By default of all global and local variables; None where there are none.
-    """
-    variables = var_list
-    if variables is None:
-        variables = g.global_variables() + g.local_variables()
-    if not variables:
-        return None
-    return g.Assert(True, list(variables), name="assert_variables_initialized")  # it reads them

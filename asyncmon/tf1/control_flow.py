@@ -5,20 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Assert,
-    Operation,
-    Tensor,
-    cast,
-    cond,
-    control_dependencies,
-    identity,
-    int32,
-    name_scope,
-    reduce_any,
-    reduce_sum,
-    stack,
-)
+from asyncmon import graph as tf
 from asyncmon.graph.core import nest
 
 if TYPE_CHECKING:
@@ -56,27 +43,29 @@ def case(
         raise TypeError(f"default must be callable, got {default!r}.")
     if not pairs:
         raise ValueError("case() needs at least one pair of a predicate and a function.")
-    with name_scope(name, "case", [pred for pred, _ in pairs]):
+    with tf.name_scope(name, "case", [pred for pred, _ in pairs]):
         preds = [pred for pred, _ in pairs]
         if default is None:
             default = partial(_checked, preds, pairs[-1][1])
             pairs = pairs[:-1]
         if exclusive:
             text = "More than one condition evaluated as True but exclusive=True. Conditions: "
-            true = reduce_sum(cast(stack(preds), int32))
-            with control_dependencies([Assert(true < 2, [text + _names(preds), stack(preds)])]):
-                preds = [identity(pred) for pred in preds]
+            true = tf.reduce_sum(tf.cast(tf.stack(preds), tf.int32))
+            with tf.control_dependencies(
+                [tf.Assert(true < 2, [text + _names(preds), tf.stack(preds)])]
+            ):
+                preds = [tf.identity(pred) for pred in preds]
         build = partial(_unwrapped, default, strict=strict)
         for pred, (_, fn) in reversed(list(zip(preds, pairs, strict=False))):
-            build = partial(cond, pred, partial(_unwrapped, fn, strict=strict), build, strict=strict)
+            build = partial(tf.cond, pred, partial(_unwrapped, fn, strict=strict), build, strict=strict)
         return build()
 
 
-def _checked(preds: Sequence[Tensor], fn: Callable[[], Any]) -> Any:
+def _checked(preds: Sequence[tf.Tensor], fn: Callable[[], Any]) -> Any:
     """Return what the last function builds, once it is sure that one predicate is true."""
     text = f"None of the conditions evaluated as True. Conditions: {_names(preds)}, Values:"
-    with control_dependencies([Assert(reduce_any(stack(preds)), [text, stack(preds)])]):
-        return nest.map_structure(lambda x: x if isinstance(x, Operation) else identity(x), fn())
+    with tf.control_dependencies([tf.Assert(tf.reduce_any(tf.stack(preds)), [text, tf.stack(preds)])]):
+        return nest.map_structure(lambda x: x if isinstance(x, tf.Operation) else tf.identity(x), fn())
 
 
 def _unwrapped(fn: Callable[[], Any], *, strict: bool) -> Any:
@@ -85,7 +74,7 @@ def _unwrapped(fn: Callable[[], Any], *, strict: bool) -> Any:
     return result[0] if single and not strict else result
 
 
-def _names(preds: Sequence[Tensor]) -> str:
+def _names(preds: Sequence[tf.Tensor]) -> str:
     return f"({', '.join(pred.name for pred in preds)})"
 
 
@@ -98,7 +87,7 @@ def _pairs(given: Any) -> list[tuple[Any, Callable[[], Any]]]:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"Each entry in pred_fn_pairs must be a 2-tuple, got {pair!r}.")
         pred, fn = pair
-        if not isinstance(pred, Tensor):
+        if not isinstance(pred, tf.Tensor):
             raise TypeError(f"pred must be a Tensor, got: {pred!r}")
         if pred.dtype.name != "bool":
             raise TypeError(f"pred must be Tensor of type bool: {pred.name}")

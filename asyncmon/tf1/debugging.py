@@ -12,19 +12,16 @@ from asyncmon.tf1.check_ops import (
     verify_tensor_all_finite as assert_all_finite, assert_equal, assert_greater,
     assert_greater_equal, assert_integer, assert_less, assert_less_equal, assert_near,
     assert_negative, assert_non_negative, assert_non_positive, assert_none_equal, assert_positive,
-    assert_proper_iterable, assert_rank, assert_rank_at_least, assert_rank_in,
-    assert_same_float_dtype, assert_scalar, assert_type, is_non_decreasing, is_strictly_increasing,
+    assert_rank, assert_rank_at_least, assert_rank_in, assert_type,
 )
-from asyncmon.tf1.old_names import is_numeric_tensor
 # isort: on
 
 __all__ = [
     "Assert", "assert_all_finite", "assert_equal", "assert_greater", "assert_greater_equal",
     "assert_integer", "assert_less", "assert_less_equal", "assert_near", "assert_negative",
     "assert_non_negative", "assert_non_positive", "assert_none_equal", "assert_positive",
-    "assert_proper_iterable", "assert_rank", "assert_rank_at_least", "assert_rank_in",
-    "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics", "is_finite",
-    "is_inf", "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing",
+    "assert_rank", "assert_rank_at_least", "assert_rank_in", "assert_type", "check_numerics",
+    "is_finite", "is_inf", "is_nan",
 ]
 # fmt: on
 

@@ -1,22 +1,14 @@
 """Functions over the elements of tensors. TF1: ``tf.map_fn``, ``tf.scan``, ``tf.foldl``, ``tf.foldr``.
 
-All four take the elements along the first axis, in a structure of tensors, and have gradients. Of TF1's
-arguments, ``parallel_iterations`` and ``swap_memory`` have no meaning here: iterations run one after
-another, in one memory.
+All four take the elements along the first axis, in a structure of tensors, and have gradients.
+``parallel_iterations`` and ``swap_memory`` are without effect: iterations run one after another.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Tensor,
-    as_dtype,
-    concat,
-    convert_to_tensor,
-    expand_dims,
-    placeholder_with_default,
-)
+from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
 
@@ -40,9 +32,9 @@ def map_fn(
         fn: takes an element, or the structure of elements; returns tensors of any structure.
         elems: tensors of shape ``[n, ...]``, in any structure.
         dtype: the dtypes of what ``fn`` returns, in its structure; needed where that is not ``elems``'.
-        parallel_iterations: see the module.
+        parallel_iterations: without effect, as ``swap_memory``.
         back_prop: false stops gradients.
-        swap_memory: see the module.
+        swap_memory: see above.
         infer_shape: false says nothing of the shape of the result. All elements of it must be of one
             shape in the run even so.
         name: the scope of the new ops.
@@ -54,7 +46,7 @@ def map_fn(
     _check_callable(fn)
     stacks = _stacks(elems)
     like = stacks if dtype is None else dtype
-    dtypes = [x.dtype if isinstance(x, Tensor) else as_dtype(x) for x in nest.flatten(like)]
+    dtypes = [x.dtype if isinstance(x, tf.Tensor) else tf.as_dtype(x) for x in nest.flatten(like)]
 
     def body(_: Any, element: Any) -> tuple[Any, Any]:
         found = fn(element)
@@ -81,14 +73,10 @@ def scan(
 
     Args:
         fn: takes the value so far and an element, returns the next value in the same structure.
-        elems: tensors of shape ``[n, ...]``, in any structure.
         initializer: the value before the first element; by default it begins with the first element.
-        parallel_iterations: see the module.
-        back_prop: false stops gradients.
-        swap_memory: see the module.
-        infer_shape: false says nothing of the shape of the result.
         reverse: begin with the last element. Each value lies in the result where its element does.
-        name: the scope of the new ops.
+
+    The other arguments are those of :func:`map_fn`.
 
     Raises:
         TypeError: ``fn`` is no function, or the dtype of the value changes.
@@ -103,52 +91,41 @@ def scan(
     _, made = scan_loop(body, value, stacks, reverse=reverse, back_prop=back_prop, name=name or "scan")
     if first is not None:
         whole = [
-            concat([x, expand_dims(start, 0)] if reverse else [expand_dims(start, 0), x], 0)
+            tf.concat([x, tf.expand_dims(start, 0)] if reverse else [tf.expand_dims(start, 0), x], 0)
             for x, start in zip(nest.flatten(made), first, strict=True)
         ]
         made = nest.pack_like(made, whole)
     return made if infer_shape else nest.map_structure(_vague, made)
 
 
-def foldl(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Return the last value of ``fn(value, element)``, from the first element on. TF1: ``tf.foldl``.
+def _fold(own: str, reverse: bool) -> Callable[..., Any]:
+    def fold(
+        fn: Callable[[Any, Any], Any],
+        elems: Any,
+        initializer: Any = None,
+        parallel_iterations: int = 10,
+        back_prop: bool = True,
+        swap_memory: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        stacks, value, _ = _begin(fn, elems, initializer, reverse=reverse)
 
-    Arguments and errors are those of :func:`scan`.
-    """
-    return _fold(fn, elems, initializer, back_prop=back_prop, reverse=False, name=name or "foldl")
+        def body(value: Any, element: Any) -> tuple[Any, Any]:
+            return _after(fn, value, element), ()
 
+        last, _ = scan_loop(body, value, stacks, reverse=reverse, back_prop=back_prop, name=name or own)
+        return last
 
-def foldr(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
-    initializer: Any = None,
-    parallel_iterations: int = 10,
-    back_prop: bool = True,
-    swap_memory: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Return the last value of ``fn(value, element)``, from the last element on. TF1: ``tf.foldr``.
-
-    Arguments and errors are those of :func:`scan`.
-    """
-    return _fold(fn, elems, initializer, back_prop=back_prop, reverse=True, name=name or "foldr")
+    fold.__name__ = fold.__qualname__ = own
+    fold.__doc__ = (
+        f"Return the last value of ``fn(value, element)``, from the {'last' if reverse else 'first'} "
+        "element on.\n\nTF1: same name. Arguments and errors are those of :func:`scan`."
+    )
+    return fold
 
 
-def _fold(fn: Any, elems: Any, initializer: Any, *, reverse: bool, **options: Any) -> Any:
-    stacks, value, _ = _begin(fn, elems, initializer, reverse=reverse)
-
-    def body(value: Any, element: Any) -> tuple[Any, Any]:
-        return _after(fn, value, element), ()
-
-    return scan_loop(body, value, stacks, reverse=reverse, **options)[0]
+foldl = _fold("foldl", reverse=False)
+foldr = _fold("foldr", reverse=True)
 
 
 def _after(fn: Any, value: Any, element: Any) -> Any:
@@ -163,7 +140,7 @@ def _begin(fn: Any, elems: Any, initializer: Any, *, reverse: bool) -> tuple[Any
     _check_callable(fn)
     stacks = _stacks(elems)
     if initializer is not None:
-        given = [convert_to_tensor(x) for x in nest.flatten(initializer)]
+        given = [tf.convert_to_tensor(x) for x in nest.flatten(initializer)]
         return stacks, nest.pack_like(initializer, given), None
     listed = nest.flatten(stacks)
     first = [x[-1 if reverse else 0] for x in listed]
@@ -182,7 +159,7 @@ def _check_structure(expected: Any, found: Any) -> None:
 
 
 def _stacks(elems: Any) -> Any:
-    tensors = [convert_to_tensor(x, name="elem") for x in nest.flatten(elems)]
+    tensors = [tf.convert_to_tensor(x, name="elem") for x in nest.flatten(elems)]
     if any(x.shape.ndims == 0 for x in tensors):
         one = len(tensors) == 1
         text = "a 1+ dimensional Tensor, not a scalar" if one else "1+ dimensional Tensors, not scalars"
@@ -192,8 +169,8 @@ def _stacks(elems: Any) -> Any:
     return nest.pack_like(elems, tensors)
 
 
-def _of_dtype(value: Any, dtype: Any) -> Tensor:
-    tensor = convert_to_tensor(value, preferred_dtype=dtype)
+def _of_dtype(value: Any, dtype: Any) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(value, preferred_dtype=dtype)
     if tensor.dtype is not dtype:
         raise TypeError(
             f"fn returns {tensor!r}, but its result should be of type {dtype.name}. Pass dtype="
@@ -202,5 +179,5 @@ def _of_dtype(value: Any, dtype: Any) -> Tensor:
     return tensor
 
 
-def _vague(tensor: Tensor) -> Tensor:
-    return placeholder_with_default(tensor, None)
+def _vague(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.placeholder_with_default(tensor, None)

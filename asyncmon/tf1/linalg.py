@@ -9,9 +9,6 @@ from asyncmon.graph import (
     einsum, eye, global_norm, matmul, tensordot,
 )
 from asyncmon.graph.nn import l2_normalize
-from asyncmon.tf1.math_only import (
-    adjoint, matvec,
-)
 from asyncmon.tf1.more_ops import (
     cross, diag as tensor_diag, diag_part as tensor_diag_part, matrix_band_part as band_part,
     matrix_diag as diag, matrix_diag_part as diag_part, matrix_set_diag as set_diag, norm, trace,
@@ -22,8 +19,8 @@ from asyncmon.tf1.more_math import (
 # isort: on
 
 __all__ = [
-    "adjoint", "band_part", "cross", "diag", "diag_part", "einsum", "eye", "global_norm",
-    "l2_normalize", "matmul", "matrix_transpose", "matvec", "norm", "set_diag", "tensor_diag",
+    "band_part", "cross", "diag", "diag_part", "einsum", "eye", "global_norm",
+    "l2_normalize", "matmul", "matrix_transpose", "norm", "set_diag", "tensor_diag",
     "tensor_diag_part", "tensordot", "trace", "transpose",
 ]
 # fmt: on

@@ -22,7 +22,7 @@ from typing import Any
 
 from asyncmon import graph as tf
 from asyncmon.missing_names import missing_name
-from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_without_last
+from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
 
 _LOSSES = tf.GraphKeys.LOSSES
 _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES
@@ -116,16 +116,22 @@ def _after_first(x: tf.Tensor) -> list[int]:
     return list(range(1, x.shape.ndims))
 
 
-def _pair(labels: Any, predictions: Any, *names: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the two in float32, of compatible shapes."""
-    _need(labels, predictions, *names)
-    y, x = tf.cast(labels, tf.float32), tf.cast(predictions, tf.float32)
+def _pair(
+    labels: Any,
+    predictions: Any,
+    names: tuple[str, str] = ("labels", "predictions"),
+    dtype: Any = tf.float32,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the two in a dtype, None for that of predictions, of compatible shapes."""
+    _need(labels, predictions, names)
+    x = tf.convert_to_tensor(predictions) if dtype is None else tf.cast(predictions, dtype)
+    y = tf.cast(labels, x.dtype)
     x.shape.assert_is_compatible_with(y.shape)
     return y, x
 
 
-def _need(labels: Any, predictions: Any, *names: str) -> None:
-    for value, name in zip((labels, predictions), names or ("labels", "predictions"), strict=True):
+def _need(labels: Any, predictions: Any, names: tuple[str, str]) -> None:
+    for value, name in zip((labels, predictions), names, strict=True):
         if value is None:
             raise ValueError(f"Argument `{name}` must not be None.")
 
@@ -157,10 +163,7 @@ def cosine_distance(
 ) -> tf.Tensor:
     """Return the loss ``1 - labels . predictions`` of unit vectors along an axis. TF1: same name.
 
-    ``dim`` is an old name of ``axis``. The losses have a size of 1 along it.
-
-    Raises:
-        ValueError: no axis; see the module for the other arguments.
+    ``dim`` is an old name of ``axis``; neither is a ValueError. The losses have a size of 1 along it.
     """
     if dim is not None and axis is not None:
         raise ValueError("Cannot specify both 'axis' and 'dim'")
@@ -186,7 +189,7 @@ def hinge_loss(
     TF1: same name.
     """
     with tf.name_scope(scope, "hinge_loss") as scope:
-        y, x = _pair(labels, logits, "labels", "logits")
+        y, x = _pair(labels, logits, ("labels", "logits"))
         losses = tf.nn.relu(1 - (2 * y - 1) * x)
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
@@ -238,12 +241,7 @@ def mean_pairwise_squared_error(
 ) -> tf.Tensor:
     """Return the mean of ``((p[i] - p[j]) - (y[i] - y[j])) ** 2`` over the pairs in each row, summed.
 
-    TF1: same name.
-
-    Args:
-        labels: one row for each example, of a known rank.
-        predictions: of the shape of ``labels``.
-        weights: a scalar, or one for each example, ``[batch]`` followed by ones.
+    TF1: same name. Labels have a known rank; weights are a scalar, or one for each row.
     """
     with tf.name_scope(scope, "mean_pairwise_squared_error") as scope:
         y, x = _pair(labels, predictions)
@@ -290,20 +288,11 @@ def sigmoid_cross_entropy(
     A ``label_smoothing`` above 0 moves the labels towards 1/2: ``y * (1 - s) + s / 2``.
     """
     with tf.name_scope(scope, "sigmoid_cross_entropy_loss") as scope:
-        y, x = _labels_of(multi_class_labels, logits, "multi_class_labels")
+        y, x = _pair(multi_class_labels, logits, ("multi_class_labels", "logits"), None)
         if label_smoothing > 0:
             y = y * (1 - label_smoothing) + 0.5 * label_smoothing
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def _labels_of(labels: Any, logits: Any, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return labels in the dtype of the logits, of a compatible shape, and the logits."""
-    _need(labels, logits, name, "logits")
-    x = tf.convert_to_tensor(logits)
-    y = tf.cast(labels, x.dtype)
-    x.shape.assert_is_compatible_with(y.shape)
-    return y, x
 
 
 def softmax_cross_entropy(
@@ -321,7 +310,7 @@ def softmax_cross_entropy(
     ``y * (1 - s) + s / classes``. The losses, and so the weights, have the shape ``[batch]``.
     """
     with tf.name_scope(scope, "softmax_cross_entropy_loss") as scope:
-        y, x = _labels_of(onehot_labels, logits, "onehot_labels")
+        y, x = _pair(onehot_labels, logits, ("onehot_labels", "logits"), None)
         if label_smoothing > 0:
             classes = tf.cast(tf.shape(y)[-1], x.dtype)
             y = y * (1.0 - label_smoothing) + label_smoothing / classes
@@ -340,18 +329,16 @@ def sparse_softmax_cross_entropy(
 ) -> tf.Tensor:
     """Return the cross entropy of classes and rows of logits. TF1: same name.
 
-    Args:
-        labels: classes, int32 or int64, of the shape of ``logits`` less its last dimension, or with
-            a last dimension of 1 in its place.
-        logits: one number for each class along the last dimension.
-        weights: of the shape of ``labels``, in the same way, or a scalar.
+    Labels are int32 or int64, of the shape of ``logits`` without its last dimension, or with 1 in its
+    place; so are weights that are no scalar.
     """
-    _need(labels, logits, "labels", "logits")
+    _need(labels, logits, ("labels", "logits"))
     with tf.name_scope(scope, "sparse_softmax_cross_entropy_loss") as scope:
         y, x = squeezed(labels, logits, 1)
-        weight = weights if isinstance(weights, float | int) else weights_without_last(weights, y)
+        if not isinstance(weights, float | int):
+            weights = without_last(tf.convert_to_tensor(weights), y)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
-        return compute_weighted_loss(losses, weight, scope, loss_collection, reduction)
+        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 # --- the collections ------------------------------------------------------------------------------

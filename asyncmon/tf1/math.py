@@ -24,27 +24,20 @@ from asyncmon.tf1.more_ops import (
     unsorted_segment_prod, unsorted_segment_sqrt_n,
 )
 from asyncmon.graph.ops.more_functions import reduce_std, reduce_variance, xdivy, xlogy
-from asyncmon.tf1.check_ops import is_non_decreasing, is_strictly_increasing
-from asyncmon.tf1.confusion import confusion_matrix
-from asyncmon.tf1.math_only import (
-    multiply_no_nan, polyval, reciprocal_no_nan, reduce_euclidean_norm,
-)
-from asyncmon.tf1.more_math import (
-    accumulate_n, count_nonzero, log_sigmoid, scalar_mul,
-)
+from asyncmon.tf1.more_math import count_nonzero, log_sigmoid, scalar_mul
 # isort: on
 
 __all__ = [
-    "abs", "accumulate_n", "acos", "acosh", "add", "add_n", "angle", "argmax", "argmin", "asin",
-    "asinh", "atan", "atan2", "atanh", "bincount", "ceil", "confusion_matrix", "conj", "cos",
+    "abs", "acos", "acosh", "add", "add_n", "angle", "argmax", "argmin", "asin",
+    "asinh", "atan", "atan2", "atanh", "bincount", "ceil", "conj", "cos",
     "cosh", "count_nonzero", "cumprod", "cumsum", "digamma", "divide", "divide_no_nan", "equal",
     "erf", "erfc", "exp", "expm1", "floor", "floordiv", "floormod", "greater", "greater_equal",
-    "imag", "in_top_k", "invert_permutation", "is_finite", "is_inf", "is_nan", "is_non_decreasing",
-    "is_strictly_increasing", "l2_normalize", "less", "less_equal", "lgamma", "log", "log1p",
+    "imag", "in_top_k", "invert_permutation", "is_finite", "is_inf", "is_nan",
+    "l2_normalize", "less", "less_equal", "lgamma", "log", "log1p",
     "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "maximum", "minimum", "mod", "multiply", "multiply_no_nan", "negative", "not_equal", "polyval",
-    "pow", "real", "reciprocal", "reciprocal_no_nan", "reduce_all", "reduce_any",
-    "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
+    "maximum", "minimum", "mod", "multiply", "negative", "not_equal",
+    "pow", "real", "reciprocal", "reduce_all", "reduce_any",
+    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
     "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "rint", "round", "rsqrt",
     "scalar_mul", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
     "sigmoid", "sign", "sin", "sinh", "softmax", "softplus", "softsign", "sqrt", "square",

@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon import graph as g
-from asyncmon.graph import IndexedSlices, TensorShape
+from asyncmon.graph import IndexedSlices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from asyncmon.graph import Tensor
 
 __all__ = [
-    "accumulate_n", "broadcast_dynamic_shape", "broadcast_static_shape",
-    "convert_to_tensor_or_indexed_slices", "count_nonzero", "identity_n", "log_sigmoid",
-    "matrix_transpose", "saturate_cast", "scalar_mul",
+    "batch_gather", "count_nonzero", "log_sigmoid", "matrix_transpose", "saturate_cast", "scalar_mul",
 ]  # fmt: skip
-
-
-def accumulate_n(
-    inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = None, name: str | None = None
-) -> Tensor:
-    """Return the sum of tensors of one shape and dtype. TF1: same name.
-
-    Args:
-        inputs: one or more tensors.
-        shape: what they must have.
-        tensor_dtype: likewise.
-        name: the op's name.
-
-    Raises:
-        TypeError: the dtype is another one.
-        ValueError: there are no inputs, or shapes that are not compatible.
-    """
-    if not isinstance(inputs, list | tuple) or not inputs:
-        raise ValueError(f"inputs must be a list of at least one tensor, got {inputs!r}.")
-    tensors = [g.convert_to_tensor(x) for x in inputs]
-    if tensor_dtype is not None and tensors[0].dtype != g.as_dtype(tensor_dtype):
-        raise TypeError(f"tensor_dtype is {tensor_dtype}, but input is of type {tensors[0].dtype}")
-    total = g.add_n(tensors, name)
-    if shape is not None:
-        total.set_shape(shape)
-    return total
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
@@ -92,12 +61,6 @@ def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
         return g.negative(g.nn.softplus(-g.convert_to_tensor(x)), scope)
 
 
-def identity_n(input: Sequence[Any], name: str | None = None) -> list[Tensor]:
-    """Return tensors with the values of the inputs. TF1: same name."""
-    with g.name_scope(name, "IdentityN", input):
-        return [g.identity(x) for x in input]
-
-
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return values as a dtype; those outside of its range become its ends. TF1: same name."""
     with g.name_scope(name, "saturate_cast", [value]) as scope:
@@ -113,50 +76,17 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 
 def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
-    """Return a tensor with its last two axes exchanged. TF1: same name.
-
-    Raises:
-        ValueError: the rank is unknown or less than 2.
-    """
+    """Return a tensor of a known rank with its last two axes exchanged. TF1: same name."""
     x = g.convert_to_tensor(a)
     rank = x.shape.ndims
     if rank is None or rank < 2:
-        raise ValueError(
-            f"Argument `a` should be a (batch) matrix with rank >= 2, got shape {x.shape}."
-        )
+        raise ValueError(f"`a` should be a (batch) matrix with rank >= 2, got shape {x.shape}.")
     return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2], name, conjugate)
 
 
-def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
-    """Return the shape that two shapes broadcast to. TF1: same name.
-
-    Raises:
-        ValueError: they do not.
-    """
-    x, y = TensorShape(shape_x), TensorShape(shape_y)
-    if x.ndims is None or y.ndims is None:
-        return TensorShape(None)
-    dims: list[int | None] = []
-    for a, b in zip_longest(reversed(x.as_list()), reversed(y.as_list()), fillvalue=1):
-        if a not in (1, b, None) and b not in (1, None):
-            raise ValueError(f"Incompatible shapes for broadcasting: {x} and {y}")
-        dims.insert(0, b if a == 1 else a if b in (1, None) else b)
-    return TensorShape(dims)
-
-
-def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Tensor:
-    """Return the shape that two shapes, integer vectors, broadcast to. TF1: same name."""
-    x = g.convert_to_tensor(shape_x)
-    y = g.convert_to_tensor(shape_y, dtype=x.dtype)
-    rank = g.maximum(g.size(x), g.size(y))
-    x, y = (
-        g.concat([g.fill(g.stack([rank - g.size(s)]), g.constant(1, s.dtype)), s], 0) for s in (x, y)
-    )
-    fits = g.reduce_all(g.logical_or(g.equal(x, y), g.logical_or(g.equal(x, 1), g.equal(y, 1))))
-    with g.control_dependencies([g.Assert(fits, ["Incompatible shapes for broadcasting", x, y])]):
-        return g.where(g.equal(x, 1), y, x)
-
-
-def convert_to_tensor_or_indexed_slices(value: Any, dtype: Any = None, name: str | None = None) -> Any:
-    """Return IndexedSlices as they are, anything else as a tensor. TF1: same name."""
-    return value if isinstance(value, IndexedSlices) else g.convert_to_tensor(value, dtype, name)
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """Return elements along the last axis of ``indices``, batch by batch. TF1: same name."""
+    positions = g.convert_to_tensor(indices)
+    if positions.shape.ndims is None:
+        raise ValueError(f"batch_gather needs indices of known rank, got {positions}.")
+    return g.gather(params, positions, name=name, batch_dims=positions.shape.ndims - 1)

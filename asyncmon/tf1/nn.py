@@ -5,11 +5,8 @@ from typing import Any
 from asyncmon.graph.nn import *
 from asyncmon.missing_names import missing_name
 from asyncmon.tf1 import rnn_cell as rnn_cell
-from asyncmon.tf1.arrays import depth_to_space as depth_to_space
-from asyncmon.tf1.arrays import space_to_depth as space_to_depth
 from asyncmon.tf1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
 from asyncmon.tf1.rnn import dynamic_rnn as dynamic_rnn
-from asyncmon.tf1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
 from asyncmon.tf1.rnn import static_rnn as static_rnn
 
 silu = swish

@@ -9,14 +9,13 @@ from asyncmon.graph import (
     multinomial, random_normal as normal, set_random_seed, random_shuffle as shuffle,
     truncated_normal, random_uniform as uniform,
 )
-from asyncmon.tf1.math_only import categorical
 from asyncmon.tf1.more_ops import (
     random_gamma as gamma, random_poisson as poisson,
 )
 # isort: on
 
 __all__ = [
-    "categorical", "gamma", "multinomial", "normal", "poisson", "set_random_seed", "shuffle",
+    "gamma", "multinomial", "normal", "poisson", "set_random_seed", "shuffle",
     "truncated_normal", "uniform",
 ]
 # fmt: on

@@ -1,40 +1,10 @@
-"""Recurrent networks: a cell run over time. TF1: ``tf.nn.dynamic_rnn`` and its kin.
-
-Of TF1's arguments, ``parallel_iterations`` and ``swap_memory`` have no meaning here: steps run one
-after another, in one memory.
-"""
+"""Recurrent networks: a cell run over time. TF1: ``tf.nn.dynamic_rnn`` and its kin."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Assert,
-    Tensor,
-    VariableScope,
-    cast,
-    concat,
-    control_dependencies,
-    convert_to_tensor,
-    equal,
-    expand_dims,
-    identity,
-    int32,
-    maximum,
-    minimum,
-    reduce_all,
-    reduce_max,
-    reverse,
-    shape,
-    stack,
-    transpose,
-    unstack,
-    variable_scope,
-    where,
-    zeros,
-    zeros_like,
-)
-from asyncmon.graph import range as numbers
+from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
 from asyncmon.graph.core.nest import map_structure
@@ -43,7 +13,7 @@ from asyncmon.graph.ops.sequences import reverse_sequence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Scope = str | VariableScope | None
+Scope = str | tf.VariableScope | None
 
 
 def dynamic_rnn(
@@ -67,8 +37,8 @@ def dynamic_rnn(
             its state stays as it was.
         initial_state: the state before the first step; by default zeros of ``dtype``.
         dtype: of the state, where ``initial_state`` is not given.
-        parallel_iterations: see the module.
-        swap_memory: likewise.
+        parallel_iterations: without effect, as ``swap_memory``: steps run one after another.
+        swap_memory: see above.
         time_major: inputs and outputs are of shape ``[time, batch, ...]``, and are not transposed.
         scope: the variable scope; "rnn" by default.
 
@@ -81,12 +51,11 @@ def dynamic_rnn(
             that are no vector.
         InvalidArgumentError: in the run: another number of lengths than sequences.
     """
-    check_cell(cell)
-    with variable_scope(scope or "rnn") as entered:
-        del entered
-        steps = map_structure(convert_to_tensor, inputs)
+    _check_cell(cell)
+    with tf.variable_scope(scope or "rnn"):
+        steps = map_structure(tf.convert_to_tensor, inputs)
         if not time_major:
-            steps = map_structure(swap_batch_and_time, steps)
+            steps = map_structure(_swapped, steps)
         for x in nest.flatten(steps):
             if x.shape.ndims is None or x.shape.ndims < 2:
                 raise ValueError(f"Inputs of an RNN are of rank 2 or more: batch and time. Got {x!r}.")
@@ -100,7 +69,7 @@ def dynamic_rnn(
         lengths = None if sequence_length is None else _lengths(sequence_length, batch)
         outputs, last = _loop(cell, steps, state, lengths, batch)
         if not time_major:
-            outputs = map_structure(swap_batch_and_time, outputs)
+            outputs = map_structure(_swapped, outputs)
     return outputs, last
 
 
@@ -116,24 +85,24 @@ def _loop(cell: Any, steps: Any, state: Any, lengths: Any, batch: Any) -> tuple[
         return outputs, last
     flat = nest.flatten(steps)
     time = flat[0].shape[0].value
-    every = shape(flat[0])[0] if time is None else time
-    bound = minimum(every, maximum(1, reduce_max(lengths)))  # later steps have nothing to do
-    running = expand_dims(numbers(bound), 1) < expand_dims(lengths, 0)
+    every = tf.shape(flat[0])[0] if time is None else time
+    bound = tf.minimum(every, tf.maximum(1, tf.reduce_max(lengths)))  # later steps have nothing to do
+    running = tf.expand_dims(tf.range(bound), 1) < tf.expand_dims(lengths, 0)
 
     def masked(state: Any, element: Any) -> Any:
         now, x = element
         output, after = cell(x, state)
         return (
             map_structure(lambda new, old: _chosen(now, new, old), _like(state, after), state),
-            map_structure(lambda y: _chosen(now, y, zeros_like(y)), output),
+            map_structure(lambda y: _chosen(now, y, tf.zeros_like(y)), output),
         )
 
     taken = map_structure(lambda x: x[:bound], steps)
     last, outputs = scan_loop(masked, state, (running, taken), bound, name="while")
 
-    def padded(x: Tensor) -> Tensor:
-        left = stack([every - bound, *unstack(shape(x))[1:]])
-        whole = concat([x, zeros(left, x.dtype)], 0)
+    def padded(x: tf.Tensor) -> tf.Tensor:
+        left = tf.stack([every - bound, *tf.unstack(tf.shape(x))[1:]])
+        whole = tf.concat([x, tf.zeros(left, x.dtype)], 0)
         whole.set_shape([time, *x.shape[1:].as_list()])
         return whole
 
@@ -146,17 +115,17 @@ def _like(state: Any, after: Any) -> Any:
     return nest.pack_like(state, nest.flatten(after))
 
 
-def _chosen(running: Any, new: Any, old: Any) -> Tensor:
+def _chosen(running: Any, new: Any, old: Any) -> tf.Tensor:
     """Return the rows of sequences that still run from ``new``, the others from ``old``."""
-    value = convert_to_tensor(new)
+    value = tf.convert_to_tensor(new)
     if value.shape.ndims == 0:
         return value
-    found = where(running, value, old)
+    found = tf.where(running, value, old)
     found.set_shape(value.shape)
     return found
 
 
-def check_cell(cell: Any) -> None:
+def _check_cell(cell: Any) -> None:
     """Refuse what is no cell with a TypeError."""
     lacks = [name for name in ("output_size", "state_size") if not hasattr(type(cell), name)]
     lacks = [name for name in lacks if name not in getattr(cell, "__dict__", {})]
@@ -168,33 +137,30 @@ def check_cell(cell: Any) -> None:
         )
 
 
-def swap_batch_and_time(x: Tensor) -> Tensor:
+def _swapped(x: tf.Tensor) -> tf.Tensor:
     """Return a tensor with its first two dimensions exchanged; one of a lower rank as it is."""
     rank = x.shape.ndims
     if rank is None:
         raise ValueError(f"The rank of inputs must be known, got {x!r}.")
-    return x if rank < 2 else transpose(x, [1, 0, *range(2, rank)])
+    return x if rank < 2 else tf.transpose(x, [1, 0, *range(2, rank)])
 
 
-def _batch_size(steps: Sequence[Tensor]) -> Any:
+def _batch_size(steps: Sequence[tf.Tensor]) -> Any:
     sizes = [x.shape.as_list()[1] for x in steps]
     known = next((size for size in sizes if size is not None), None)
-    return shape(steps[0])[1] if known is None else known
+    return tf.shape(steps[0])[1] if known is None else known
 
 
 def _initial_state(cell: Any, given: Any, batch: Any, dtype: Any) -> Any:
     if given is not None:
-        return map_structure(convert_to_tensor, given)
+        return map_structure(tf.convert_to_tensor, given)
     if dtype is None:
         raise ValueError("If there is no initial_state, you must give a dtype.")
-    initial = getattr(cell, "get_initial_state", None)
-    if initial is not None:
-        return initial(inputs=None, batch_size=batch, dtype=dtype)
     return cell.zero_state(batch, dtype)
 
 
-def _lengths(sequence_length: Any, batch: Any) -> Tensor:
-    lengths = cast(convert_to_tensor(sequence_length), int32)
+def _lengths(sequence_length: Any, batch: Any) -> tf.Tensor:
+    lengths = tf.cast(tf.convert_to_tensor(sequence_length), tf.int32)
     if lengths.shape.ndims not in (None, 1):
         raise ValueError(
             f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}"
@@ -202,11 +168,13 @@ def _lengths(sequence_length: Any, batch: Any) -> Tensor:
     known = lengths.shape[0].value if lengths.shape.ndims else None
     if isinstance(batch, int) and known == batch:
         return lengths
-    expected, found = stack([batch]), shape(lengths)
+    expected, found = tf.stack([batch]), tf.shape(lengths)
     text = f"Expected shape for Tensor {lengths.name} is "
-    check = Assert(reduce_all(equal(found, expected)), [text, expected, " but saw shape: ", found])
-    with control_dependencies([check]):
-        return identity(lengths, "CheckSeqLen")
+    check = tf.Assert(
+        tf.reduce_all(tf.equal(found, expected)), [text, expected, " but saw shape: ", found]
+    )
+    with tf.control_dependencies([check]):
+        return tf.identity(lengths, "CheckSeqLen")
 
 
 def bidirectional_dynamic_rnn(
@@ -230,18 +198,21 @@ def bidirectional_dynamic_rnn(
     Returns:
         The outputs of both, in the order of time, and the last states of both.
     """
-    check_cell(cell_fw)
-    check_cell(cell_bw)
-    with variable_scope(scope or "bidirectional_rnn"):
-        with variable_scope("fw") as forward:
+    _check_cell(cell_fw)
+    _check_cell(cell_bw)
+    with tf.variable_scope(scope or "bidirectional_rnn"):
+        with tf.variable_scope("fw") as forward:
             there = dynamic_rnn(
                 cell_fw, inputs, sequence_length, initial_state_fw, dtype,
                 time_major=time_major, scope=forward,
             )  # fmt: skip
-        with variable_scope("bw") as backward:
+        with tf.variable_scope("bw") as backward:
 
-            def turned(x: Any) -> Tensor:
-                return reverse_steps(convert_to_tensor(x), sequence_length, int(not time_major))
+            def turned(x: Any) -> tf.Tensor:
+                x, axis = tf.convert_to_tensor(x), int(not time_major)
+                if sequence_length is None:
+                    return tf.reverse(x, [axis])
+                return reverse_sequence(x, sequence_length, axis, 1 - axis)
 
             outputs, state = dynamic_rnn(
                 cell_bw, map_structure(turned, inputs), sequence_length, initial_state_bw, dtype,
@@ -249,13 +220,6 @@ def bidirectional_dynamic_rnn(
             )  # fmt: skip
         back = map_structure(turned, outputs)
     return (there[0], back), (there[1], state)
-
-
-def reverse_steps(x: Tensor, lengths: Any, axis: int) -> Tensor:
-    """Return sequences in reversed order, each within its length; ``axis``, 0 or 1, is that of time."""
-    if lengths is None:
-        return reverse(x, [axis])
-    return reverse_sequence(x, lengths, axis, 1 - axis)
 
 
 def static_rnn(
@@ -268,31 +232,22 @@ def static_rnn(
 ) -> tuple[list[Any], Any]:
     """Run a cell over a list of inputs, one step of the graph after another. TF1: ``tf.nn.static_rnn``.
 
-    Args:
-        cell: as for :func:`dynamic_rnn`, as are the others.
-        inputs: a list of tensors ``[batch, size]``, or of structures of them, one a step.
-        initial_state: the state before the first step.
-        dtype: of the state, where ``initial_state`` is not given.
-        sequence_length: int vector ``[batch]``.
-        scope: the variable scope; "rnn" by default.
+    Arguments and errors as :func:`dynamic_rnn`, but for ``inputs``: a list of tensors ``[batch, size]``
+    or of structures of them, one a step. TypeError where it is no list, ValueError where it is empty.
 
     Returns:
         A list of the outputs, and the state after the last step.
-
-    Raises:
-        TypeError: ``cell`` is none, or ``inputs`` no list.
-        ValueError: ``inputs`` is empty; there is neither a state nor a dtype.
     """
-    check_cell(cell)
+    _check_cell(cell)
     if not isinstance(inputs, list | tuple):
         raise TypeError(f"inputs must be a sequence, got {inputs!r}.")
     if not inputs:
         raise ValueError("inputs must not be empty")
     outputs = []
-    with variable_scope(scope or "rnn") as entered:
-        steps = [map_structure(convert_to_tensor, x) for x in inputs]
+    with tf.variable_scope(scope or "rnn") as entered:
+        steps = [map_structure(tf.convert_to_tensor, x) for x in inputs]
         first = nest.flatten(steps[0])[0]
-        batch = shape(first)[0] if first.shape[0].value is None else first.shape[0].value
+        batch = tf.shape(first)[0] if first.shape[0].value is None else first.shape[0].value
         state = _initial_state(cell, initial_state, batch, dtype)
         lengths = None if sequence_length is None else _lengths(sequence_length, batch)
         for time, x in enumerate(steps):
@@ -302,50 +257,7 @@ def static_rnn(
             if lengths is not None:
                 now = time < lengths
                 after = map_structure(lambda a, b, now=now: _chosen(now, a, b), after, state)
-                output = map_structure(lambda y, now=now: _chosen(now, y, zeros_like(y)), output)
+                output = map_structure(lambda y, now=now: _chosen(now, y, tf.zeros_like(y)), output)
             outputs.append(output)
             state = after
     return outputs, state
-
-
-def static_bidirectional_rnn(
-    cell_fw: Any,
-    cell_bw: Any,
-    inputs: Any,
-    initial_state_fw: Any = None,
-    initial_state_bw: Any = None,
-    dtype: Any = None,
-    sequence_length: Any = None,
-    scope: Scope = None,
-) -> tuple[list[Any], Any, Any]:
-    """Run one cell over a list of inputs and another one over it reversed.
-
-    TF1: ``tf.nn.static_bidirectional_rnn``. Arguments and errors as :func:`static_rnn`.
-
-    Returns:
-        A list of the outputs of both, side by side; the last state of either.
-    """
-    check_cell(cell_fw)
-    check_cell(cell_bw)
-    with variable_scope(scope or "bidirectional_rnn"):
-        with variable_scope("fw") as forward:
-            there, state_fw = static_rnn(
-                cell_fw, inputs, initial_state_fw, dtype, sequence_length, forward
-            )
-        with variable_scope("bw") as backward:
-            turned = _reversed(inputs, sequence_length)
-            found, state_bw = static_rnn(
-                cell_bw, turned, initial_state_bw, dtype, sequence_length, backward
-            )
-        back = _reversed(found, sequence_length)
-        pairs = zip(there, back, strict=True)
-        outputs = [map_structure(lambda a, b: concat([a, b], 1), *pair) for pair in pairs]
-    return outputs, state_fw, state_bw
-
-
-def _reversed(steps: Sequence[Any], lengths: Any) -> list[Any]:
-    if lengths is None:
-        return list(reversed(steps))
-    columns = zip(*[nest.flatten(x) for x in steps], strict=True)
-    turned = [unstack(reverse_steps(stack(column), lengths, 0), len(steps)) for column in columns]
-    return [nest.pack_like(steps[0], row) for row in zip(*turned, strict=True)]

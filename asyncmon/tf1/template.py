@@ -63,36 +63,14 @@ class Template:
         return self._name
 
     @property
-    def func(self) -> Callable[..., Any]:
-        """The function, with the arguments it always has."""
-        return self._func
-
-    @property
     def variable_scope(self) -> g.VariableScope | None:
         """The scope of its variables; None before the first call."""
         return self._scope
 
-    var_scope = variable_scope
-
-    @property
-    def variable_scope_name(self) -> str | None:
-        """The name of that scope."""
-        return None if self._scope is None else self._scope.name
-
     @property
     def variables(self) -> list[Any]:
-        """Its global and local variables."""
-        return [*self.global_variables, *self.local_variables]
-
-    @property
-    def global_variables(self) -> list[Any]:
         """Its global variables."""
         return self._scope.global_variables() if self._scope else []
-
-    @property
-    def local_variables(self) -> list[Any]:
-        """Its local variables."""
-        return self._scope.local_variables() if self._scope else []
 
     @property
     def trainable_variables(self) -> list[Any]:

@@ -55,22 +55,13 @@ def broadcast_weights(weights: Any, values: Any) -> tf.Tensor:
     return tf.multiply(w, tf.ones_like(x, dtype=w.dtype), name="broadcast_weights")
 
 
-def squeezed(labels: Any, predictions: Any, rank_difference: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
-    """Drop a last dimension of 1 where one of two has a dimension too many.
-
-    Args:
-        labels: any values.
-        predictions: likewise, of ``rank_difference`` dimensions more.
-        rank_difference: see above.
-    """
+def squeezed(labels: Any, predictions: Any, more: int = 0) -> tuple[tf.Tensor, tf.Tensor]:
+    """Drop a last dimension of 1 where one has it beyond ``predictions.rank == labels.rank + more``."""
     y, x = tf.convert_to_tensor(labels), tf.convert_to_tensor(predictions)
-    return (
-        _without_last(y, x, 1 - rank_difference),
-        _without_last(x, y, rank_difference + 1),
-    )
+    return without_last(y, x, 1 - more), without_last(x, y, more + 1)
 
 
-def _without_last(x: tf.Tensor, other: tf.Tensor, more: int) -> tf.Tensor:
+def without_last(x: tf.Tensor, other: tf.Tensor, more: int = 1) -> tf.Tensor:
     """Return ``x`` without its last dimension, of 1, if it has ``more`` dimensions than the other."""
     rank, than = x.shape.ndims, other.shape.ndims
     if rank is not None and (rank == 0 or x.shape.as_list()[-1] not in (None, 1)):
@@ -82,24 +73,11 @@ def _without_last(x: tf.Tensor, other: tf.Tensor, more: int) -> tf.Tensor:
     return result
 
 
-def weights_without_last(weights: Any, labels: tf.Tensor) -> Any:
-    """Return weights without their last dimension where they have one more than labels."""
-    return _without_last(tf.convert_to_tensor(weights), labels, 1)
-
-
 def weights_of_rank(weights: Any, values: tf.Tensor) -> tf.Tensor:
     """Return weights with a last dimension of 1 dropped, or added, to have the rank of values."""
-    w = tf.convert_to_tensor(weights)
-    rank, wanted = w.shape.ndims, values.shape.ndims
-    if rank == 0:
-        return w
-    if rank is not None and wanted is not None:
-        if rank - wanted == 1:
-            return tf.squeeze(w, [-1])
-        return tf.expand_dims(w, -1) if wanted - rank == 1 else w
-    found = _without_last(w, values, 1)
-    short = tf.logical_and(
-        tf.equal(tf.rank(found) - tf.rank(values), -1), tf.greater(tf.rank(found), 0)
-    )
-    result: tf.Tensor = tf.cond(short, lambda: tf.expand_dims(found, -1), lambda: found)
+    w = without_last(tf.convert_to_tensor(weights), values)
+    if w.shape.ndims is not None and values.shape.ndims is not None:
+        return tf.expand_dims(w, -1) if 0 < w.shape.ndims == values.shape.ndims - 1 else w
+    short = tf.logical_and(tf.equal(tf.rank(values) - tf.rank(w), 1), tf.greater(tf.rank(w), 0))
+    result: tf.Tensor = tf.cond(short, lambda: tf.expand_dims(w, -1), lambda: w)
     return result

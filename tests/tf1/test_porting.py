@@ -30,7 +30,6 @@ MOVED = {
     "contrib.framework.list_variables": "train.list_variables",
     "contrib.framework.load_checkpoint": "train.load_checkpoint",
     "contrib.framework.load_variable": "train.load_variable",
-    "contrib.framework.nest": "nest",
     "contrib.losses.compute_weighted_loss": "losses.compute_weighted_loss",
     "contrib.losses.get_total_loss": "losses.get_total_loss",
     "contrib.metrics.streaming_accuracy": "metrics.accuracy",

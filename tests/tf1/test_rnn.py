@@ -133,20 +133,14 @@ def test_both_directions(evaluate: Evaluate, lengths: Any) -> None:
     names = [v.op.name for v in tf.trainable_variables()]
     assert names[0] == "bidirectional_rnn/fw/gru_cell/gates/kernel"
     assert names[-1] == "bidirectional_rnn/bw/basic_lstm_cell/bias"
-    with tf.variable_scope("", reuse=True):
-        listed, *ends = tf.nn.static_bidirectional_rnn(
-            forward, backward, tf.unstack(x, 5, 1), dtype=tf.float32, sequence_length=lengths
-        )
-    assert len(tf.trainable_variables()) == len(names)
-    results = ((tf.concat(found, 2), states), (tf.stack(listed, 1), ends))
-    check_alike(evaluate, results, x, {x: X})
     turned = X.copy()
     for row, length in enumerate(lengths or [5] * 3):
         turned[row, :length] = X[row, :length][::-1]
     with tf.variable_scope("bidirectional_rnn", reuse=True):
         options = {"dtype": tf.float32, "scope": "bw"}
-        there, _ = tf.nn.dynamic_rnn(backward, tf.constant(turned), lengths, **options)
-    back, other = evaluate([found[1], there], feeds=[{x: X}])
+        there, last = tf.nn.dynamic_rnn(backward, tf.constant(turned), lengths, **options)
+    back, other, ends = evaluate([found[1], there, [states[1].h, last.h]], feeds=[{x: X}])
+    np.testing.assert_allclose(*ends, rtol=1e-5)
     for row, length in enumerate(lengths or [5] * 3):
         np.testing.assert_allclose(back[row, :length], other[row, :length][::-1], rtol=1e-5)
 
@@ -223,8 +217,6 @@ def test_refusals() -> None:
         (ValueError, lambda: tf.nn.dynamic_rnn(cell, x, [[1]], dtype=tf.float32), "must be a vector"),
         (TypeError, lambda: tf.nn.static_rnn(cell, x, dtype=tf.float32), "must be a sequence"),
         (ValueError, lambda: tf.nn.static_rnn(cell, [], dtype=tf.float32), "must not be empty"),
-        (TypeError, lambda: tf.nn.static_bidirectional_rnn(cell, cell, x), "must be a sequence"),
-        (ValueError, lambda: tf.nn.static_bidirectional_rnn(cell, cell, []), "must not be empty"),
         (AttributeError, lambda: tf.nn.raw_rnn, "dynamic_rnn"),
         (AttributeError, lambda: tf.TensorArray, "tf.scan"),
     ]

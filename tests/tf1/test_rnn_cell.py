@@ -145,20 +145,6 @@ def test_multi_rnn_cell_with_states_side_by_side(evaluate: Evaluate) -> None:
     np.testing.assert_array_equal(output, after[:, 4:])
 
 
-def test_residual_and_device_wrappers(evaluate: Evaluate) -> None:
-    (h,) = state_of(3)
-    inner = cells.GRUCell(3)
-    wrapped = cells.ResidualWrapper(cells.DeviceWrapper(inner, "/gpu:0"))
-    other = cells.ResidualWrapper(inner, residual_fn=lambda x, y: x * y)
-    x, state = tf.constant(X), tf.constant(h)
-    got = evaluate([wrapped(x, state), inner(x, state)[0], other(x, state)[0]])
-    np.testing.assert_allclose(got[0][0], X + got[1])
-    np.testing.assert_allclose(got[2], X * got[1])
-    assert [v.op.name for v in wrapped.variables] == [v.op.name for v in tf.global_variables()]
-    with pytest.raises(ValueError, match="cannot be added"):
-        cells.ResidualWrapper(cells.GRUCell(4))(x, tf.zeros([2, 4]))
-
-
 class Echo(cells.RNNCell):
     """Returns what it gets."""
 
@@ -252,17 +238,11 @@ def test_scopes_of_cells() -> None:
     ]
 
 
-def test_zero_states(evaluate: Evaluate) -> None:
+def test_zero_states() -> None:
     cell = cells.MultiRNNCell([cells.LSTMCell(4, num_proj=2), cells.GRUCell(3)])
     state = cell.zero_state(5, tf.float64)
     assert [x.shape.as_list() for x in (*state[0], state[1])] == [[5, 4], [5, 2], [5, 3]]
     assert {x.dtype.name for x in (*state[0], state[1])} == {"float64"}
-    given = cells.GRUCell(3).get_initial_state(inputs=tf.constant(X))
-    assert evaluate(given).tolist() == np.zeros((2, 3)).tolist()
-    with pytest.raises(ValueError, match="batch_size and dtype cannot be None"):
-        cell.get_initial_state(batch_size=3)
-    with pytest.raises(ValueError, match="but batch_size=3"):
-        cell.get_initial_state(inputs=tf.constant(X), batch_size=3)
 
 
 def test_refusals() -> None:

@@ -72,22 +72,7 @@ def test_another_loss_and_refusals(evaluate: Callable[..., Any]) -> None:
             sequence_loss(*arguments, **options)
 
 
-def test_layers_of_both_directions(evaluate: Callable[..., Any]) -> None:
+def test_the_cells_have_another_place() -> None:
     rnn = tf.contrib.rnn
     assert rnn.BasicLSTMCell is tf.nn.rnn_cell.BasicLSTMCell
     assert rnn.static_rnn is tf.nn.static_rnn
-    pairs = [[rnn.GRUCell(2), rnn.BasicLSTMCell(3)] for _ in range(2)]
-    outputs, forward, backward = rnn.stack_bidirectional_dynamic_rnn(
-        *pairs, tf.constant(LOGITS), dtype=tf.float32, sequence_length=[3, 2]
-    )
-    names = [v.op.name for v in tf.global_variables()]
-    assert names[0] == "stack_bidirectional_rnn/cell_0/bidirectional_rnn/fw/gru_cell/gates/kernel"
-    assert names[-1] == "stack_bidirectional_rnn/cell_1/bidirectional_rnn/bw/basic_lstm_cell/bias"
-    assert outputs.shape.as_list() == [2, 3, 6]
-    found, ahead, back = evaluate([outputs, forward[1].h, backward[1].h])
-    np.testing.assert_allclose(found[0, 2, :3], ahead[0])
-    np.testing.assert_allclose(found[:, 0, 3:], back)
-    with pytest.raises(ValueError, match="same depth"):
-        rnn.stack_bidirectional_dynamic_rnn(pairs[0], pairs[1][:1], LOGITS, dtype=tf.float32)
-    with pytest.raises(ValueError, match="A list of cells"):
-        rnn.stack_bidirectional_dynamic_rnn([], [], LOGITS, dtype=tf.float32)

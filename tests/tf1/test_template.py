@@ -1,8 +1,7 @@
-"""``tf.make_template`` and ``tf.nest``."""
+"""``tf.make_template``."""
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import pytest
@@ -23,15 +22,12 @@ def scaled(x: Any, by: float = 1.0) -> Any:
 @pytest.mark.asyncio
 async def test_calls_share_the_variables_of_the_first_one() -> None:
     scale = tf.make_template("scale", scaled, by=3.0)
-    assert (scale.variables, scale.variable_scope, scale.variable_scope_name) == ([], None, None)
+    assert (scale.variables, scale.variable_scope) == ([], None)
     first, second = scale(1.0), scale(2.0)
     other = tf.make_template("scale", scaled)(1.0)
     assert [v.name for v in tf.trainable_variables()] == ["scale/weight:0", "scale_1/weight:0"]
-    assert scale.trainable_variables == scale.global_variables == [tf.trainable_variables()[0]]
-    assert (scale.variable_scope_name, scale.name) == ("scale", "scale")
-    assert scale.local_variables == []
-    assert scale.var_scope.name == "scale"
-    assert scale.func(4.0) is not None
+    assert scale.trainable_variables == scale.variables == [tf.trainable_variables()[0]]
+    assert (scale.variable_scope.name, scale.name) == ("scale", "scale")
     async with tf.Session() as sess:
         await sess.run(tf.global_variables_initializer())
         assert await sess.run([first, second, other]) == [3, 6, 1]
@@ -40,7 +36,7 @@ async def test_calls_share_the_variables_of_the_first_one() -> None:
 def test_the_scope_is_chosen_at_the_first_call_or_now() -> None:
     late = tf.make_template("s", scaled)
     now = tf.make_template("s", scaled, create_scope_now_=True)
-    assert now.variable_scope_name == "s"
+    assert now.variable_scope.name == "s"
     now(1.0)
     now(1.0)
     late(1.0)
@@ -89,34 +85,3 @@ def test_a_first_call_that_fails_can_be_repeated() -> None:
     assert template().name == "t/v:0"
     with pytest.raises(ValueError, match="name cannot be None"):
         tf.make_template(None, body)  # type: ignore[arg-type]
-
-
-Pair = namedtuple("Pair", ["a", "b"])
-
-
-def test_nests_are_laid_flat_and_put_back() -> None:
-    nest = tf.nest
-    structure = {"b": [1, (2, 3)], "a": Pair(4, 5)}
-    assert nest.flatten(structure) == [4, 5, 1, 2, 3]
-    assert nest.pack_sequence_as(structure, [1, 2, 3, 4, 5]) == {"b": [3, (4, 5)], "a": Pair(1, 2)}
-    doubled = nest.map_structure(lambda x, y: x + y, structure, structure)
-    assert doubled == {"b": [2, (4, 6)], "a": Pair(8, 10)}
-    assert nest.map_structure(str, 5) == "5"
-    assert (nest.is_nested([1]), nest.is_nested("ab")) == (True, False)
-    nest.assert_same_structure([1, (2,)], [3, (4,)])
-    with pytest.raises(ValueError, match="5 leaves, flat_sequence has 1"):
-        nest.pack_sequence_as(structure, [1])
-    with pytest.raises(ValueError, match="same nested structure"):
-        nest.map_structure(max, [1, 2], [1])
-    with pytest.raises(TypeError, match="different sequence types"):
-        nest.map_structure(max, [1, 2], (1, 2))
-    assert nest.map_structure(max, [1, 2], (3, 1), check_types=False) == [3, 2]
-    with pytest.raises(ValueError, match="at least one structure"):
-        nest.map_structure(max)
-
-
-def test_a_shape_is_a_leaf_of_a_structure() -> None:
-    shape = tf.TensorShape([1, 2])
-    assert tf.nest.flatten(shape) == [shape]
-    assert not tf.nest.is_nested(shape)
-    assert tf.nest.map_structure(len, [shape, {"a": shape}]) == [2, {"a": 2}]

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Tensor,
-    cast,
-    convert_to_tensor,
-    div_no_nan,
-    name_scope,
-    nn,
-    not_equal,
-    reduce_sum,
-    reshape,
-    shape,
-)
+from asyncmon import graph as tf
 from asyncmon.missing_names import missing_name
 
 if TYPE_CHECKING:
@@ -32,7 +21,7 @@ def sequence_loss(
     sum_over_batch: bool = False,
     softmax_loss_function: Callable[..., Any] | None = None,
     name: str | None = None,
-) -> Tensor:
+) -> tf.Tensor:
     """Return the weighted cross entropy of sequences of logits. TF1: same name.
 
     An average is by the sum of weights, a sum by how many of them are not 0.
@@ -41,10 +30,10 @@ def sequence_loss(
         logits: of shape ``[batch, time, classes]``.
         targets: int classes of shape ``[batch, time]``.
         weights: of shape ``[batch, time]``; 0 beyond the end of a sequence.
-        average_across_timesteps: average over time.
-        average_across_batch: average over the batch.
-        sum_over_timesteps: add up over time, which excludes an average.
-        sum_over_batch: add up over the batch, which excludes an average.
+        average_across_timesteps: average over time; ``average_across_batch`` likewise.
+        average_across_batch: see above.
+        sum_over_timesteps: add up over time, which excludes an average; ``sum_over_batch`` likewise.
+        sum_over_batch: see above.
         softmax_loss_function: called as ``f(labels=, logits=)`` on classes ``[batch * time]`` and
             logits ``[batch * time, classes]``; by default ``sparse_softmax_cross_entropy_with_logits``.
         name: the scope of the new ops.
@@ -55,7 +44,7 @@ def sequence_loss(
     Raises:
         ValueError: a rank is another one; a sum and an average are asked for.
     """
-    x, classes, share = map(convert_to_tensor, (logits, targets, weights))
+    x, classes, share = map(tf.convert_to_tensor, (logits, targets, weights))
     for tensor, rank, what in (
         (x, 3, "Logits must be a [batch_size x sequence_length x logits]"),
         (classes, 2, "Targets must be a [batch_size x sequence_length]"),
@@ -69,20 +58,21 @@ def sequence_loss(
         raise ValueError("average_across_batch and sum_over_batch cannot both be True.")
     averages = average_across_batch, average_across_timesteps
     sums = sum_over_batch, sum_over_timesteps
-    with name_scope(name, "sequence_loss", [x, classes, share]):
-        loss = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
-        flat = reshape(x, [-1, shape(x)[2]])
-        losses = loss(labels=reshape(classes, [-1]), logits=flat) * reshape(share, [-1])
-        losses = reshape(losses, shape(x)[:2])
+    with tf.name_scope(name, "sequence_loss", [x, classes, share]):
+        loss = softmax_loss_function or tf.nn.sparse_softmax_cross_entropy_with_logits
+        flat = tf.reshape(x, [-1, tf.shape(x)[2]])
+        losses = loss(labels=tf.reshape(classes, [-1]), logits=flat) * tf.reshape(share, [-1])
+        losses = tf.reshape(losses, tf.shape(x)[:2])
         losses.set_shape(x.shape[:2].merge_with(classes.shape))
-        chosen, total = (averages, share) if any(averages) else (sums, None)
-        axes = [axis for axis, wanted in enumerate(chosen) if wanted]
+        axes = [axis for axis, wanted in enumerate(averages if any(averages) else sums) if wanted]
         if not axes:
             return losses
-        if total is None:
-            count = reduce_sum(cast(not_equal(share, 0), losses.dtype), axes)
-            return div_no_nan(reduce_sum(losses, axes), count)
-        result: Tensor = reduce_sum(losses, axes) / (reduce_sum(total, axes) + 1e-12)
+        total = tf.reduce_sum(losses, axes)
+        if not any(averages):
+            return tf.div_no_nan(
+                total, tf.reduce_sum(tf.cast(tf.not_equal(share, 0), total.dtype), axes)
+            )
+        result: tf.Tensor = total / (tf.reduce_sum(share, axes) + 1e-12)
         return result
 
 

@@ -44,8 +44,7 @@ class HParams:
     def add_hparam(self, name: str, value: Any) -> None:
         """Add a value; its type is that of later values.
 
-        Raises:
-            ValueError: the name is taken, by a value or a method, or the value is an empty list.
+        ValueError for a name that is taken, by a value or a method, and for an empty list.
         """
         if getattr(self, name, None) is not None:
             raise ValueError(f"Hyperparameter name is reserved: {name}")
@@ -58,19 +57,17 @@ class HParams:
     def set_hparam(self, name: str, value: Any) -> None:
         """Set a value, cast to its type where nothing is lost.
 
-        Raises:
-            KeyError: no such name.
-            ValueError: of another type, or one value for a list or the reverse.
+        KeyError for an unknown name; ValueError for another type, a list for one value or the reverse.
         """
+        setattr(self, name, self._checked(name, value))
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """Return a value, or a list of values, in the type of a name."""
         kind, is_list = self._hparam_types[name]
-        if isinstance(value, list | tuple):
-            if not is_list:
-                raise ValueError(f"Must not pass a list for single-valued parameter: {name}")
-            setattr(self, name, [_cast(name, kind, one) for one in value])
-        elif is_list:
-            raise ValueError(f"Must pass a list for multi-valued parameter: {name}.")
-        else:
-            setattr(self, name, _cast(name, kind, value))
+        if is_list != isinstance(value, list | tuple):
+            wanted = "Must pass a list for multi" if is_list else "Must not pass a list for single"
+            raise ValueError(f"{wanted}-valued parameter: {name}")
+        return [_cast(name, kind, one) for one in value] if is_list else _cast(name, kind, value)
 
     def del_hparam(self, name: str) -> None:
         """Remove a value, if it is there."""
@@ -81,9 +78,7 @@ class HParams:
     def parse(self, values: str) -> HParams:
         """Set values from a text like ``"rate=0.1,layers=[10,20],name=x"``; return these HParams.
 
-        Raises:
-            ValueError: a text that is not of this form, an unknown name or one that occurs twice, or a
-                value that is not of its type.
+        ValueError for another form, an unknown name, one that occurs twice, or a value of another type.
         """
         found: dict[str, Any] = {}
         at = 0
@@ -131,23 +126,12 @@ class HParams:
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value, or ``default`` where there is none of this name.
 
-        Raises:
-            ValueError: a default of another type than the value.
+        ValueError for a default of another type than the value.
         """
         if key not in self._hparam_types:
             return default
-        kind, is_list = self._hparam_types[key]
         if default is not None:
-            if is_list != isinstance(default, list | tuple):
-                raise ValueError(f"Hparam '{key}' of a list and default {default!r} do not fit.")
-            for one in default if is_list else [default]:
-                try:
-                    _cast(key, kind, one)
-                except ValueError as error:
-                    raise ValueError(
-                        f"Hparam '{key}' of type '{kind.__name__}' is incompatible with "
-                        f"default={default!r}"
-                    ) from error
+            self._checked(key, default)
         return getattr(self, key)
 
     def get_model_structure(self) -> Any:

@@ -10,10 +10,8 @@ from asyncmon.tf1.rnn_cell.cells import BasicLSTMCell as BasicLSTMCell
 from asyncmon.tf1.rnn_cell.cells import BasicRNNCell as BasicRNNCell
 from asyncmon.tf1.rnn_cell.cells import GRUCell as GRUCell
 from asyncmon.tf1.rnn_cell.cells import LSTMCell as LSTMCell
-from asyncmon.tf1.rnn_cell.wrappers import DeviceWrapper as DeviceWrapper
 from asyncmon.tf1.rnn_cell.wrappers import DropoutWrapper as DropoutWrapper
 from asyncmon.tf1.rnn_cell.wrappers import MultiRNNCell as MultiRNNCell
-from asyncmon.tf1.rnn_cell.wrappers import ResidualWrapper as ResidualWrapper
 
 
 def __getattr__(name: str) -> Any:

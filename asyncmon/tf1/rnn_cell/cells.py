@@ -1,61 +1,46 @@
-"""The cells: plain, LSTM, GRU."""
+"""The cells: plain, LSTM, GRU.
+
+Their arguments have these in common:
+
+* ``num_units``: the size of the state and the output; of the memory of an LSTM.
+* ``activation``: tanh by default; a function, or its name in ``tf.nn``.
+* ``reuse``: share the variables of an earlier cell of this name.
+* ``name``: the variable scope; by default the class's name, as ``basic_rnn_cell``.
+* ``dtype``: of the variables; by default that of the inputs.
+* ``**kwargs``: ``trainable``.
+"""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Tensor,
-    clip_by_value,
-    concat,
-    constant_initializer,
-    convert_to_tensor,
-    matmul,
-    nn,
-    sigmoid,
-    split,
-    tanh,
-    zeros_initializer,
-)
+from asyncmon import graph as tf
 from asyncmon.tf1.rnn_cell.base import LayerRNNCell, LSTMStateTuple, check_depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncmon.graph import TensorShape
-
 _log = logging.getLogger(__name__)
 
 
-def _activation(given: Any) -> Callable[[Any], Tensor]:
+def _activation(given: Any) -> Callable[[Any], tf.Tensor]:
     """Return an activation function given as itself, by its name in ``tf.nn``, or not at all."""
     if isinstance(given, str):
-        found = getattr(nn, given, None)
+        found = getattr(tf.nn, given, None)
         if found is None:
             raise ValueError(
                 f"Unknown activation function: {given!r}. Use a function, or its tf.nn name."
             )
         return found  # type: ignore[no-any-return]  # a function of a tensor
-    return given or tanh
+    return given or tf.tanh
 
 
-def _affine(x: Any, state: Any, kernel: Any, bias: Any) -> Tensor:
-    return nn.bias_add(matmul(concat([x, state], 1), kernel), bias)
+def _affine(x: Any, state: Any, kernel: Any, bias: Any) -> tf.Tensor:
+    return tf.nn.bias_add(tf.matmul(tf.concat([x, state], 1), kernel), bias)
 
 
-class BasicRNNCell(LayerRNNCell):
-    """``output = new_state = activation([inputs, state] @ kernel + bias)``. TF1: same name.
-
-    Args:
-        num_units: the size of the state and the output.
-        activation: tanh by default; a function, or its name in ``tf.nn``.
-        reuse: share the variables of an earlier cell of this name.
-        name: the variable scope; ``basic_rnn_cell`` by default.
-        dtype: of the variables; by default that of the inputs.
-        **kwargs: ``trainable``.
-    """
-
+class _Cell(LayerRNNCell):
     def __init__(
         self,
         num_units: int,
@@ -70,17 +55,21 @@ class BasicRNNCell(LayerRNNCell):
         self._activation = _activation(activation)
 
     @property
-    def state_size(self) -> int:
+    def state_size(self) -> Any:
         """``num_units``."""
         return self._num_units
 
     output_size = state_size
 
-    def build(self, input_shape: TensorShape) -> None:
+
+class BasicRNNCell(_Cell):
+    """``output = new_state = activation([inputs, state] @ kernel + bias)``. TF1: same name."""
+
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create ``kernel`` and ``bias``."""
         rows = check_depth(input_shape) + self._num_units
         self._kernel = self.add_variable("kernel", [rows, self._num_units])
-        self._bias = self.add_variable("bias", [self._num_units], initializer=zeros_initializer())
+        self._bias = self.add_variable("bias", [self._num_units], initializer=tf.zeros_initializer())
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
@@ -89,22 +78,15 @@ class BasicRNNCell(LayerRNNCell):
         return output, output
 
 
-class GRUCell(LayerRNNCell):
+class GRUCell(_Cell):
     """A gated recurrent unit. TF1: same name.
 
     ``r, u = sigmoid([inputs, state] @ gates/kernel + gates/bias)``,
     ``c = activation([inputs, r * state] @ candidate/kernel + candidate/bias)``,
     ``output = new_state = u * state + (1 - u) * c``.
 
-    Args:
-        num_units: the size of the state and the output.
-        activation: tanh by default; a function, or its name in ``tf.nn``.
-        reuse: share the variables of an earlier cell of this name.
-        kernel_initializer: of both kernels; that of the variable scope by default.
-        bias_initializer: of both biases; 1 for that of the gates and 0 for the other by default.
-        name: the variable scope; ``gru_cell`` by default.
-        dtype: of the variables; by default that of the inputs.
-        **kwargs: ``trainable``.
+    The initializers are of both kernels, and of both biases: by default 1 for that of the gates, 0 for
+    the other.
     """
 
     def __init__(
@@ -118,20 +100,11 @@ class GRUCell(LayerRNNCell):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
-        self._num_units = num_units
-        self._activation = _activation(activation)
+        super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
         self._kernel_initializer = kernel_initializer
         self._bias_initializer = bias_initializer
 
-    @property
-    def state_size(self) -> int:
-        """``num_units``."""
-        return self._num_units
-
-    output_size = state_size
-
-    def build(self, input_shape: TensorShape) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create the kernels and biases of the gates and the candidate."""
         units = self._num_units
         rows = check_depth(input_shape) + units
@@ -142,21 +115,21 @@ class GRUCell(LayerRNNCell):
                 self.add_variable(f"{name}/bias", [n], initializer=start if bias is None else bias),
             )
             for name, n, start in (
-                ("gates", 2 * units, constant_initializer(1.0)),
-                ("candidate", units, zeros_initializer()),
+                ("gates", 2 * units, tf.constant_initializer(1.0)),
+                ("candidate", units, tf.zeros_initializer()),
             )
         )
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
         """Return the output and the new state, which are the same."""
-        reset, update = split(sigmoid(_affine(inputs, state, *self._gates)), 2, 1)
+        reset, update = tf.split(tf.sigmoid(_affine(inputs, state, *self._gates)), 2, 1)
         candidate = self._activation(_affine(inputs, reset * state, *self._candidate))
         output = update * state + (1 - update) * candidate
         return output, output
 
 
-class LSTMCell(LayerRNNCell):
+class LSTMCell(_Cell):
     """A long short-term memory, with peepholes, clipping and a projection. TF1: same name.
 
     ``i, j, f, o = split([inputs, h] @ kernel + bias)``,
@@ -164,24 +137,15 @@ class LSTMCell(LayerRNNCell):
     ``h = sigmoid(o) * activation(c)``.
 
     Args:
-        num_units: the size of the memory.
         use_peepholes: add the memory times ``w_f_diag``, ``w_i_diag``, ``w_o_diag`` to the gates.
         cell_clip: clip the memory to this absolute value.
         initializer: of the kernels and the peepholes.
         num_proj: multiply the output by ``projection/kernel``; its size then.
         proj_clip: clip the projection to this absolute value.
-        num_unit_shards: must be None or 1: variables are whole.
+        num_unit_shards: must be None or 1, else ValueError: variables are whole.
         num_proj_shards: likewise.
         forget_bias: added to the forget gate.
         state_is_tuple: the state is an :class:`LSTMStateTuple`, else memory and output side by side.
-        activation: tanh by default; a function, or its name in ``tf.nn``.
-        reuse: share the variables of an earlier cell of this name.
-        name: the variable scope; ``lstm_cell`` by default.
-        dtype: of the variables; by default that of the inputs.
-        **kwargs: ``trainable``.
-
-    Raises:
-        ValueError: variables would be split.
     """
 
     def __init__(
@@ -202,20 +166,18 @@ class LSTMCell(LayerRNNCell):
         dtype: Any = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
+        super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
         for shards in (num_unit_shards, num_proj_shards):
             if shards not in (None, 1):
                 raise ValueError(f"Variables are whole here: shards must be None or 1, got {shards!r}.")
         if not state_is_tuple:
             _log.warning("%s: a state that is no tuple is slower. Use state_is_tuple=True.", self.name)
-        self._num_units = num_units
         self._use_peepholes = use_peepholes
         self._cell_clip, self._proj_clip = cell_clip, proj_clip
         self._initializer = initializer
         self._num_proj = num_proj
         self._forget_bias = forget_bias
         self._state_is_tuple = state_is_tuple
-        self._activation = _activation(activation)
 
     @property
     def state_size(self) -> Any:
@@ -228,12 +190,12 @@ class LSTMCell(LayerRNNCell):
         """``num_proj`` if there is a projection, ``num_units`` otherwise."""
         return self._num_proj or self._num_units
 
-    def build(self, input_shape: TensorShape) -> None:
+    def build(self, input_shape: tf.TensorShape) -> None:
         """Create ``kernel`` and ``bias``, and the others if they are used."""
         units, start = self._num_units, self._initializer
         rows = check_depth(input_shape) + self.output_size
         self._kernel = self.add_variable("kernel", [rows, 4 * units], initializer=start)
-        self._bias = self.add_variable("bias", [4 * units], initializer=zeros_initializer())
+        self._bias = self.add_variable("bias", [4 * units], initializer=tf.zeros_initializer())
         if self._use_peepholes:
             self._diagonals = [
                 self.add_variable(name, [units], initializer=start)
@@ -249,41 +211,30 @@ class LSTMCell(LayerRNNCell):
         if self._state_is_tuple:
             memory, before = state
         else:
-            memory, before = split(convert_to_tensor(state), list(self._sizes()), 1)
-        i, j, f, o = split(_affine(inputs, before, self._kernel, self._bias), 4, 1)
+            memory, before = tf.split(tf.convert_to_tensor(state), list(self._sizes()), 1)
+        i, j, f, o = tf.split(_affine(inputs, before, self._kernel, self._bias), 4, 1)
         f = f + self._forget_bias
         if self._use_peepholes:
             of_f, of_i, of_o = self._diagonals
             f, i = f + of_f * memory, i + of_i * memory
-        c = sigmoid(f) * memory + sigmoid(i) * self._activation(j)
+        c = tf.sigmoid(f) * memory + tf.sigmoid(i) * self._activation(j)
         if self._cell_clip is not None:
-            c = clip_by_value(c, -self._cell_clip, self._cell_clip)
+            c = tf.clip_by_value(c, -self._cell_clip, self._cell_clip)
         if self._use_peepholes:
             o = o + of_o * c
-        h = sigmoid(o) * self._activation(c)
+        h = tf.sigmoid(o) * self._activation(c)
         if self._num_proj is not None:
-            h = matmul(h, self._projection)
+            h = tf.matmul(h, self._projection)
             if self._proj_clip is not None:
-                h = clip_by_value(h, -self._proj_clip, self._proj_clip)
-        return h, LSTMStateTuple(c, h) if self._state_is_tuple else concat([c, h], 1)
+                h = tf.clip_by_value(h, -self._proj_clip, self._proj_clip)
+        return h, LSTMStateTuple(c, h) if self._state_is_tuple else tf.concat([c, h], 1)
 
     def _sizes(self) -> LSTMStateTuple:
         return LSTMStateTuple(self._num_units, self.output_size)
 
 
 class BasicLSTMCell(LSTMCell):
-    """A long short-term memory without peepholes, clipping and projection. TF1: same name.
-
-    Args:
-        num_units: the size of memory and output.
-        forget_bias: added to the forget gate.
-        state_is_tuple: the state is an :class:`LSTMStateTuple`, else memory and output side by side.
-        activation: tanh by default; a function, or its name in ``tf.nn``.
-        reuse: share the variables of an earlier cell of this name.
-        name: the variable scope; ``basic_lstm_cell`` by default.
-        dtype: of the variables; by default that of the inputs.
-        **kwargs: ``trainable``.
-    """
+    """An :class:`LSTMCell` without peepholes, clipping and projection. TF1: same name."""
 
     def __init__(
         self,

@@ -5,23 +5,8 @@ from __future__ import annotations
 from hashlib import md5
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    Tensor,
-    TensorShape,
-    add,
-    as_dtype,
-    concat,
-    convert_to_tensor,
-    device,
-    floor,
-    is_tensor,
-    name_scope,
-    nn,
-    random_uniform,
-    split,
-    variable_scope,
-)
-from asyncmon.graph.core.nest import flatten, map_structure
+from asyncmon import graph as tf
+from asyncmon.graph.core.nest import flatten
 from asyncmon.tf1.rnn_cell.base import LSTMStateTuple, RNNCell, dims_of
 
 if TYPE_CHECKING:
@@ -70,7 +55,7 @@ class MultiRNNCell(RNNCell):
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """Return the cells' states of zeros: see :meth:`RNNCell.zero_state`."""
-        with name_scope(f"{type(self).__name__}ZeroState"):
+        with tf.name_scope(f"{type(self).__name__}ZeroState"):
             if self._state_is_tuple:
                 return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
         return super().zero_state(batch_size, dtype)
@@ -82,72 +67,16 @@ class MultiRNNCell(RNNCell):
                 f"Expected state to be a tuple of length {len(self._cells)}, but received: {state!r}"
             )
         sizes = [cell.state_size for cell in self._cells]
-        states = state if self._state_is_tuple else split(convert_to_tensor(state), sizes, 1)
+        states = state if self._state_is_tuple else tf.split(tf.convert_to_tensor(state), sizes, 1)
         after = []
         for i, (cell, own) in enumerate(zip(self._cells, states, strict=True)):
-            with variable_scope(f"cell_{i}"):
+            with tf.variable_scope(f"cell_{i}"):
                 inputs, new = cell(inputs, own)
             after.append(new)
-        return inputs, tuple(after) if self._state_is_tuple else concat(after, 1)
+        return inputs, tuple(after) if self._state_is_tuple else tf.concat(after, 1)
 
 
-class _Wrapper(RNNCell):
-    """A cell around another one, whose variables it has."""
-
-    def __init__(self, cell: Any, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        if not callable(cell) or not hasattr(cell, "state_size"):
-            raise TypeError(f"The parameter cell is not a RNNCell: {cell!r}.")
-        self._cell = cell
-
-    @property
-    def cell(self) -> Any:
-        """The cell inside."""
-        return self._cell
-
-    @property
-    def wrapped_cell(self) -> Any:
-        """The cell inside."""
-        return self._cell
-
-    @property
-    def state_size(self) -> Any:
-        """That of the cell inside."""
-        return self._cell.state_size
-
-    @property
-    def output_size(self) -> Any:
-        """That of the cell inside."""
-        return self._cell.output_size
-
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
-        """Return the state of zeros of the cell inside."""
-        with name_scope(f"{type(self).__name__}ZeroState"):
-            return self._cell.zero_state(batch_size, dtype)
-
-    def __call__(  # type: ignore[override]  # a cell always has a state
-        self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any
-    ) -> Any:
-        """Run the cell inside, in its own variable scope."""
-        if scope is not None:
-            kwargs["scope"] = scope
-        return self.call(inputs, state, **kwargs)
-
-    @property
-    def trainable_variables(self) -> list[Any]:
-        """Those of the cell inside."""
-        return list(self._cell.trainable_variables)
-
-    @property
-    def non_trainable_variables(self) -> list[Any]:
-        """Those of the cell inside."""
-        return list(self._cell.non_trainable_variables)
-
-    trainable_weights = trainable_variables
-    non_trainable_weights = non_trainable_variables
-
-
-class DropoutWrapper(_Wrapper):
+class DropoutWrapper(RNNCell):
     """Dropout of a cell's inputs, outputs and state. TF1: same name.
 
     Args:
@@ -161,7 +90,6 @@ class DropoutWrapper(_Wrapper):
         seed: of the random numbers; inputs, states and outputs have their own, derived from it.
         dropout_state_filter_visitor: takes a part of the state, returns whether elements of it are
             dropped: a bool, or a structure of bools like the part.
-        **kwargs: ``name``.
 
     Raises:
         TypeError: ``cell`` is none.
@@ -181,7 +109,10 @@ class DropoutWrapper(_Wrapper):
         dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(cell, dtype=dtype, **kwargs)
+        super().__init__(dtype=dtype, **kwargs)
+        if not callable(cell) or not hasattr(cell, "state_size"):
+            raise TypeError(f"The parameter cell is not a RNNCell: {cell!r}.")
+        self._cell = cell
         if dropout_state_filter_visitor is not None and not callable(dropout_state_filter_visitor):
             raise TypeError("dropout_state_filter_visitor must be callable")
         self._filter = dropout_state_filter_visitor or _but_memory
@@ -205,11 +136,52 @@ class DropoutWrapper(_Wrapper):
         for part, size in sizes.items():
             if size is not None:
                 self._noise[part] = [
-                    random_uniform(
-                        [1, *dims_of(one)], dtype=as_dtype(dtype), seed=self._seed_of(part, i)
+                    tf.random_uniform(
+                        [1, *dims_of(one)], dtype=tf.as_dtype(dtype), seed=self._seed_of(part, i)
                     )
                     for i, one in enumerate(flatten(size))
                 ]
+
+    @property
+    def wrapped_cell(self) -> Any:
+        """The cell inside."""
+        return self._cell
+
+    @property
+    def state_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """Return the state of zeros of the cell inside."""
+        with tf.name_scope(f"{type(self).__name__}ZeroState"):
+            return self._cell.zero_state(batch_size, dtype)
+
+    def __call__(  # type: ignore[override]  # a cell always has a state
+        self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any
+    ) -> Any:
+        """Run the cell inside, in its own variable scope."""
+        if scope is not None:
+            kwargs["scope"] = scope
+        return self.call(inputs, state, **kwargs)
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """Those of the cell inside."""
+        return list(self._cell.trainable_variables)
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """Those of the cell inside."""
+        return list(self._cell.non_trainable_variables)
+
+    trainable_weights = trainable_variables
+    non_trainable_weights = non_trainable_variables
 
     def _drops(self, part: str) -> bool:
         keep = self._keep[part]
@@ -250,11 +222,11 @@ class DropoutWrapper(_Wrapper):
 
         return visit(values, which)
 
-    def _drop(self, part: str, index: int, value: Any) -> Tensor:
+    def _drop(self, part: str, index: int, value: Any) -> tf.Tensor:
         keep = self._keep[part]
         if part not in self._noise:
-            return nn.dropout(value, keep_prob=keep, seed=self._seed_of(part, index))
-        kept: Tensor = value / keep * floor(self._noise[part][index] + keep)
+            return tf.nn.dropout(value, keep_prob=keep, seed=self._seed_of(part, index))
+        kept: tf.Tensor = value / keep * tf.floor(self._noise[part][index] + keep)
         return kept
 
 
@@ -263,60 +235,9 @@ def _but_memory(state: Any) -> Any:
 
 
 def _probability(name: str, value: Any) -> Any:
-    if is_tensor(value):
+    if tf.is_tensor(value):
         return value
     number = float(value)
     if not 0 <= number <= 1:
         raise ValueError(f"Parameter {name} must be between 0 and 1: {number}")
     return number
-
-
-class ResidualWrapper(_Wrapper):
-    """A cell whose inputs are added to its outputs. TF1: same name.
-
-    Args:
-        cell: the cell.
-        residual_fn: takes inputs and outputs, returns the new outputs; by default their sum.
-        **kwargs: ``name``.
-    """
-
-    def __init__(
-        self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(cell, **kwargs)
-        self._residual_fn = residual_fn or _sum
-
-    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
-        """Run the cell inside. ValueError where inputs and outputs differ in shape."""
-        outputs, after = self._cell(inputs, state, **kwargs)
-        return self._residual_fn(inputs, outputs), after
-
-
-def _sum(inputs: Any, outputs: Any) -> Any:
-    def added(x: Any, y: Any) -> Tensor:
-        if not TensorShape(x.shape).is_compatible_with(y.shape):
-            raise ValueError(
-                f"Inputs of shape {x.shape} and outputs of shape {y.shape} cannot be added."
-            )
-        return add(x, y)
-
-    return map_structure(added, inputs, outputs)
-
-
-class DeviceWrapper(_Wrapper):
-    """A cell whose ops are marked with a device, which is kept and not used. TF1: same name.
-
-    Args:
-        cell: the cell.
-        device: its name.
-        **kwargs: ``name``.
-    """
-
-    def __init__(self, cell: Any, device: Any, **kwargs: Any) -> None:
-        super().__init__(cell, **kwargs)
-        self._device = device
-
-    def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
-        """Run the cell inside."""
-        with device(self._device):
-            return self._cell(inputs, state, **kwargs)

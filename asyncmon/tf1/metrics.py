@@ -1,0 +1,299 @@
+"""TF1: ``tf.metrics``: values that are gathered from run to run in local variables.
+
+::
+
+    accuracy, update = tf.metrics.accuracy(labels, predictions)
+    await sess.run(tf.local_variables_initializer())
+    async for batch in batches:
+        await sess.run(update, {images: batch})
+    print(await sess.run(accuracy))
+
+Each function returns the value of all batches so far and an op, or a tensor, that adds a batch. The
+value and the update fetched in one run: the value is that before the batch.
+
+The functions have these arguments in common:
+
+* ``weights``: one for each value, of the same rank with sizes of 1 where they are shared, or a scalar.
+* ``metrics_collections``, ``updates_collections``: the value, and the update, join these.
+* ``name``: the scope of the ops and the variables. Those are in ``GraphKeys.LOCAL_VARIABLES`` and
+  ``GraphKeys.METRIC_VARIABLES``, zeros at first.
+
+ValueError where shapes do not fit; InvalidArgumentError in the run, where they are not known before.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon import graph as tf
+from asyncmon.missing_names import missing_name
+from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_log = logging.getLogger("asyncmon")
+
+Metric = tuple[Any, Any]
+"""The value and the update."""
+
+
+class LabelMetric(Protocol):
+    """The type of the functions of labels and predictions without arguments of their own."""
+
+    def __call__(
+        self,
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric: ...
+
+
+def _of_labels(name: str, compute: Callable[..., Metric], doc: str) -> LabelMetric:
+    """Return the function ``compute(labels, predictions, weights, scope, *collections)`` by a name."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Metric:
+        return compute(labels, predictions, weights, name, metrics_collections, updates_collections)
+
+    metric.__name__ = metric.__qualname__ = name
+    metric.__doc__ = f"{doc} TF1: same name."
+    return metric
+
+
+def _variable(shape: Any, name: str) -> tf.Variable:
+    keys = [tf.GraphKeys.LOCAL_VARIABLES, tf.GraphKeys.METRIC_VARIABLES]
+    return tf.Variable(lambda: tf.zeros(shape, tf.float32), False, keys, name=name)
+
+
+def _fitted(predictions: Any, labels: Any, weights: Any) -> tuple[tf.Tensor, tf.Tensor, Any]:
+    """Return the three with last dimensions of 1 dropped, or given to weights, to fit each other."""
+    y, x = squeezed(labels, predictions)
+    x.shape.assert_is_compatible_with(y.shape)
+    return x, y, None if weights is None else weights_of_rank(weights, x)
+
+
+def _ratio(part: Any, whole: Any, name: str | None = None) -> tf.Tensor:
+    """Return a quotient, 0 where the divisor is not positive."""
+    return tf.div_no_nan(part, tf.maximum(whole, 0), name=name)
+
+
+def _published(value: Any, update: Any, metrics: Any, updates: Any) -> Metric:
+    """Add both to their collections and return them."""
+    if metrics:
+        tf.add_to_collections(metrics, value)
+    if updates:
+        tf.add_to_collections(updates, update)
+    return value, update
+
+
+def _of_both(compute: Callable[..., tf.Tensor], states: Any, updates: Any, *keys: Any) -> Metric:
+    """Return the metric that ``compute(*states, name=...)`` makes of variables and of their updates."""
+    return _published(compute(*states, name="value"), compute(*updates, name="update_op"), *keys)
+
+
+# --- means ----------------------------------------------------------------------------------------
+def mean(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """Return the weighted mean of all values, a float32; 0 before the first. TF1: same name."""
+    with tf.variable_scope(name, "mean"):
+        x = tf.cast(values, tf.float32)
+        total, count = _variable([], "total"), _variable([], "count")
+        if weights is None:
+            number = tf.cast(tf.size(x), tf.float32)
+        else:
+            w = broadcast_weights(tf.cast(weights_of_rank(weights, x), tf.float32), x)
+            x, number = tf.multiply(x, w), tf.reduce_sum(w)
+        updates = [total.assign_add(tf.reduce_sum(x)), count.assign_add(number)]
+        states = [total.value(), count.value()]
+        return _of_both(_ratio, states, updates, metrics_collections, updates_collections)
+
+
+def _mean_of(name: str, compute: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], doc: str) -> LabelMetric:
+    """Return the function whose mean is of ``compute(predictions, labels)``."""
+
+    def metric(
+        labels: Any, predictions: Any, weights: Any, scope: str | None, to: Any, updates_to: Any
+    ) -> Metric:
+        x, y, w = _fitted(predictions, labels, weights)
+        return mean(compute(x, y), w, to, updates_to, scope or name)
+
+    return _of_labels(name, metric, doc)
+
+
+accuracy = _mean_of(
+    "accuracy",
+    lambda x, y: tf.cast(tf.equal(tf.cast(x, y.dtype), y), tf.float32),
+    "Return how often predictions, cast to the dtype of labels, equal them.",
+)
+mean_absolute_error = _mean_of(
+    "mean_absolute_error", lambda x, y: tf.abs(x - y), "Return the mean of ``|predictions - labels|``."
+)
+mean_squared_error = _mean_of(
+    "mean_squared_error",
+    lambda x, y: tf.squared_difference(y, x),
+    "Return the mean of ``(labels - predictions) ** 2``.",
+)
+
+
+# --- counts of decisions --------------------------------------------------------------------------
+def _counting(name: str, label: bool, prediction: bool) -> LabelMetric:
+    """Return the function that counts the labels and predictions of these values."""
+
+    def count(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
+        with tf.variable_scope(scope, name):
+            x, y, w = _fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
+            x, y = (v if is_true else tf.logical_not(v) for v, is_true in ((x, prediction), (y, label)))
+            found = tf.cast(tf.logical_and(y, x), tf.float32)
+            if w is not None:
+                found = tf.multiply(found, tf.cast(checked_weights(w, found), tf.float32))
+            total = _variable([], "count")
+            update = total.assign_add(tf.reduce_sum(found))
+            return _published(tf.identity(total), update, *keys)
+
+    doc = f"Return how many predictions are {prediction} of labels that are {label}, cast to bool."
+    return _of_labels(name, count, doc)
+
+
+true_positives = _counting("true_positives", label=True, prediction=True)
+true_negatives = _counting("true_negatives", label=False, prediction=False)
+false_positives = _counting("false_positives", label=False, prediction=True)
+false_negatives = _counting("false_negatives", label=True, prediction=False)
+
+
+def _share_of(name: str, count: LabelMetric, doc: str) -> LabelMetric:
+    """Return the function that divides the true positives by themselves and another count."""
+
+    def share(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
+        with tf.variable_scope(scope, name):
+            x, y, w = _fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
+            states, updates = zip(true_positives(y, x, w), count(y, x, w), strict=True)
+            return _of_both(
+                lambda hits, rest, name: _ratio(hits, hits + rest, name), states, updates, *keys
+            )
+
+    return _of_labels(name, share, f"Return which part of the positive {doc}, 0 without any.")
+
+
+precision = _share_of("precision", false_positives, "predictions is right")
+recall = _share_of("recall", false_negatives, "labels is found")
+
+
+# --- the area under a curve -----------------------------------------------------------------------
+def auc(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    curve: str = "ROC",
+    name: str | None = None,
+    summation_method: str = "trapezoidal",
+    thresholds: Sequence[float] | None = None,
+) -> Metric:
+    """Return the area under a curve of predictions from 0 to 1, approximated at thresholds.
+
+    TF1: same name.
+
+    Args:
+        num_thresholds: how many, evenly from 0 to 1.
+        curve: "ROC" (recall over the rate of false positives) or "PR" (precision over recall).
+        summation_method: "trapezoidal", "careful_interpolation" (the right one for "PR"), "minoring" or
+            "majoring" (the lower, or upper, step function).
+        thresholds: numbers between 0 and 1 in place of ``num_thresholds``.
+
+    Raises:
+        ValueError: another curve or method.
+
+    Errors at run time: InvalidArgumentError for predictions outside of [0, 1].
+    """
+    if curve not in ("ROC", "PR"):
+        raise ValueError(f"Curve must be either ROC or PR. Curve {curve} is unknown.")
+    careful = summation_method == "careful_interpolation"
+    if not careful and summation_method not in _HEIGHTS:
+        raise ValueError(
+            f"Invalid summation_method: {summation_method}; it should be 'trapezoidal', "
+            "'careful_interpolation', 'minoring', or 'majoring'."
+        )
+    if curve == "PR" and summation_method == "trapezoidal":
+        _log.warning(
+            "Trapezoidal rule is known to produce incorrect PR-AUCs; "
+            'please switch to "careful_interpolation" instead.'
+        )
+
+    def area(tp: Any, fn: Any, tn: Any, fp: Any, name: str) -> tf.Tensor:
+        if curve == "PR" and careful:
+            return _interpolated(tp, fp, fn)
+        recall = tf.divide(tp + 1e-6, tp + fn + 1e-6)
+        if curve == "ROC":
+            x, y = tf.divide(fp, fp + tn + 1e-6), recall
+        else:
+            x, y = recall, tf.divide(tp + 1e-6, tp + fp + 1e-6)
+        height = _HEIGHTS["trapezoidal" if careful else summation_method](y[:-1], y[1:])
+        return tf.reduce_sum(tf.multiply(x[:-1] - x[1:], height), name=name)
+
+    with tf.variable_scope(name, "auc"):
+        count = num_thresholds - 1
+        inner = [i / count for i in range(1, count)] if thresholds is None else sorted(thresholds)
+        states, updates = _counts(labels, predictions, [-1e-7, *inner, 1 + 1e-7], weights)
+        return _of_both(area, states, updates, metrics_collections, updates_collections)
+
+
+_HEIGHTS: dict[str, Callable[[Any, Any], tf.Tensor]] = {
+    "trapezoidal": lambda a, b: (a + b) / 2.0,
+    "minoring": tf.minimum,
+    "majoring": tf.maximum,
+}
+
+
+def _counts(labels: Any, predictions: Any, edges: list[float], weights: Any) -> tuple[Any, Any]:
+    """Return the four counts at each threshold, as the states and the updates of variables."""
+    x = tf.convert_to_tensor(predictions)
+    inside = tf.reduce_all(tf.logical_and(x >= tf.cast(0, x.dtype), x <= tf.cast(1, x.dtype)))
+    with tf.control_dependencies([tf.Assert(inside, ["predictions must be in [0, 1]", x])]):
+        x = tf.cast(tf.identity(x), tf.float32)
+    x, y, w = _fitted(x, tf.cast(labels, tf.bool), weights)
+    positive = tf.reshape(tf.cast(y, tf.float32), [-1])
+    each = tf.stack([positive, 1 - positive], axis=1)  # what an example counts, by its label
+    if w is not None:
+        each = each * tf.reshape(broadcast_weights(tf.cast(w, tf.float32), x), [-1, 1])
+    above = tf.greater(tf.reshape(x, [1, -1]), tf.expand_dims(tf.constant(edges, tf.float32), 1))
+    above = tf.cast(above, tf.float32)
+    tp, fp = tf.unstack(tf.matmul(above, each), 2, 1)
+    fn, tn = tf.unstack(tf.matmul(1 - above, each), 2, 1)
+    names = ("true_positives", "false_negatives", "true_negatives", "false_positives")
+    variables = [_variable([len(edges)], name) for name in names]
+    updates = [v.assign_add(sums) for v, sums in zip(variables, (tp, fn, tn, fp), strict=True)]
+    return [v.value() for v in variables], updates
+
+
+def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:
+    """Return the area under precision over recall, true positives linear in all positives."""
+    hits, positives = tp[:-1] - tp[1:], tp + fp
+    more, fewer = positives[:-1], positives[1:]
+    slope = _ratio(hits, more - fewer)
+    intercept = tp[1:] - tf.multiply(slope, fewer)
+    some = tf.logical_and(more > 0, fewer > 0)
+    growth = tf.where(some, _ratio(more, fewer), tf.ones_like(fewer))
+    parts = slope * (hits + intercept * tf.log(growth))
+    return tf.reduce_sum(_ratio(parts, tp[1:] + fn[1:]), name="interpolate_pr_auc")
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name, "metrics.", globals())
