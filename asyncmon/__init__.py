@@ -27,6 +27,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L2  runtime     hooks' contract, coordinator, scaffold, session creators, MonitoredSession
 #   L3  hooks       the standard hooks
 #       programs    other engines behind the session protocol
+#       distributed sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  tf1         TF1's own layout of names, for ports
 #       testing     the public test bench
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon import checkpoint as checkpoint
 from asyncmon import data as data
+from asyncmon import distributed as distributed
 from asyncmon import errors as errors
 from asyncmon import graph as graph
 from asyncmon import programs as programs

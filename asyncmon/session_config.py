@@ -131,6 +131,12 @@ class SessionConfig:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}.")
 
+    def engine_options(self) -> dict[str, Any]:
+        """Return the fields that the engine uses and that differ from their defaults, by name."""
+        default = SessionConfig()
+        values = {name: getattr(self, name) for name in sorted(_USED)}
+        return {name: value for name, value in values.items() if value != getattr(default, name)}
+
     def report_unused(self) -> None:
         """Log which fields are set and have no meaning here, once for the same ones."""
         unused = [name for name in _set_fields(self) if name not in _USED]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon.daemon_executor import DaemonExecutor
 from asyncmon.error_text import text_of
 from asyncmon.errors import (
     InvalidArgumentError,
@@ -91,7 +93,7 @@ def _call(*arrays: Any, func: Callable[..., Any], Tout: tuple[DType, ...]) -> An
     return _outputs(func, result, Tout)
 
 
-async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
+async def _await(_run: Run | None, op: Operation, *arrays: Any) -> Any:
     func = op.attrs["func"]
     try:
         result = await func(*map(_own, arrays))
@@ -103,6 +105,19 @@ async def _await(run: Run, op: Operation, *arrays: Any) -> Any:
         raise _op_error(func, StopIteration() if ended else error) from error
     return _outputs(func, result, op.attrs["Tout"])
 
+
+async def called(op: Operation, arrays: Sequence[Any]) -> Any:
+    """Return what the function of an operation returns, for a run in another process.
+
+    A plain function is called in a thread.
+    """
+    if isinstance(op.op_def, AwaitedOpDef):
+        return await _await(None, op, *arrays)
+    call = partial(_call, *arrays, **op.attrs)
+    return await _threads.call(call)
+
+
+_threads = DaemonExecutor("py_func", 4)
 
 _KINDS: tuple[tuple[type[Exception], type[OpError]], ...] = (
     (StopIteration, OutOfRangeError),

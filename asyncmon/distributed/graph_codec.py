@@ -1,0 +1,251 @@
+"""A graph as plain data, and back: what a session sends to where it is run.
+
+Written are operations with their inputs, attributes and what is known of their outputs, and which
+variables are saved and count steps. Python functions stay where they are: an operation that calls one
+is sent with a number, and :class:`Functions` finds the function again. A graph that was read can be
+run, not differentiated.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.distributed.wire import is_of_engine
+from asyncmon.errors import InvalidArgumentError, NotFoundError
+from asyncmon.graph.construction.graph import Graph
+from asyncmon.graph.control.subgraph import SubGraph
+from asyncmon.graph.core.keys import GraphKeys
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.op import RandomOpDef, table
+from asyncmon.graph.variables.global_step import step_counter
+
+if TYPE_CHECKING:
+    from asyncmon.distributed.wire import Decoder, Encoder
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.core.op import OpRecord
+
+CALLS = frozenset({"PyFunc", "PurePyFunc", "AsyncPyFunc"})
+"""Ops that call a function of the client's."""
+
+Call = Callable[..., Any]
+
+
+class Functions:
+    """The functions that ops of a graph call, by number."""
+
+    def __init__(self) -> None:
+        self._operations: list[Operation] = []
+
+    def number(self, op: Operation) -> int:
+        """Return the number of the function of an operation."""
+        self._operations.append(op)
+        return len(self._operations) - 1
+
+    def __getitem__(self, number: int) -> Operation:
+        return self._operations[number]
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+
+# --- writing --------------------------------------------------------------------------------------
+def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder) -> dict[str, Any]:
+    """Return the operations of a graph from one number on, ready for JSON.
+
+    Args:
+        graph: the graph.
+        start: how many operations the other side has.
+        functions: gets those that are called.
+        encoder: gets the arrays.
+
+    Raises:
+        TypeError: an operation has an attribute that cannot be sent.
+    """
+    step = step_counter(graph)
+    return {
+        "start": start,
+        "operations": [_operation(op, functions, encoder) for op in graph.get_operations()[start:]],
+        "saved": [v.op.id for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)],
+        "step": None if step is None else [step.op.id, step.op.type == "VariableV2"],
+        "random": graph.random_ops,
+    }
+
+
+def _operation(op: Operation, functions: Functions, encoder: Encoder) -> list[Any]:
+    return [
+        op.type,
+        _module(op.op_def),
+        op.name,
+        [[x.op.id, x.value_index] for x in op.inputs],
+        [x.id for x in op.control_inputs],
+        {name: _attribute(op, name, value, functions, encoder) for name, value in op.attrs.items()},
+        op.rng_key,
+        op.device,
+        [[x.spec.dtype.name, x.spec.shape] for x in op.outputs],
+        [x.value_index for x in op.outputs if x in op.graph.asserted],
+    ]
+
+
+def _module(record: OpRecord) -> str:
+    """Return the module that registers an op, as far as its functions tell."""
+    found: str = getattr(record.infer, "__module__", "")
+    return found
+
+
+def _attribute(op: Operation, name: str, value: Any, functions: Functions, encoder: Encoder) -> Any:
+    if isinstance(value, tuple) and value and isinstance(value[0], SubGraph):
+        return ["graphs", *[_subgraph(graph, functions, encoder) for graph in value]]
+    if isinstance(value, tuple) and value and isinstance(value[0], Tensor):
+        inner = op.attrs["branches"][-1]
+        if all(x.graph is inner for x in value):
+            return ["inner", *[[x.op.id, x.value_index] for x in value]]
+    if callable(value) and not isinstance(value, type):
+        if op.type in CALLS:
+            return ["function", functions.number(op)]
+        if name == "grad_fn":  # used while the graph is built only
+            return None
+    try:
+        return encoder.encode(value)
+    except TypeError as error:
+        raise TypeError(f"Operation {op.name!r} ({op.type}) has attr {name!r}: {error}") from None
+
+
+def _subgraph(graph: SubGraph, functions: Functions, encoder: Encoder) -> dict[str, Any]:
+    return {
+        "operations": [_operation(op, functions, encoder) for op in graph.get_operations()],
+        "parameters": [x.op.id for x in graph.parameters],
+        "variables": [[x.op.id, name] for x, name in graph.variables.items()],
+        "targets": [[x.op.id, x.value_index] for x in graph.targets],
+        "captured": [[x.op.id, x.value_index] for x in graph.captured],
+    }
+
+
+# --- reading --------------------------------------------------------------------------------------
+class GraphReader:
+    """Builds a graph out of what :func:`graph_data` returned, part after part.
+
+    Args:
+        call: awaited with the number of a function and arrays in the place of each function.
+
+    Attributes:
+        operations: those of the graph, by number.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.graph = Graph()
+        self._call = call
+        self.operations: list[Operation] = []
+
+    def add(self, data: dict[str, Any], decoder: Decoder) -> None:
+        """Add operations. May be called in any thread, for one part at a time.
+
+        Raises:
+            InvalidArgumentError: the data is not that of a graph.
+            NotFoundError: an op is not registered here.
+        """
+        graph = self.graph
+        try:
+            if data["start"] != graph.version:
+                raise ValueError(f"{graph.version} operations, and a part from {data['start']} on")
+            operations = self.operations
+            for record in data["operations"]:
+                operations.append(self._operation(graph, operations, record, decoder))
+            graph.get_collection_ref(GraphKeys.GLOBAL_VARIABLES)[:] = [
+                operations[i].outputs[0] for i in data["saved"]
+            ]
+            if data["step"] is not None:
+                graph.get_collection_ref(GraphKeys.GLOBAL_STEP)[:] = [
+                    operations[data["step"][0]].outputs[0]
+                ]
+            graph.random_ops = int(data["random"])
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise InvalidArgumentError(f"The data of a graph is malformed: {error!r}.") from error
+
+    def _operation(
+        self, graph: Graph, operations: list[Operation], record: list[Any], decoder: Decoder
+    ) -> Operation:
+        type_, module, name, inputs, control, attrs, rng_key, device, outputs, asserted = record
+        read: dict[str, Any] = {}
+        for key, value in attrs.items():
+            read[key] = self._attribute(graph, operations, value, read, decoder)
+        op_def = _record(_awaited(type_, read), module)
+        if isinstance(op_def, RandomOpDef):
+            read["seed"] = None
+        tensors = [operations[i].outputs[k] for i, k in inputs]
+        op = Graph.add_op(graph, op_def.name, tensors, read, f"{name}/")
+        if op.name != name:
+            raise ValueError(f"two operations are named {name!r}")
+        op.control_inputs = [operations[i] for i in control]
+        op.device = str(device)
+        op.rng_key = None if rng_key is None else tuple(rng_key)
+        if [x.spec.dtype.name for x in op.outputs] != [dtype for dtype, _ in outputs]:
+            raise ValueError(f"operation {name!r} has outputs {op.outputs!r}, not {outputs!r}")
+        for tensor, (_, shape) in zip(op.outputs, outputs, strict=True):
+            known = None if shape is None else tuple(shape)
+            if known != tensor.spec.shape:
+                tensor.spec = replace(tensor.spec, shape=known)
+        graph.asserted.update(op.outputs[i] for i in asserted)
+        return op
+
+    def _attribute(
+        self,
+        graph: Graph,
+        operations: list[Operation],
+        value: Any,
+        read: dict[str, Any],
+        decoder: Decoder,
+    ) -> Any:
+        match value:
+            case ["graphs", *parts]:
+                return tuple([self._subgraph(graph, operations, part, decoder) for part in parts])
+            case ["inner", *places]:
+                inner = read["branches"][-1].get_operations()
+                return tuple([inner[i].outputs[k] for i, k in places])
+            case ["function", int() as number]:
+                return _caller(self._call, number)
+        return decoder.decode(value)
+
+    def _subgraph(
+        self, outer: Graph, around: list[Operation], data: dict[str, Any], decoder: Decoder
+    ) -> SubGraph:
+        graph = SubGraph(outer)
+        operations: list[Operation] = []
+        for record in data["operations"]:
+            operations.append(self._operation(graph, operations, record, decoder))
+        graph.parameters = [operations[i].outputs[0] for i in data["parameters"]]
+        graph.variables = {operations[i].outputs[0]: str(name) for i, name in data["variables"]}
+        graph.targets = [operations[i].outputs[k] for i, k in data["targets"]]
+        graph.captured = [around[i].outputs[k] for i, k in data["captured"]]
+        return graph
+
+
+def _caller(call: Call, number: int) -> Call:
+    async def function(*arrays: Any) -> Any:
+        return await call(number, *arrays)
+
+    return function
+
+
+def _awaited(type_: str, attrs: dict[str, Any]) -> str:
+    """Return the op that stands here for one whose functions are called elsewhere, and awaited."""
+    if type_ in CALLS:
+        return "AsyncPyFunc"
+    inside = [op for graph in attrs.get("branches", ()) for op in graph.get_operations()]
+    if any(op.op_def.awaits for op in inside) and not type_.startswith("Async"):
+        return f"Async{type_}"
+    return type_
+
+
+def _record(type_: str, module: str) -> OpRecord:
+    if type_ not in table and is_of_engine(module):
+        importlib.import_module(module)
+    found = table.get(type_)
+    if found is None:
+        raise NotFoundError(
+            f"Op type {type_!r} is not registered in this process. Let it import the module that does "
+            f"that, {module!r}: `--import` of a server."
+        )
+    return found

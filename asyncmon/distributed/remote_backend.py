@@ -1,0 +1,277 @@
+"""The backend of a session that is run by another process. TF1: ``GrpcSession``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon.cancellation import outlast
+from asyncmon.distributed.error_data import error_data, error_of
+from asyncmon.distributed.graph_codec import Functions, graph_data
+from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
+from asyncmon.errors import OpError, UnavailableError
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.execution.feeds import Feed
+from asyncmon.graph.ops.py_func import called
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.run_options import RunMetadata, RunOptions
+    from asyncmon.session_config import SessionConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """Carries messages to a service."""
+
+    async def call(self, request: Message, timeout: float) -> Message:
+        """Return the answer to a request.
+
+        Raises:
+            UnavailableError: nothing came for ``timeout`` seconds, or nobody is there. The request may
+                have been done or not.
+        """
+
+    async def close(self) -> None:
+        """End the connection. Calls under way fail. A second call does nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    """What a run fetches and is fed, by number. See :class:`.session.backend.Prepared`."""
+
+    number: int
+    fetches: list[list[Any]]
+    feeds: list[tuple[Feed, list[int]]]
+    waits: bool = True
+    changes: tuple[str, ...] = ()
+    known: bool = False  # to the other side
+
+
+class RemoteBackend:
+    """See the module. It is opened by the first thing that it is asked to do.
+
+    A run that is cancelled is cancelled on the other side, which then has the state before it or after
+    it. An error of a run comes back as the same class, with the operation of this graph.
+
+    Args:
+        target: the session's, for messages.
+        graph: what is run.
+        config: how the other side is to use its machine.
+        channel: to the service; closed with this.
+        timeout_secs: an answer that takes longer is an ``UnavailableError``.
+    """
+
+    def __init__(
+        self, target: str, graph: Graph, config: SessionConfig, channel: Channel, timeout_secs: float
+    ) -> None:
+        self.closed = False
+        self.global_step: int | None = None
+        self._target = target
+        self._graph = graph
+        self._config = config
+        self._channel = channel
+        self._timeout = timeout_secs
+        self._functions = Functions()
+        self._session: dict[str, Any] = {}  # its number and the service's incarnation
+        self._version = 0  # operations that the service has
+        self._opening = asyncio.Lock()
+        self._plans = 0
+        self._sequence = 0
+        self._under_way: set[int] = set()
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once it is closed."""
+        if self.closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+
+    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> _Plan:
+        """Number a set of fetches and fed tensors."""
+        self._plans += 1
+        return _Plan(
+            self._plans,
+            [[x.op.id, x.value_index if isinstance(x, Tensor) else None] for x in fetches],
+            [(Feed(x), [x.op.id, x.value_index]) for x in fed],
+        )
+
+    def run_inline(self, plan: _Plan, fed: Sequence[Any]) -> None:
+        """Return None: everything waits."""
+
+    async def run(
+        self,
+        plan: _Plan,
+        fed: Sequence[Any],
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        """Run a plan there."""
+        encoder = Encoder()
+        request: dict[str, Any] = {
+            "job": "peek" if peek else "run",
+            "plan": plan.number,
+            "fed": [encoder.encode(value) for value in fed],
+            "options": encoder.encode(options),
+        }
+        if not plan.known:
+            request["fetches"] = plan.fetches
+            request["feeds"] = [place for _, place in plan.feeds]
+        answer = await self._job(request, encoder)
+        plan.known = True
+        if metadata is not None and "metadata" in answer:
+            metadata.nodes[:], metadata.duration = answer["metadata"]
+        values: list[Any] = answer["values"]
+        return values
+
+    async def repeat(self, plan: _Plan, until: Callable[[], bool]) -> None:
+        """Run a plan until that is true."""
+        while not until():
+            await self.run(plan, ())
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set variables there."""
+        encoder = Encoder()
+        await self._job({"job": "load", "values": encoder.encode(dict(values))}, encoder)
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot, which is sent here."""
+        self.check_open()
+        return asyncio.ensure_future(self._snapshot())
+
+    def pending_operations(self) -> list[str]:
+        """Return nothing: what runs wait for is known there."""
+        return []
+
+    async def close(self) -> None:
+        """Close the session there, if it can be reached, and the connection."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            if self._session:
+                request = Encoder().json({"do": "close", **self._session})
+                await self._channel.call(request, self._timeout)
+        except OpError as error:
+            logger.debug("The session at %s could not be closed: %s", self._target, error)
+        finally:
+            await self._channel.close()
+
+    # Requests.
+
+    async def _snapshot(self) -> Snapshot:
+        answer = await self._job({"job": "snapshot"}, Encoder())
+        return Snapshot(answer["values"], answer["step"])
+
+    async def _job(self, request: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
+        """Start a job, and wait for its end."""
+        self.check_open()
+        if self._version != self._graph.version:
+            await self._send_graph()
+        self._sequence += 1
+        sequence = self._sequence
+        self._under_way.add(sequence)
+        request.update(
+            self._session, do="start", sequence=sequence, answered=min(self._under_way), wait=self._wait
+        )
+        try:
+            answer = await self._ask(encoder.json(request))
+            if "pending" in answer:
+                answer = await self._resumed(sequence, answer)
+        except asyncio.CancelledError as cancelled:
+            await self._cancel(sequence, cancelled)
+            raise
+        finally:
+            self._under_way.discard(sequence)
+        if answer["step"] is not None:
+            self.global_step = answer["step"]
+        return answer
+
+    @property
+    def _wait(self) -> float:
+        """Seconds for which the other side may wait before it answers."""
+        return self._timeout / 3
+
+    async def _resumed(self, sequence: int, answer: dict[str, Any]) -> dict[str, Any]:
+        """Call the functions that a job asks for, and ask for its end."""
+        calls: dict[asyncio.Task[Any], int] = {}
+        try:
+            while "pending" in answer:
+                for call, number, arrays in answer["pending"]:
+                    calls[asyncio.create_task(called(self._functions[number], arrays))] = call
+                if calls:
+                    await asyncio.wait(calls, timeout=self._wait, return_when=asyncio.FIRST_COMPLETED)
+                encoder = Encoder()
+                done = [task for task in calls if task.done()]
+                results = [[calls.pop(task), _outcome(task, encoder)] for task in done]
+                request = {
+                    "do": "resume", "sequence": sequence, "results": results,
+                    "wait": 0.0 if calls else self._wait, **self._session,
+                }  # fmt: skip
+                answer = await self._ask(encoder.json(request))
+        finally:
+            for task in calls:
+                task.cancel()
+            if calls:
+                await asyncio.wait(calls)
+        return answer
+
+    async def _ask(self, request: Message) -> dict[str, Any]:
+        """Return the answer to a request, which is sent a second time where the connection broke.
+
+        The other side does nothing twice.
+        """
+        begun = monotonic()
+        try:
+            answer = await self._channel.call(request, self._timeout)
+        except UnavailableError:
+            if self.closed or monotonic() - begun > self._timeout / 4:
+                raise
+            answer = await self._channel.call(request, self._timeout)
+        content: dict[str, Any] = Decoder(answer).value()
+        if "error" in content:
+            raise error_of(content["error"], self._graph)
+        return content
+
+    async def _cancel(self, sequence: int, cancelled: BaseException) -> None:
+        """Tell the other side, for a bounded time, whatever else is cancelled meanwhile."""
+        if not self._session or self.closed:
+            return
+        request = Encoder().json({"do": "cancel", "sequence": sequence, **self._session})
+        with contextlib.suppress(OpError):
+            await outlast(asyncio.ensure_future(self._channel.call(request, self._timeout)))
+
+    async def _send_graph(self) -> None:
+        """Open the session there, or send what was added to the graph."""
+        async with self._opening:
+            version = self._graph.version
+            if self._version == version:
+                return
+            encoder = Encoder()
+            data = await asyncio.to_thread(
+                graph_data, self._graph, self._version, self._functions, encoder
+            )
+            if self._session:
+                await self._ask(encoder.json({"do": "extend", "graph": data, **self._session}))
+            else:
+                config = self._config.engine_options()
+                request = {"do": "open", "version": VERSION, "config": config, "graph": data}
+                answer = await self._ask(encoder.json(request))
+                self._session = {
+                    "session": answer["session"], "incarnation": answer["incarnation"]
+                }  # fmt: skip
+            self._version = version
+
+
+def _outcome(task: asyncio.Task[Any], encoder: Encoder) -> dict[str, Any]:
+    error = task.exception()
+    return {"value": encoder.encode(task.result())} if error is None else {"error": error_data(error)}

@@ -1,0 +1,390 @@
+"""The session service: what a process does for the sessions of others, whatever carries the messages.
+
+A request is a message whose header is a dict with ``"do"``. Those that may take long start a *job*, a
+run or a load or a snapshot, and are answered within the seconds that they ask for: with the result, or
+with the word that it goes on, and the functions of the client that the job waits for. ``resume`` asks
+again, and brings what the functions returned. So each request has a deadline, and a run may have none.
+
+A session is found by its number and by the service's incarnation, which is new in each process. A job
+has a number of the client's; a request that comes twice finds the first one's job, and nothing is done
+twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.distributed.error_data import error_data, error_of
+from asyncmon.distributed.graph_codec import GraphReader
+from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
+from asyncmon.errors import (
+    AbortedError,
+    CancelledError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+)
+from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.session_config import SessionConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.session.backend import Backend
+
+logger = logging.getLogger(__name__)
+
+MAX_WAIT = 30.0
+"""Seconds for which a request may ask to be answered late."""
+
+MAX_SESSIONS = 1000
+"""That a service keeps; the one that was idle for longest goes."""
+
+_LARGE = 1 << 20  # bytes: a result of that size is not kept for a request that comes twice
+
+_job: ContextVar[_Job] = ContextVar("asyncmon_job")
+
+
+class _Job:
+    """What a client waits for: a task, and the functions that it waits for in turn.
+
+    Attributes:
+        answer: the message with the result; None while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Message | None = None
+        self.task: asyncio.Task[Message] | None = None
+        self.lease: asyncio.TimerHandle | None = None
+        self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to tell the client of
+        self._results: dict[int, asyncio.Future[Any]] = {}
+        self._calls = 0
+        self._changed: asyncio.Future[None] | None = None
+
+    async def call(self, number: int, *arrays: Any) -> Any:
+        """Have the client call a function, and wait for what it returns."""
+        self._calls += 1
+        call = self._calls
+        future = self._results[call] = asyncio.get_running_loop().create_future()
+        self.asked[call] = (number, arrays)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+        try:
+            return await future
+        finally:
+            self._results.pop(call, None)
+            self.asked.pop(call, None)
+
+    def deliver(self, call: int, result: Any, error: Exception | None) -> None:
+        """Hand on what a function returned or raised; nothing where nobody waits any more."""
+        future = self._results.get(call)
+        if future is not None and not future.done():
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    async def wait(self, secs: float) -> None:
+        """Wait until it is done or there is something to call, so many seconds at most."""
+        if self.asked or self.task is None or self.task.done():
+            return
+        self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.wait(
+            (self.task, self._changed), timeout=secs, return_when=asyncio.FIRST_COMPLETED
+        )
+
+    def cancel(self) -> None:
+        """End it, if it is under way."""
+        if self.lease is not None:
+            self.lease.cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class _Served:
+    """A session of a client."""
+
+    def __init__(self, backend_of: Callable[[Graph], Backend]) -> None:
+        self.reader = GraphReader(self._call)
+        self.backend = backend_of(self.reader.graph)
+        self.plans: dict[int, Any] = {}
+        self.jobs: dict[int, _Job] = {}
+        self.answered = 0  # jobs below were answered, and are forgotten
+        self.closed = False
+
+    async def _call(self, number: int, *arrays: Any) -> Any:
+        return await _job.get().call(number, *arrays)
+
+    async def close(self) -> None:
+        self.closed = True
+        for job in tuple(self.jobs.values()):
+            job.cancel()
+        self.jobs.clear()
+        await self.backend.close()
+
+
+class SessionService:
+    """Runs the sessions of clients.
+
+    Args:
+        backend_of: makes what a new session computes with, of its graph and config.
+        lease_secs: a job that a client does not ask for again within this time is cancelled.
+    """
+
+    def __init__(
+        self, backend_of: Callable[[Graph, SessionConfig], Backend], *, lease_secs: float = 30.0
+    ) -> None:
+        self.incarnation = secrets.token_hex(8)
+        self._backend_of = backend_of
+        self._lease_secs = lease_secs
+        self._sessions: dict[int, _Served] = {}
+        self._opened = 0
+        self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
+            "open": self._open,
+            "extend": self._extend,
+            "start": self._start,
+            "resume": self._resume,
+            "cancel": self._cancel,
+            "pending": self._pending,
+            "close": self._close,
+        }
+
+    def add_method(self, name: str, method: Callable[[Decoder], Awaitable[Message]]) -> None:
+        """Answer another request too."""
+        self._methods[name] = method
+
+    @property
+    def num_sessions(self) -> int:
+        """How many sessions are open."""
+        return len(self._sessions)
+
+    async def answer(self, request: Message) -> Message:
+        """Return the answer to a request. What it raises is answered, too; a cancellation is raised."""
+        try:
+            decoder = Decoder(request)
+            content = decoder.content
+            do = content.get("do") if isinstance(content, dict) else None
+            method = self._methods.get(do) if isinstance(do, str) else None
+            if method is None:
+                raise InvalidArgumentError(
+                    f"There is no request {do!r}; expected one of {sorted(self._methods)}."
+                )
+            return await method(decoder)
+        except (KeyError, IndexError, AttributeError, RecursionError) as error:
+            return _failed(InvalidArgumentError(f"A request is malformed: {error!r}."))
+        except Exception as error:
+            return _failed(error)
+
+    async def close(self) -> None:
+        """Close all sessions. A second call does nothing."""
+        while self._sessions:
+            await self._sessions.popitem()[1].close()
+
+    # Requests.
+
+    async def _open(self, decoder: Decoder) -> Message:
+        content = decoder.content
+        if content["version"] != VERSION:
+            raise FailedPreconditionError(
+                f"The client writes version {content['version']!r} of the protocol, this process "
+                f"version {VERSION}. Use the same version of asyncmon on both sides."
+            )
+        config = SessionConfig(**decoder.decode(content["config"]))
+        served = _Served(lambda graph: self._backend_of(graph, config))
+        try:
+            await asyncio.to_thread(served.reader.add, content["graph"], decoder)
+        except BaseException:
+            await served.close()
+            raise
+        self._opened += 1
+        self._sessions[self._opened] = served
+        await self._make_room()
+        return _done({"session": self._opened, "incarnation": self.incarnation})
+
+    async def _make_room(self) -> None:
+        while len(self._sessions) > MAX_SESSIONS:
+            idle = [number for number, served in self._sessions.items() if not served.jobs]
+            await self._sessions.pop((idle or list(self._sessions))[0]).close()
+
+    async def _extend(self, decoder: Decoder) -> Message:
+        served = self._served(decoder)
+        await asyncio.to_thread(served.reader.add, decoder.content["graph"], decoder)
+        return _done({})
+
+    async def _start(self, decoder: Decoder) -> Message:
+        served, content = self._served(decoder), decoder.content
+        sequence, kind = int(content["sequence"]), content["job"]
+        self._forget_below(served, int(content["answered"]))
+        job = served.jobs.get(sequence)
+        if job is None:
+            if sequence < served.answered:
+                raise AbortedError(f"Request {sequence} was answered already; it is not done again.")
+            job = served.jobs[sequence] = _Job()
+            try:
+                work = self._work(served, kind, decoder, job)
+            except Exception as error:
+                job.answer = _failed(error)
+            else:
+                if work is not None:
+                    job.task = asyncio.create_task(self._run(served, work, job))
+        return await self._wait(served, sequence, job, content["wait"])
+
+    async def _resume(self, decoder: Decoder) -> Message:
+        served, content = self._served(decoder), decoder.content
+        sequence = int(content["sequence"])
+        job = served.jobs.get(sequence)
+        if job is None:
+            raise AbortedError(f"Request {sequence} is not known any more.")
+        for call, result in content["results"]:
+            error = error_of(result["error"], served.reader.graph) if "error" in result else None
+            job.deliver(call, None if error else decoder.decode(result["value"]), error)
+        return await self._wait(served, sequence, job, content["wait"])
+
+    async def _cancel(self, decoder: Decoder) -> Message:
+        job = self._served(decoder).jobs.get(int(decoder.content["sequence"]))
+        if job is not None:
+            job.cancel()
+            if job.task is not None:
+                await asyncio.wait((job.task,), timeout=MAX_WAIT)
+        return _done({})
+
+    async def _pending(self, decoder: Decoder) -> Message:
+        return _done({"operations": self._served(decoder).backend.pending_operations()})
+
+    async def _close(self, decoder: Decoder) -> Message:
+        served = self._served(decoder)
+        del self._sessions[int(decoder.content["session"])]
+        await served.close()
+        return _done({})
+
+    # Jobs.
+
+    def _served(self, decoder: Decoder) -> _Served:
+        content = decoder.content
+        number = int(content["session"])
+        served = self._sessions.get(number)
+        if content["incarnation"] != self.incarnation or served is None:
+            raise AbortedError(
+                f"Session {number} of incarnation {content['incarnation']!r} is not here: the process "
+                "was started anew since, or has closed it."
+            )
+        self._sessions[number] = self._sessions.pop(number)  # the last one used
+        return served
+
+    def _work(
+        self, served: _Served, kind: str, decoder: Decoder, job: _Job
+    ) -> Callable[[], Awaitable[Message]] | None:
+        """Return what a job awaits; None where it is done already."""
+        content, backend = decoder.content, served.backend
+        if kind == "load":
+            values = decoder.decode(content["values"])
+            return lambda: self._load(backend, values)
+        if kind == "snapshot":
+            return lambda: self._snapshot(backend)
+        if kind not in ("run", "peek"):
+            raise InvalidArgumentError(f"There is no job {kind!r}.")
+        plan = self._plan(served, content)
+        fed = [
+            feed.accept(decoder.decode(x))
+            for (feed, _), x in zip(plan.feeds, content["fed"], strict=True)
+        ]
+        options = decoder.decode(content["options"])
+        trace = options is not None and isinstance(options, RunOptions) and options.trace_level
+        peek = kind == "peek"
+        if peek and plan.changes:
+            raise InvalidArgumentError(
+                f"peek() cannot compute what was fetched: operation {plan.changes[0]!r} changes the "
+                "state. Use run()."
+            )
+        if options is None and not peek and not plan.waits:
+            results = backend.run_inline(plan, fed)
+            if results is not None:
+                job.answer = _results(backend, results)
+                return None
+
+        async def run() -> Message:
+            metadata = RunMetadata() if trace else None
+            results = await backend.run(plan, fed, options, metadata, peek=peek)
+            return _results(backend, results, metadata)
+
+        return run
+
+    def _plan(self, served: _Served, content: dict[str, Any]) -> Any:
+        number = int(content["plan"])
+        plan = served.plans.get(number)
+        if plan is None:
+            operations = served.reader.operations
+            fetched = [
+                operations[i] if k is None else operations[i].outputs[k] for i, k in content["fetches"]
+            ]
+            fed = [operations[i].outputs[k] for i, k in content["feeds"]]
+            plan = served.plans[number] = served.backend.prepare(fetched, fed)
+        return plan
+
+    async def _load(self, backend: Backend, values: dict[str, Any]) -> Message:
+        await backend.load(values)
+        return _results(backend, [])
+
+    async def _snapshot(self, backend: Backend) -> Message:
+        snapshot = await backend.snapshot()
+        encoder = Encoder()
+        message = encoder.message({"values": dict(snapshot), "step": snapshot.step})
+        message.sent = snapshot.release
+        return message
+
+    async def _run(self, served: _Served, work: Callable[[], Awaitable[Message]], job: _Job) -> Message:
+        _job.set(job)
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            what = "Session has been closed." if served.closed else "The run was cancelled."
+            return _failed(CancelledError(what))
+        except Exception as error:
+            return _failed(error)
+
+    async def _wait(self, served: _Served, sequence: int, job: _Job, secs: float) -> Message:
+        if job.lease is not None:
+            job.lease.cancel()
+        try:
+            await job.wait(min(float(secs), MAX_WAIT))
+        finally:
+            if job.task is not None and not job.task.done():
+                loop = asyncio.get_running_loop()
+                job.lease = loop.call_later(self._lease_secs, job.task.cancel)
+        if job.answer is None:
+            if job.task is not None and not job.task.done():
+                asked, job.asked = job.asked, {}
+                return _done({"pending": [(call, *asked[call]) for call in asked]})
+            assert job.task is not None
+            job.answer = job.task.result()
+        answer = job.answer
+        if answer.nbytes > _LARGE or answer.is_borrowed:
+            lost = f"Request {sequence} was done, but its result is gone."
+            job.answer = _failed(UnavailableError(lost))
+        return answer
+
+    def _forget_below(self, served: _Served, answered: int) -> None:
+        if answered > served.answered:
+            served.answered = answered
+            for sequence in [number for number in served.jobs if number < answered]:
+                served.jobs.pop(sequence).cancel()
+
+
+def _done(value: dict[str, Any]) -> Message:
+    return Encoder().message(value)
+
+
+def _results(backend: Backend, results: list[Any], metadata: RunMetadata | None = None) -> Message:
+    content = {"values": results, "step": backend.global_step}
+    if metadata is not None:
+        content["metadata"] = [list(metadata.nodes), metadata.duration]
+    return Encoder().message(content)
+
+
+def _failed(error: BaseException) -> Message:
+    return Encoder().message({"error": error_data(error)})

@@ -1,0 +1,317 @@
+"""Values as bytes: a header of JSON, and arrays as raw buffers beside it. Nothing is unpickled, ever.
+
+What can be sent is declared here: numbers, texts, bytes, lists, tuples, dicts, sets, arrays, dtypes,
+shapes, and the dataclasses and named tuples of the engine's own modules, by name. A message of another
+process is not trusted: what does not have this form is an ``InvalidArgumentError``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import struct
+from dataclasses import dataclass, field
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.core.dtypes import DType, as_dtype
+from asyncmon.graph.core.tensor_shape import Dimension, TensorShape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+VERSION = 1
+"""Of this form, and of graphs and requests that are written in it. Both sides must have the same."""
+
+MAX_HEADER = 1 << 28
+"""Bytes of a header; more is refused."""
+
+_SHORT = 1 << 10  # bytes: shorter ones are in the header
+_MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.run_options.")
+_ARRAYS = frozenset("biufc")  # kinds of dtypes
+_RANGE_ITERATOR = type(iter(range(0)))
+_START = struct.Struct("<II")
+
+Buffer = bytes | bytearray | memoryview
+
+
+def _nothing() -> None:
+    """The default of what is done once a message is sent."""
+
+
+@dataclass(slots=True)
+class Message:
+    """What is sent at once.
+
+    Attributes:
+        header: JSON.
+        buffers: what the header refers to by number.
+        sent: called once, when the buffers are not needed any more.
+    """
+
+    header: bytes
+    buffers: Sequence[Buffer] = ()
+    sent: Callable[[], None] = field(default=_nothing, compare=False)
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Whether the buffers may change once it is sent."""
+        return self.sent is not _nothing
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes, without the lengths of its parts."""
+        return len(self.header) + sum([len(buffer) for buffer in self.buffers])
+
+
+def frame(message: Message) -> list[Buffer]:
+    """Return a message as one sequence of bytes, in pieces: the lengths and the header, the buffers."""
+    sizes = [len(buffer) for buffer in message.buffers]
+    start = _START.pack(len(message.header), len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+    return [start + message.header, *message.buffers]
+
+
+def unframe(data: Buffer) -> Message:
+    """Return the message that :func:`frame` gave the bytes of; its buffers are parts of them.
+
+    Raises:
+        InvalidArgumentError: they are those of no message.
+    """
+    view = memoryview(data)
+    try:
+        length, count = _START.unpack_from(view)
+        sizes = struct.unpack_from(f"<{count}Q", view, _START.size) if count else ()
+    except struct.error as error:
+        raise InvalidArgumentError(f"A message of {len(view)} bytes is not whole: {error}.") from None
+    at = _START.size + 8 * count
+    if length > MAX_HEADER or at + length + sum(sizes) != len(view):
+        raise InvalidArgumentError(
+            f"A message of {len(view)} bytes says it has a header of {length} and {count} buffers of "
+            f"{sum(sizes)} bytes."
+        )
+    header, at = bytes(view[at : at + length]), at + length
+    buffers = []
+    for size in sizes:
+        buffers.append(view[at : at + size])
+        at += size
+    return Message(header, buffers)
+
+
+# --- encoding -------------------------------------------------------------------------------------
+class Encoder:
+    """Turns values into JSON and buffers.
+
+    Args:
+        special: asked first about what is neither a number, text nor structure; returns what stands for
+            it, or None.
+    """
+
+    def __init__(self, special: Callable[[Any], Any] | None = None) -> None:
+        self.buffers: list[Buffer] = []
+        self._special = special
+
+    def message(self, value: Any) -> Message:
+        """Return a value as a message, with all buffers so far."""
+        return self.json(self.encode(value))
+
+    def json(self, data: Any) -> Message:
+        """Return what is JSON already as a message, with all buffers so far."""
+        return Message(json.dumps(data, separators=(",", ":")).encode(), self.buffers)
+
+    def encode(self, value: Any) -> Any:
+        """Return JSON for a value: itself, or a list that begins with what it is.
+
+        Raises:
+            TypeError: it is of a type that is not sent.
+        """
+        kind = value.__class__
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if kind is dict:
+            if all(key.__class__ is str for key in value):
+                return {key: self.encode(item) for key, item in value.items()}
+            return ["dict", *[[self.encode(k), self.encode(item)] for k, item in value.items()]]
+        if kind is list or kind is tuple or kind is frozenset:
+            return [_STRUCTURES[kind], *[self.encode(item) for item in value]]
+        if kind is np.ndarray:
+            return self._array(value)
+        if kind is bytes:
+            if len(value) <= _SHORT:
+                return ["bytes", value.decode("latin-1")]
+            return ["buffer", self._buffer(value)]
+        return self._other(value)
+
+    def _other(self, value: Any) -> Any:
+        found = None if self._special is None else self._special(value)
+        if found is not None:
+            return found
+        if isinstance(value, np.generic):
+            return ["scalar", *self._array(np.asarray(value))[1:]]
+        if isinstance(value, np.ndarray):
+            return self._array(np.asarray(value))
+        if isinstance(value, DType):
+            return ["dtype", value.name]
+        if isinstance(value, TensorShape):
+            return ["shape", None if value.dims is None else [dim.value for dim in value.dims]]
+        if isinstance(value, Dimension):
+            return ["dimension", value.value]
+        if value is Ellipsis:
+            return ["..."]
+        if isinstance(value, _RANGE_ITERATOR):  # of what is left, only the number counts
+            return ["iterator", length_hint(value)]
+        fields = _fields(type(value))
+        if fields is not None:
+            parts = [self.encode(getattr(value, name)) for name in fields]
+            return ["object", type(value).__module__, type(value).__qualname__, *parts]
+        if isinstance(value, bool | int | float | str):
+            return value  # an enum, a subclass
+        raise TypeError(f"A {type(value).__qualname__} cannot be sent to another process: {value!r}.")
+
+    def _array(self, array: Any) -> list[Any]:
+        if array.dtype.kind == "O":
+            parts = array.reshape(-1).tolist()
+            if not all(isinstance(part, bytes) for part in parts):
+                raise TypeError(f"An array of objects that are not bytes cannot be sent: {array!r}.")
+            sizes = np.array([len(part) for part in parts], np.uint64)
+            at = self._buffer(sizes.tobytes()), self._buffer(b"".join(parts))
+            return ["array", "O", list(array.shape), *at]
+        if array.dtype.kind not in _ARRAYS:
+            raise TypeError(f"An array of dtype {array.dtype} cannot be sent.")
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return ["array", array.dtype.str, list(array.shape), self._buffer(flat.data)]
+
+    def _buffer(self, data: Buffer) -> int:
+        self.buffers.append(data)
+        return len(self.buffers) - 1
+
+
+_STRUCTURES = {list: "list", tuple: "tuple", frozenset: "set"}
+
+
+def is_of_engine(module: str) -> bool:
+    """Return whether a module is one of those that a message may have imported."""
+    return f"{module}.".startswith(_MODULES)
+
+
+def encode(value: Any) -> Message:
+    """Return a value as a message. TypeError where it has a part that is not sent."""
+    return Encoder().message(value)
+
+
+def _fields(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a type that is sent by name."""
+    if not is_of_engine(kind.__module__):
+        return None
+    if dataclasses.is_dataclass(kind):
+        return tuple([one.name for one in dataclasses.fields(kind) if one.init])
+    if issubclass(kind, tuple):
+        found: tuple[str, ...] | None = getattr(kind, "_fields", None)
+        return found
+    return None
+
+
+# --- decoding -------------------------------------------------------------------------------------
+class Decoder:
+    """Turns a message into values. Arrays are parts of its buffers, writable where those are.
+
+    Args:
+        message: the message.
+        special: asked for lists that begin with another word than those of this module; returns the
+            value.
+    """
+
+    def __init__(self, message: Message, special: Callable[[list[Any]], Any] | None = None) -> None:
+        self._buffers = message.buffers
+        self._special = special
+        try:
+            self.content: Any = json.loads(message.header)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentError(f"The header of a message is not JSON: {error}.") from None
+
+    def value(self) -> Any:
+        """Return the value of the message.
+
+        Raises:
+            InvalidArgumentError: it is that of none.
+        """
+        try:
+            return self.decode(self.content)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
+
+    def decode(self, data: Any) -> Any:
+        """Return the value that JSON stands for."""
+        kind = data.__class__
+        if kind is dict:
+            return {key: self.decode(item) for key, item in data.items()}
+        if kind is not list:
+            return data
+        match data:
+            case ["list", *items]:
+                return [self.decode(item) for item in items]
+            case ["tuple", *items]:
+                return tuple([self.decode(item) for item in items])
+            case ["array", *parts]:
+                return self._array(*parts)
+            case ["scalar", *parts]:
+                return self._array(*parts)[()]
+            case ["bytes", str() as text]:
+                return text.encode("latin-1")
+            case ["buffer", int() as number]:
+                return bytes(self._buffers[number])
+            case ["dict", *items]:
+                return {self.decode(key): self.decode(item) for key, item in items}
+            case ["set", *items]:
+                return frozenset([self.decode(item) for item in items])
+            case ["dtype", str() as name]:
+                return as_dtype(name)
+            case ["shape", dims]:
+                return TensorShape(dims)
+            case ["dimension", value]:
+                return Dimension(value)
+            case ["..."]:
+                return ...
+            case ["iterator", int() as count]:
+                return iter(range(count))
+            case ["object", str() as module, str() as name, *parts]:
+                return self._object(module, name, [self.decode(part) for part in parts])
+        if self._special is None:
+            raise ValueError(f"no value is written as {data!r:.100}")
+        return self._special(data)
+
+    def _array(self, dtype: str, shape: list[int], *numbers: int) -> Any:
+        buffers = [self._buffers[number] for number in numbers]
+        if dtype == "O":
+            sizes, joined = np.frombuffer(buffers[0], np.uint64).tolist(), memoryview(buffers[1])
+            if sum(sizes) != len(joined):
+                raise ValueError(f"strings of {sum(sizes)} bytes in a buffer of {len(joined)}")
+            parts, at = np.empty(len(sizes), object), 0
+            for i, size in enumerate(sizes):
+                parts[i] = bytes(joined[at : at + size])
+                at += size
+            return parts.reshape(shape)
+        (buffer,) = buffers
+        kind = np.dtype(dtype)
+        if kind.kind not in _ARRAYS:
+            raise ValueError(f"an array of dtype {dtype!r}")
+        return np.frombuffer(buffer, kind).reshape(shape)
+
+    def _object(self, module: str, name: str, parts: list[Any]) -> Any:
+        if not is_of_engine(module):
+            raise ValueError(f"an object of module {module!r}")
+        kind: Any = getattr(importlib.import_module(module), name)
+        fields = _fields(kind)
+        if fields is None or len(fields) != len(parts):
+            raise ValueError(f"{name!r} of {module!r} with {len(parts)} fields")
+        return (
+            kind(*parts) if issubclass(kind, tuple) else kind(**dict(zip(fields, parts, strict=True)))
+        )
+
+
+def decode(message: Message) -> Any:
+    """Return the value of a message. InvalidArgumentError where it is malformed."""
+    return Decoder(message).value()

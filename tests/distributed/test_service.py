@@ -1,0 +1,239 @@
+"""Sessions that a service runs: the same results, errors and promises as in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import asyncmon as am
+from asyncmon import errors, graph
+from asyncmon.distributed.wire import Encoder
+from tests.distributed.in_process import InProcessChannel, own_state_service, remote_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = np.ones((3, 4), np.float32)
+
+
+@pytest.fixture
+def channel() -> InProcessChannel:
+    return InProcessChannel(own_state_service())
+
+
+def network() -> tuple[Any, ...]:
+    step = am.get_or_create_global_step()
+    x = graph.placeholder(graph.float32, [None, 4], name="x")
+    w = graph.get_variable("w", initializer=np.full((4, 2), 0.1, np.float32))
+    loss = graph.reduce_mean(graph.square(graph.matmul(x, w) - 1.0))
+    train = graph.train.AdamOptimizer(0.1).minimize(loss, global_step=step)
+    return x, w, loss, train, step
+
+
+async def trained(sess: graph.Session, x: Any, w: Any, loss: Any, train: Any, step: Any) -> Any:
+    await sess.run(graph.global_variables_initializer())
+    found = [await sess.run([loss, train, step], {x: ROWS}) for _ in range(5)]
+    return [row[0] for row in found], found[-1][2], await sess.run(w)
+
+
+@pytest.mark.asyncio
+async def test_a_remote_session_computes_what_one_of_this_process_does(
+    channel: InProcessChannel,
+) -> None:
+    parts = network()
+    async with remote_session(channel) as sess:
+        remote = await trained(sess, *parts)
+        assert sess.global_step == 5
+    async with graph.Session() as sess:
+        here = await trained(sess, *parts)
+    np.testing.assert_array_equal(remote[0], here[0])
+    np.testing.assert_array_equal(remote[2], here[2])
+    assert remote[1] == here[1] == 5
+    assert channel.service.num_sessions == 0  # closed with the session
+    assert channel.closed
+
+
+@pytest.mark.asyncio
+async def test_arrays_of_results_are_the_callers_own(channel: InProcessChannel) -> None:
+    _, w, *_ = network()
+    async with remote_session(channel) as sess:
+        await sess.run(graph.global_variables_initializer())
+        value = await sess.run(w)
+        value[:] = 7.0
+        assert (await sess.run(w)).max() < 1.0
+
+
+@pytest.mark.asyncio
+async def test_functions_stay_with_the_client(channel: InProcessChannel) -> None:
+    called = []
+
+    def double(a: Any) -> Any:
+        called.append(a)
+        return a * 2
+
+    async def later(a: Any) -> Any:
+        await asyncio.sleep(0)
+        return a + 1
+
+    a = graph.py_func(double, [graph.constant(3.0)], graph.float32)
+    b = graph.py_func(later, [a], graph.float32)
+    chosen = graph.cond(b > 1.0, lambda: graph.py_func(double, [b], graph.float32), lambda: b)
+    i, total = graph.while_loop(
+        lambda i, s: i < 3,
+        lambda i, s: (i + 1, s + graph.reshape(graph.py_func(double, [s], graph.float32), [])),
+        [0, 1.0],
+    )
+    async with remote_session(channel) as sess:
+        assert await sess.run([a, b, chosen]) == [6.0, 7.0, 14.0]
+        assert await sess.run([i, total]) == [3, 27.0]
+    assert len(called) == 5
+
+
+@pytest.mark.asyncio
+async def test_the_error_of_a_function_has_its_class_and_operation(channel: InProcessChannel) -> None:
+    def fails(_: Any) -> Any:
+        raise ValueError("no")
+
+    y = graph.py_func(fails, [graph.constant(1.0)], graph.float32, name="mine")
+    async with remote_session(channel) as sess:
+        with pytest.raises(errors.InvalidArgumentError, match="ValueError: no") as caught:
+            await sess.run(y)
+    assert caught.value.op is y.op
+
+
+@pytest.mark.asyncio
+async def test_errors_come_back_as_they_are(channel: InProcessChannel) -> None:
+    x, w, loss, train, _ = network()
+    logs = graph.check_numerics(graph.log(w - 1.0), "bad")
+    async with remote_session(channel) as sess:
+        with pytest.raises(errors.FailedPreconditionError, match="uninitialized"):
+            await sess.run(w)
+        with pytest.raises(errors.InvalidArgumentError, match="must feed a value") as caught:
+            await sess.run(loss)
+        assert caught.value.op is x.op
+        await sess.run(graph.global_variables_initializer())
+        with pytest.raises(errors.InvalidArgumentError, match="bad"):
+            await sess.run(logs)
+        with pytest.raises(errors.InvalidArgumentError, match="changes the state"):
+            await sess.peek(train, {x: ROWS})
+        options = am.RunOptions(timeout_in_ms=20)
+        with pytest.raises(errors.DeadlineExceededError):
+            await sess.run(graph.py_func(_never, [], graph.float32), options=options)
+    with pytest.raises(RuntimeError, match="closed Session"):
+        await sess.run(w)
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.asyncio
+async def test_a_graph_that_grows_is_sent_in_parts(channel: InProcessChannel) -> None:
+    v = graph.Variable(1.0)
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        assert await sess.run(v + 1.0) == 2.0
+        assert await sess.run(v.assign_add(2.0)) == 3.0
+
+
+@pytest.mark.asyncio
+async def test_snapshots_and_loads(channel: InProcessChannel) -> None:
+    _, w, _, _, step = network()
+    async with remote_session(channel) as sess:
+        await sess.run(graph.global_variables_initializer())
+        await sess.run(step.assign(4))
+        snapshot = await sess.snapshot()
+        assert snapshot.step == 4
+        np.testing.assert_array_equal(snapshot["w"], np.full((4, 2), 0.1, np.float32))
+        await sess.load({"w": np.zeros((4, 2), np.float32)})
+        assert (await sess.run(w)).max() == 0.0
+        assert snapshot["w"].max() > 0.0
+        with pytest.raises(errors.InvalidArgumentError, match="'u' is not a variable"):
+            await sess.load({"u": 1.0})
+
+
+@pytest.mark.asyncio
+async def test_a_run_that_is_cancelled_is_cancelled_there(channel: InProcessChannel) -> None:
+    started = asyncio.Event()
+
+    async def waits() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    y = graph.py_func(waits, [], graph.float32)
+    v = graph.Variable(0.0)
+    both = graph.group(y, v.assign_add(1.0))
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        task = asyncio.create_task(sess.run(both))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await sess.run(v) == 0.0
+
+
+@pytest.mark.asyncio
+async def test_what_was_done_is_not_done_again_where_the_answer_was_lost(
+    channel: InProcessChannel,
+) -> None:
+    v = graph.Variable(0.0)
+    add = v.assign_add(1.0)
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        for expected in (1.0, 2.0, 3.0):
+            channel.lose_answers = 1
+            assert await sess.run(add) == expected
+        channel.lose_answers = 2
+        with pytest.raises(errors.UnavailableError, match="broke"):
+            await sess.run(add)
+        assert await sess.run(v) == 4.0
+
+
+@pytest.mark.asyncio
+async def test_a_service_that_was_started_anew_aborts_its_sessions(channel: InProcessChannel) -> None:
+    v = graph.Variable(0.0)
+    async with remote_session(channel) as sess:
+        await sess.run(v.initializer)
+        channel.service = own_state_service()
+        with pytest.raises(errors.AbortedError, match="started anew"):
+            await sess.run(v)
+
+
+@pytest.mark.asyncio
+async def test_a_client_of_another_version_is_refused(channel: InProcessChannel) -> None:
+    encoder = Encoder()
+    answer = await channel.service.answer(encoder.json({"do": "open", "version": 0}))
+    assert b"FailedPreconditionError" in answer.header
+    assert b"version 0" in answer.header
+
+
+@pytest.mark.asyncio
+async def test_tracing(channel: InProcessChannel) -> None:
+    y = graph.constant([1.0, 2.0]) * graph.py_func(lambda: np.float32(2.0), [], graph.float32)
+    metadata = am.RunMetadata()
+    async with remote_session(channel) as sess:
+        await sess.run(y, options=am.RunOptions(trace_level=3), run_metadata=metadata)
+    assert "Mul" in {node.op for node in metadata.nodes}
+
+
+@pytest.mark.asyncio
+async def test_hooks_and_checkpoints_over_a_remote_session(
+    tmp_path: Path, channel: InProcessChannel
+) -> None:
+    x, _, loss, train, _ = network()
+    remote = remote_session(channel)._backend  # registers the scheme
+    for last in (3, 6):
+        async with am.MonitoredTrainingSession(
+            remote._target,
+            checkpoint_dir=str(tmp_path),
+            hooks=[am.StopAtStepHook(last_step=last), am.NanTensorHook(loss)],
+        ) as sess:
+            while not sess.should_stop():
+                await sess.run(train, {x: ROWS})
+            assert sess.raw_session().global_step == last
+        channel.closed = False
+    assert (await am.latest_checkpoint(str(tmp_path))).endswith("model.ckpt-6")
