@@ -15,7 +15,6 @@ from asyncmon.tf1.features import (
 from asyncmon.tf1.file_ops import (
     matching_files, read_file, write_file,
 )
-from asyncmon.tf1.image import decode_image
 from asyncmon.tf1.image_files import (
     decode_jpeg, decode_png, encode_jpeg, encode_png,
 )
@@ -35,7 +34,7 @@ from asyncmon.tf1.train import write_graph
 __all__ = [
     "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
     "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
-    "decode_csv", "decode_image", "decode_jpeg", "decode_png", "decode_raw", "encode_jpeg",
+    "decode_csv", "decode_jpeg", "decode_png", "decode_raw", "encode_jpeg",
     "encode_png", "gfile", "match_filenames_once", "matching_files", "parse_example",
     "parse_single_example", "parse_single_sequence_example", "read_file", "tf_record_iterator",
     "write_file", "write_graph",

@@ -24,10 +24,9 @@ async def run(fetches: Any) -> Any:
 
 
 @pytest.mark.parametrize("x", [ONE, BATCH])
-async def test_flips_and_transposition(x: Any) -> None:
+async def test_flips(x: Any) -> None:
     assert (await run(tf.image.flip_left_right(x)) == x[..., ::-1, :]).all()
     assert (await run(tf.image.flip_up_down(x)) == x[..., ::-1, :, :]).all()
-    assert (await run(tf.image.transpose_image(x)) == x.swapaxes(-3, -2)).all()
 
 
 async def test_random_flips_flip_half_of_the_images_each_by_itself() -> None:
@@ -98,13 +97,6 @@ async def test_dtypes_are_scaled(
 
 @pytest.mark.parametrize("x", [ONE, BATCH])
 async def test_crops_and_pads(x: Any) -> None:
-    found = await run(tf.image.crop_to_bounding_box(x, 1, 2, 3, 4))
-    assert (found == x[..., 1:4, 2:6, :]).all()
-    found = await run(tf.image.pad_to_bounding_box(x, 1, 2, 9, 10))
-    assert found.shape[-3:] == (9, 10, 3)
-    assert (found[..., 1:6, 2:9, :] == x).all()
-    assert found.sum() == x.sum()
-    assert (await run(tf.image.central_crop(x, 0.5)) == x[..., 1:4, 1:6, :]).all()
     found = await run(tf.image.resize_image_with_crop_or_pad(x, 3, 11))
     assert (found[..., 2:9, :] == x[..., 1:4, :, :]).all()
     assert found.sum() == x[..., 1:4, :, :].sum()
@@ -114,28 +106,22 @@ async def test_sizes_that_are_known_in_the_run_only() -> None:
     x = tf.placeholder(tf.uint8, [None, None, 3])
     results = [
         tf.image.resize_image_with_crop_or_pad(x, 3, 11),
-        tf.image.crop_to_bounding_box(x, 1, 2, 3, 4),
-        tf.image.pad_to_bounding_box(x, 1, 2, 9, 10),
-        tf.image.central_crop(x, 0.5),
         tf.image.resize_images(x, [4, 5]),
         tf.random_crop(x, [5, 7, 3]),
         tf.image.per_image_standardization(tf.image.random_flip_left_right(x)),
     ]
     assert [one.shape.as_list() for one in results] == [
-        [3, 11, 3], [3, 4, 3], [9, 10, 3], [None, None, 3], [4, 5, 3], [5, 7, 3], [None, None, 3]
+        [3, 11, 3], [4, 5, 3], [5, 7, 3], [None, None, 3]
     ]  # fmt: skip
     async with tf.Session() as sess:
         found = await sess.run(results, {x: ONE})
         assert (found[0][:, 2:9] == ONE[1:4]).all()
-        assert (found[1] == ONE[1:4, 2:6]).all()
-        assert (found[3] == ONE[1:4, 1:6]).all()
-        assert (found[5] == ONE).all()
-        small = np.zeros((2, 2, 3), np.uint8)
-        for result, match in [(results[1], "shape|must be"), (results[5], "Need value.shape >=")]:
-            with pytest.raises(InvalidArgumentError, match=match):
-                await sess.run(result, {x: small})
-        with pytest.raises(InvalidArgumentError, match=r"shape|must be"):
-            await sess.run(results[2], {x: np.zeros((20, 20, 3), np.uint8)})
+        assert (found[2] == ONE).all()
+        with pytest.raises(InvalidArgumentError, match=r"Need value\.shape >="):
+            await sess.run(results[2], {x: np.zeros((2, 2, 3), np.uint8)})
+        sizes = tf.placeholder(tf.int32, [2])
+        fitted = tf.image.resize_image_with_crop_or_pad(x, sizes[0], sizes[1])
+        assert (await sess.run(fitted, {x: ONE, sizes: [3, 11]}) == found[0]).all()
 
 
 async def test_random_crops_are_parts_of_the_image() -> None:
@@ -151,38 +137,24 @@ async def test_resizing() -> None:
     row = np.array([0, 10, 20, 30], np.float32).reshape(1, 1, 4, 1)
     for options, expected in [
         ({}, [0, 5, 10, 15, 20, 25, 30, 30]),
-        ({"half_pixel_centers": True}, [0, 2.5, 7.5, 12.5, 17.5, 22.5, 27.5, 30]),
         ({"align_corners": True}, [30 * i / 7 for i in range(8)]),
+        ({"method": tf.image.ResizeMethod.NEAREST_NEIGHBOR}, [0, 0, 10, 10, 20, 20, 30, 30]),
     ]:
-        found = await run(tf.image.resize_bilinear(row, [1, 8], **options))
+        found = await run(tf.image.resize_images(row, [1, 8], **options))
         np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6)
-    found = await run(tf.image.resize_nearest_neighbor(row, [1, 6]))
-    assert found.ravel().tolist() == [0, 0, 10, 20, 20, 30]
     small = tf.image.resize_images(ONE, [3, 3], tf.image.ResizeMethod.NEAREST_NEIGHBOR)
     assert small.dtype is tf.uint8
     assert (await run(small) == ONE[[0, 1, 3]][:, [0, 2, 4]]).all()
     assert tf.image.resize_images(ONE, [5, 7]).dtype is tf.uint8
     assert tf.image.resize_images(ONE, [10, 10]).dtype is tf.float32
-    assert tf.image.resize_images(ONE, [10, 20], preserve_aspect_ratio=True).shape.as_list() == [
-        10,
-        14,
-        3,
-    ]
 
 
 async def test_files_of_images() -> None:
     pytest.importorskip("PIL")
     png = tf.image.encode_png(ONE)
-    found, grey, halves = await run(
-        [
-            tf.image.decode_png(png),
-            tf.image.decode_image(png, channels=1),
-            tf.image.decode_image(png, dtype=tf.float32),
-        ]
-    )
+    found, grey = await run([tf.image.decode_png(png), tf.image.decode_jpeg(png, channels=1)])
     assert (found == ONE).all()
     assert grey.shape == (5, 7, 1)
-    np.testing.assert_allclose(halves, ONE / 255, rtol=1e-6)
     smooth = np.tile(np.arange(0, 128, 2, np.uint8)[:, None, None], (1, 64, 3))
     found, small = await run(
         [
@@ -199,22 +171,16 @@ async def test_files_of_images() -> None:
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: tf.image.flip_left_right(np.zeros((3, 3))), "at least three-dimensional"),
-        (lambda: tf.image.flip_up_down(np.zeros((1,) * 5)), "either 3 or 4 dimensions"),
+        (lambda: tf.image.flip_left_right(np.zeros((3, 3))), "An image has 3 dimensions"),
+        (lambda: tf.image.flip_up_down(np.zeros((1,) * 5)), "a batch of them 4"),
         (lambda: tf.image.flip_up_down(np.zeros((0, 3, 3))), "inner 3 dims"),
-        (lambda: tf.image.central_crop(ONE, 0.0), r"within \(0, 1\]"),
         (lambda: tf.image.random_brightness(ONE, -1), "must be non-negative"),
         (lambda: tf.image.random_contrast(ONE, 2, 1), "upper must be > lower"),
         (lambda: tf.image.random_contrast(ONE, -2, 1), "lower must be non-negative"),
-        (lambda: tf.image.crop_to_bounding_box(ONE, 3, 3, 4, 4), "height must be >= target"),
-        (lambda: tf.image.crop_to_bounding_box(ONE, -1, 3, 4, 4), "offset_height must be >= 0"),
-        (lambda: tf.image.pad_to_bounding_box(ONE, 3, 3, 4, 4), "width must be <= target"),
         (lambda: tf.image.resize_image_with_crop_or_pad(ONE, 0, 3), "target_height must be > 0"),
         (lambda: tf.image.resize_images(ONE, [2]), "1-D Tensor of 2 elements"),
         (lambda: tf.image.resize_images(ONE, [2, 2], 2), "not implemented: 2"),
-        (lambda: tf.image.resize_bilinear(REALS, [2, 2], True, None, True), "exclude each other"),
         (lambda: tf.image.decode_jpeg(b"", channels=2), "channels must be one of"),
-        (lambda: tf.image.decode_jpeg(b"", fancy_upscaling=False), "fancy_upscaling=True"),
         (lambda: tf.image.decode_png(b"", dtype=tf.uint16), "gives uint8"),
         (lambda: tf.image.encode_png(REALS[0]), "uint8"),
         (lambda: tf.image.encode_jpeg(ONE, "cmyk"), "Unknown format"),
@@ -226,5 +192,6 @@ async def test_what_is_no_image_or_does_not_fit_is_refused(make: Any, match: str
 
 
 async def test_the_rest_of_tf_image_is_out_with_a_hint() -> None:
-    with pytest.raises(AttributeError, match="resize_bicubic"):
-        _ = tf.image.resize_bicubic
+    for name in ("resize_bicubic", "central_crop", "decode_image", "resize_bilinear"):
+        with pytest.raises(AttributeError, match=f"{name}.*(use|slice|transform) "):
+            getattr(tf.image, name)
