@@ -3,8 +3,7 @@
 Each makes a queue that queue runners fill with examples, and returns a batch that is dequeued. The
 queue is closed when all of its runners are at the end of their data; the last batch, where it is
 smaller, is given with ``allow_smaller_final_batch`` only, and then dequeues raise ``OutOfRangeError``.
-
-All have these arguments, besides their own:
+Their arguments:
 
     tensors: a list or dict of tensors, one example; with ``enqueue_many`` each row is one.
     tensors_list: several of them (``_join``), each enqueued by a runner of its own.
@@ -12,8 +11,6 @@ All have these arguments, besides their own:
     num_threads: how many runners enqueue ``tensors``.
     capacity: of the queue.
     min_after_dequeue: how many examples stay in a shuffling queue, so that they are mixed.
-    keep_input: (``maybe_``) a bool scalar, or with ``enqueue_many`` a vector, that says whether an
-        example is enqueued.
     seed: of the order of a shuffling queue.
     enqueue_many: whether the tensors hold many examples.
     shapes: of an example's tensors; those of ``tensors`` by default.
@@ -31,146 +28,82 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.graph import (
-    FIFOQueue,
-    PaddingFIFOQueue,
-    RandomShuffleQueue,
-    TensorShape,
-    as_dtype,
-    boolean_mask,
-    cast,
-    convert_to_tensor,
-    expand_dims,
-    fill,
-    float32,
-    maximum,
-    multiply,
-    name_scope,
-    shape,
-)
+from asyncmon import graph as g
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from asyncmon.graph import QueueBase, Tensor
+    from collections.abc import Sequence
 
 Example = Any  # a list or dict of tensors
 
 
-class _Inputs:
-    """The examples of a batch: a list of tensors for each runner, of the same dtypes and shapes."""
+def _tensors(example: Example, keys: list[str] | None) -> list[g.Tensor]:
+    if isinstance(example, Mapping):
+        if keys is None or sorted(example) != keys:
+            raise ValueError("All dictionaries in tensors_list must have the same keys.")
+        example = [example[key] for key in keys]
+    elif keys is not None or not isinstance(example, list | tuple):
+        raise TypeError(f"Give a list or a dict of tensors, got {example!r}.")
+    if not example:
+        raise ValueError("Expected at least one tensor in batch().")
+    return [g.convert_to_tensor(tensor) for tensor in example]
 
-    def __init__(self, examples: Sequence[Example], enqueue_many: bool, shapes: Any) -> None:
-        first = examples[0]
-        self.keys = sorted(first) if isinstance(first, Mapping) else None
-        self.runners = [self._tensors(example) for example in examples]
-        self.dtypes = [tensor.dtype for tensor in self.runners[0]]
-        for tensors in self.runners[1:]:
-            found = [tensor.dtype for tensor in tensors]
-            if found != self.dtypes:
-                raise TypeError(
-                    f"Expected types to be consistent: {[d.name for d in self.dtypes]} vs. "
-                    f"{[d.name for d in found]}."
-                )
-        self.shapes = self._inferred(enqueue_many) if shapes is None else shapes
 
-    def _tensors(self, example: Example) -> list[Tensor]:
-        if isinstance(example, Mapping):
-            if self.keys is None or sorted(example) != self.keys:
-                raise ValueError("All dictionaries in tensors_list must have the same keys.")
-            example = [example[key] for key in self.keys]
-        elif self.keys is not None or not isinstance(example, list | tuple):
-            raise TypeError(f"Give a list or a dict of tensors, got {example!r}.")
-        if not example:
-            raise ValueError("Expected at least one tensor in batch().")
-        return [convert_to_tensor(tensor) for tensor in example]
-
-    def _inferred(self, enqueue_many: bool) -> list[TensorShape]:
-        found = []
-        for columns in zip(*self.runners, strict=True):
-            merged = TensorShape(None)
-            for tensor in columns:
-                if tensor.shape.ndims is None:
-                    raise ValueError(f"Cannot infer Tensor's rank: {tensor!r}. Give shapes=.")
-                own = tensor.shape.with_rank_at_least(1)[1:] if enqueue_many else tensor.shape
-                merged = merged.merge_with(own)
-            found.append(merged)
-        return found
-
-    def like_inputs(self, dequeued: Any) -> Any:
-        if self.keys is None:
-            return dequeued
-        listed = dequeued if isinstance(dequeued, list) else [dequeued]
-        return dict(zip(self.keys, listed, strict=True))
+def _shape(columns: Sequence[g.Tensor], enqueue_many: bool) -> g.TensorShape:
+    merged = g.TensorShape(None)
+    for tensor in columns:
+        if tensor.shape.ndims is None:
+            raise ValueError(f"Cannot infer Tensor's rank: {tensor!r}. Give shapes=.")
+        own = tensor.shape.with_rank_at_least(1)[1:] if enqueue_many else tensor.shape
+        merged = merged.merge_with(own)
+    return merged
 
 
 def _batch(
-    make: Callable[[_Inputs], QueueBase],
+    kind: Any,
     examples: Sequence[Example],
-    keep_input: Any,
     batch_size: Any,
-    num_threads: int,
-    minimum: int,
     capacity: int,
     enqueue_many: bool,
     shapes: Any,
     smaller: bool,
     name: str | None,
     default_name: str,
+    num_threads: int = 1,
+    minimum: int | None = None,
+    **options: Any,
 ) -> Any:
+    """Return what is dequeued of a new queue of this kind; a minimum means that it shuffles."""
     if not examples:
         raise ValueError("Expected at least one set of tensors.")
     if len({len(example) for example in examples if isinstance(example, list | tuple)}) > 1:
         raise ValueError(f"All lists of tensors must have one length, got {examples!r}.")
-    with name_scope(name, default_name) as scope:
-        inputs = _Inputs(examples, enqueue_many, shapes)
-        queue = make(inputs)
-        ops = []
-        for tensors in inputs.runners:
-            op = _enqueue(queue, tensors, enqueue_many, keep_input)
-            ops += [op] * (num_threads if len(inputs.runners) == 1 else 1)
-        add_queue_runner(QueueRunner(queue, ops))
-        if minimum < 0:
-            full, tag = queue.size(), f"fraction_of_{capacity}_full"
-        else:
-            full = maximum(0, queue.size() - minimum)
-            tag = f"fraction_over_{minimum}_of_{capacity - minimum}_full"
-        scalar(tag, multiply(cast(full, float32), 1.0 / (capacity - max(minimum, 0))))
-        dequeue = queue.dequeue_up_to if smaller else queue.dequeue_many
-        return inputs.like_inputs(dequeue(batch_size, name=scope))
-
-
-def _enqueue(queue: QueueBase, tensors: list[Tensor], enqueue_many: bool, keep_input: Any) -> Any:
-    if keep_input is True:
-        return queue.enqueue_many(tensors) if enqueue_many else queue.enqueue(tensors)
-    keep = convert_to_tensor(keep_input, as_dtype("bool"))
-    if keep.shape.ndims is None:
-        raise ValueError("`keep_input` dimensions must be known at graph construction.")
-    if keep.shape.ndims and not enqueue_many:
-        raise ValueError("`keep_input` cannot be a vector when `enqueue_many=False`.")
-    if keep.shape.ndims == 0:
-        rows = shape(tensors[0])[:1] if enqueue_many else [1]
-        keep = fill(rows, keep)
-    if not enqueue_many:
-        tensors = [expand_dims(tensor, 0) for tensor in tensors]
-    return queue.enqueue_many([boolean_mask(tensor, keep) for tensor in tensors])
-
-
-def _fifo(capacity: int, dynamic_pad: bool, shared_name: str | None) -> Callable[[_Inputs], QueueBase]:
-    kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
-    return lambda inputs: kind(capacity, inputs.dtypes, inputs.shapes, shared_name=shared_name)
-
-
-def _shuffling(
-    capacity: int, minimum: int, seed: int | None, shared_name: str | None
-) -> Callable[[_Inputs], QueueBase]:
-    if capacity <= minimum:
+    if minimum is not None and capacity <= minimum:
         raise ValueError(f"capacity {capacity} must be bigger than min_after_dequeue {minimum}.")
-    return lambda inputs: RandomShuffleQueue(
-        capacity, minimum, inputs.dtypes, inputs.shapes, seed=seed, shared_name=shared_name
-    )
+    keys = sorted(examples[0]) if isinstance(examples[0], Mapping) else None
+    with g.name_scope(name, default_name) as scope:
+        rows = [_tensors(example, keys) for example in examples]
+        first, *others = [[tensor.dtype for tensor in row] for row in rows]
+        for found in others:
+            if found != first:
+                types = [[dtype.name for dtype in one] for one in (first, found)]
+                raise TypeError(f"Expected types to be consistent: {types[0]} vs. {types[1]}.")
+        if shapes is None:
+            shapes = [_shape(columns, enqueue_many) for columns in zip(*rows, strict=True)]
+        limits = [capacity] if minimum is None else [capacity, minimum]
+        queue = kind(*limits, first, shapes, **options)
+        ops = [queue.enqueue_many(row) if enqueue_many else queue.enqueue(row) for row in rows]
+        add_queue_runner(QueueRunner(queue, ops * num_threads))
+        full, room = queue.size(), capacity - (minimum or 0)
+        tag = f"fraction_of_{room}_full"
+        if minimum is not None:
+            full, tag = g.maximum(0, full - minimum), f"fraction_over_{minimum}_of_{room}_full"
+        scalar(tag, g.multiply(g.cast(full, g.float32), 1.0 / room))
+        dequeued = (queue.dequeue_up_to if smaller else queue.dequeue_many)(batch_size, name=scope)
+        if keys is None:
+            return dequeued
+        return dict(zip(keys, dequeued if isinstance(dequeued, list) else [dequeued], strict=True))
 
 
 # fmt: off
@@ -182,23 +115,9 @@ def batch(
 ) -> Any:
     """Return batches of examples in their order. TF1: same name. See the module."""
     return _batch(
-        _fifo(capacity, dynamic_pad, shared_name),
-        [tensors], True, batch_size, num_threads, -1, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "batch",
-    )
-
-
-def maybe_batch(
-    tensors: Example, keep_input: Any, batch_size: Any,
-    num_threads: int = 1, capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return batches of the examples that are kept. TF1: same name. See the module."""
-    return _batch(
-        _fifo(capacity, dynamic_pad, shared_name),
-        [tensors], keep_input, batch_size, num_threads, -1, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "batch",
+        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, [tensors], batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "batch", num_threads,
+        shared_name=shared_name,
     )
 
 
@@ -210,23 +129,9 @@ def batch_join(
 ) -> Any:
     """Return batches of examples of several sources. TF1: same name. See the module."""
     return _batch(
-        _fifo(capacity, dynamic_pad, shared_name),
-        tensors_list, True, batch_size, 1, -1, capacity,
+        g.PaddingFIFOQueue if dynamic_pad else g.FIFOQueue, tensors_list, batch_size, capacity,
         enqueue_many, shapes, allow_smaller_final_batch, name, "batch_join",
-    )
-
-
-def maybe_batch_join(
-    tensors_list: Sequence[Example], keep_input: Any, batch_size: Any,
-    capacity: int = 32, enqueue_many: bool = False, shapes: Any = None,
-    dynamic_pad: bool = False, allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return batches of what several sources keep. TF1: same name. See the module."""
-    return _batch(
-        _fifo(capacity, dynamic_pad, shared_name),
-        tensors_list, keep_input, batch_size, 1, -1, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "batch_join",
+        shared_name=shared_name,
     )
 
 
@@ -238,24 +143,9 @@ def shuffle_batch(
 ) -> Any:
     """Return batches of examples in random order. TF1: same name. See the module."""
     return _batch(
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
-        [tensors], True, batch_size, num_threads, min_after_dequeue, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch",
-    )
-
-
-def maybe_shuffle_batch(
-    tensors: Example, batch_size: Any, capacity: int, min_after_dequeue: int,
-    keep_input: Any,
-    num_threads: int = 1, seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
-    allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return random batches of the examples that are kept. TF1: same name. See the module."""
-    return _batch(
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
-        [tensors], keep_input, batch_size, num_threads, min_after_dequeue, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch",
+        g.RandomShuffleQueue, [tensors], batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch", num_threads,
+        min_after_dequeue, seed=seed, shared_name=shared_name,
     )
 
 
@@ -267,23 +157,8 @@ def shuffle_batch_join(
 ) -> Any:
     """Return random batches of examples of several sources. TF1: same name. See the module."""
     return _batch(
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
-        tensors_list, True, batch_size, 1, min_after_dequeue, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join",
-    )
-
-
-def maybe_shuffle_batch_join(
-    tensors_list: Sequence[Example], batch_size: Any, capacity: int, min_after_dequeue: int,
-    keep_input: Any,
-    seed: int | None = None, enqueue_many: bool = False, shapes: Any = None,
-    allow_smaller_final_batch: bool = False,
-    shared_name: str | None = None, name: str | None = None,
-) -> Any:
-    """Return random batches of what several sources keep. TF1: same name. See the module."""
-    return _batch(
-        _shuffling(capacity, min_after_dequeue, seed, shared_name),
-        tensors_list, keep_input, batch_size, 1, min_after_dequeue, capacity,
-        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join",
+        g.RandomShuffleQueue, tensors_list, batch_size, capacity,
+        enqueue_many, shapes, allow_smaller_final_batch, name, "shuffle_batch_join", 1,
+        min_after_dequeue, seed=seed, shared_name=shared_name,
     )
 # fmt: on

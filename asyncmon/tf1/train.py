@@ -71,10 +71,6 @@ from asyncmon.summary import summary_iterator as summary_iterator
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.batching import batch as batch
 from asyncmon.tf1.batching import batch_join as batch_join
-from asyncmon.tf1.batching import maybe_batch as maybe_batch
-from asyncmon.tf1.batching import maybe_batch_join as maybe_batch_join
-from asyncmon.tf1.batching import maybe_shuffle_batch as maybe_shuffle_batch
-from asyncmon.tf1.batching import maybe_shuffle_batch_join as maybe_shuffle_batch_join
 from asyncmon.tf1.batching import shuffle_batch as shuffle_batch
 from asyncmon.tf1.batching import shuffle_batch_join as shuffle_batch_join
 from asyncmon.tf1.constants import SaverDef as SaverDef

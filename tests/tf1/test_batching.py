@@ -1,4 +1,4 @@
-"""Batches of single examples: order, padding, the last one, what is kept, and what is refused."""
+"""Batches of single examples: order, padding, the last one, and what is refused."""
 
 from __future__ import annotations
 
@@ -78,30 +78,11 @@ async def test_shuffled_batches_are_mixed_and_whole() -> None:
     assert sorted(found) == sorted([*range(15)] * 2)
 
 
-@pytest.mark.parametrize("join", [False, True])
-@pytest.mark.parametrize("shuffle", [False, True])
-async def test_what_is_not_kept_is_left_out(shuffle: bool, join: bool) -> None:
+async def test_what_is_masked_out_is_left_out() -> None:
     x = numbers(20)
-    keep = tf.equal(x % 3, 0)
-    more = {"capacity": 30, "min_after_dequeue": 5} if shuffle else {}
-    name = f"maybe_{'shuffle_' if shuffle else ''}batch{'_join' if join else ''}"
-    build = getattr(tf.train, name)
-    tensors = [[[x, x + 1]]] if join else [[x, x + 1]]
-    batch = build(*tensors, keep_input=keep, batch_size=7, **more)
-    ((first, second),) = await produced(batch)
-    assert sorted(first) == [0, 3, 6, 9, 12, 15, 18]
-    assert (second == first + 1).all()
-
-
-async def test_rows_that_are_not_kept_are_left_out() -> None:
-    x = numbers(4)
-    rows = tf.stack([x, x + 10, x + 20])
-    batch = tf.train.maybe_batch([rows], [True, False, True], 2, enqueue_many=True)
-    assert [one.tolist() for one in await produced(batch)] == [[0, 20], [1, 21], [2, 22], [3, 23]]
-    tf.reset_default_graph()
-    x = numbers(4)
-    batch = tf.train.maybe_batch([tf.stack([x, x])], tf.equal(x % 2, 0), 2, enqueue_many=True)
-    assert [one.tolist() for one in await produced(batch)] == [[0, 0], [2, 2]]
+    kept = tf.boolean_mask([x], [tf.equal(x % 3, 0)])
+    (found,) = await produced(tf.train.batch([kept], 7, enqueue_many=True, shapes=[[]]))
+    assert found.tolist() == [0, 3, 6, 9, 12, 15, 18]
 
 
 async def test_names_collections_and_summaries_are_tf1s() -> None:
@@ -135,12 +116,6 @@ def of(*shapes: Any) -> list[tf.Tensor]:
         (lambda: tf.train.batch_join([of([]), [1]], 4), TypeError, "types to be consistent"),
         (lambda: tf.train.batch_join([{"a": 1}, {"b": 1}], 4), ValueError, "same keys"),
         (lambda: tf.train.shuffle_batch([1], 4, 10, 10), ValueError, "capacity 10 must be bigger"),
-        (lambda: tf.train.maybe_batch([1], [True], 4), ValueError, "cannot be a vector when"),
-        (
-            lambda: tf.train.maybe_batch([[1]], tf.placeholder(tf.bool), 4, enqueue_many=True),
-            ValueError,
-            "dimensions must be known",
-        ),
     ],
 )
 async def test_what_cannot_be_batched_is_refused(make: Any, error: Any, match: str) -> None:
