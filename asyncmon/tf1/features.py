@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.graph import (
-    DType,
-    Spec,
-    Tensor,
-    TensorShape,
-    as_dtype,
-    convert_to_tensor,
-    float32,
-    int64,
-    string,
-)
+from asyncmon import graph as g
 from asyncmon.tf1.example_bytes import FLOATS, INTS, STRINGS
 
 if TYPE_CHECKING:
@@ -53,18 +43,18 @@ class Wanted(NamedTuple):
 
     name: str
     key: bytes
-    dtype: DType
+    dtype: g.DType
     shape: tuple[int, ...]  # of a row, where it has rows
     default: Any  # an array of the shape, or None; of rows: what fills them up
     rows: bool
     kind: int
     size: int
 
-    def spec(self, batch: tuple[int | None, ...]) -> Spec:
-        return Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
+    def spec(self, batch: tuple[int | None, ...]) -> g.Spec:
+        return g.Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
 
 
-_KINDS = {int64: INTS, float32: FLOATS, string: STRINGS}
+_KINDS = {g.int64: INTS, g.float32: FLOATS, g.string: STRINGS}
 
 
 def all_wanted(features: Mapping[str, Any], *, single: bool) -> tuple[Wanted, ...]:
@@ -86,7 +76,7 @@ def _wanted(key: str, feature: Any, single: bool) -> Wanted:
     if feature.shape is None or feature.dtype is None:
         missing = "shape" if feature.shape is None else "dtype"
         raise ValueError(f"Missing {missing} for feature {key}. Received feature={feature}.")
-    dtype, shape = as_dtype(feature.dtype), TensorShape(feature.shape)
+    dtype, shape = g.as_dtype(feature.dtype), g.TensorShape(feature.shape)
     if not shape.is_fully_defined():
         raise ValueError(
             f"All dimensions of shape for feature {key} need to be known but received {shape}. "
@@ -106,14 +96,14 @@ def _wanted(key: str, feature: Any, single: bool) -> Wanted:
     return Wanted(key, key.encode(), dtype, extents, default, rows, _KINDS[dtype], size)
 
 
-def _default(key: str, feature: Any, dtype: DType) -> Any:
+def _default(key: str, feature: Any, dtype: g.DType) -> Any:
     value = feature.default_value
-    tensor = value if isinstance(value, Tensor) else convert_to_tensor(value, dtype)
+    tensor = value if isinstance(value, g.Tensor) else g.convert_to_tensor(value, dtype)
     if tensor.spec.value is None or tensor.dtype is not dtype:
         raise ValueError(
             f"The default_value of {key!r} must be a constant of {dtype.name}, got {value!r}."
         )
     found = np.asarray(tensor.spec.value)
-    if dtype is string:
+    if dtype is g.string:
         found = np.array([x.encode() if isinstance(x, str) else x for x in found.flat], object)
     return found.reshape(tensor.spec.shape or ())

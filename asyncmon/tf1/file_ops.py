@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon import graph as g
 from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.files import beside, in_thread
-from asyncmon.graph import AwaitedOpDef, Spec, create_op, create_operation, register, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from asyncmon.graph import Operation, Tensor
 
 
 @contextmanager
@@ -30,23 +28,23 @@ def file_errors(path: str) -> Iterator[None]:
         raise error_class(error)(f"{path}; {error.strerror or error}") from error
 
 
-def read_file(filename: Any, name: str | None = None) -> Tensor:
+def read_file(filename: Any, name: str | None = None) -> g.Tensor:
     """Return the bytes of a file, a string scalar. TF1: ``tf.read_file``. Read in a worker thread.
 
     In the run: NotFoundError where there is no such file.
     """
-    return create_op("ReadFile", (filename,), None, name)
+    return g.create_op("ReadFile", (filename,), None, name)
 
 
-def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
+def write_file(filename: Any, contents: Any, name: str | None = None) -> g.Operation:
     """Return an operation that writes a file, with its directories. TF1: ``tf.write_file``.
 
     It is written beside and then renamed, in a worker thread. It stays where the run fails later on.
     """
-    return create_operation("WriteFile", (filename, contents), None, name)
+    return g.create_operation("WriteFile", (filename, contents), None, name)
 
 
-def matching_files(pattern: Any, name: str | None = None) -> Tensor:
+def matching_files(pattern: Any, name: str | None = None) -> g.Tensor:
     """Return the names of the files that match, sorted, a string vector. TF1: ``tf.matching_files``.
 
     Args:
@@ -54,7 +52,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
             matches a ``/``.
         name: of the node.
     """
-    return create_op("MatchingFiles", (pattern,), None, name)
+    return g.create_op("MatchingFiles", (pattern,), None, name)
 
 
 def bytes_of(value: Any) -> bytes:
@@ -103,29 +101,29 @@ async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:
     return await in_thread(_matching, patterns)
 
 
-def _rule(*inputs: Spec) -> None:
+def _rule(*inputs: g.Spec) -> None:
     """Check that inputs are strings, and scalars but for patterns."""
     for spec in inputs:
-        if spec.dtype is not string or spec.shape not in (None, ()):
+        if spec.dtype is not g.string or spec.shape not in (None, ()):
             raise ValueError(f"Names and contents of files are string scalars, got {spec}.")
 
 
-def _read_rule(filename: Spec) -> Spec:
+def _read_rule(filename: g.Spec) -> g.Spec:
     _rule(filename)
-    return Spec(string, ())
+    return g.Spec(g.string, ())
 
 
-def _write_rule(filename: Spec, contents: Spec) -> tuple[Spec, ...]:
+def _write_rule(filename: g.Spec, contents: g.Spec) -> tuple[g.Spec, ...]:
     _rule(filename, contents)
     return ()
 
 
-def _matching_rule(pattern: Spec) -> Spec:
-    if pattern.dtype is not string or (pattern.shape is not None and len(pattern.shape) > 1):
+def _matching_rule(pattern: g.Spec) -> g.Spec:
+    if pattern.dtype is not g.string or (pattern.shape is not None and len(pattern.shape) > 1):
         raise ValueError(f"A pattern is a string scalar or vector, got {pattern}.")
-    return Spec(string, (None,))
+    return g.Spec(g.string, (None,))
 
 
-register(AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
-register(AwaitedOpDef("WriteFile", _write_file, _write_rule, nowait=True, changes=True))
-register(AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))
+g.register(g.AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
+g.register(g.AwaitedOpDef("WriteFile", _write_file, _write_rule, nowait=True, changes=True))
+g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))

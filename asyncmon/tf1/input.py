@@ -1,8 +1,16 @@
 """TF1's input producers: ``tf.train.string_input_producer`` and kin.
 
-A producer is a queue that a queue runner fills with the elements of a tensor, epoch after epoch. The
-epochs are counted in a local variable; after the last one the queue is closed, and at its end dequeues
-raise ``OutOfRangeError``, which ends a monitored session.
+A producer is a queue that a queue runner fills with the rows of a tensor, epoch after epoch. The epochs
+are counted in a local variable; after the last one the queue is closed, and at its end dequeues raise
+``OutOfRangeError``, which ends a monitored session. Their arguments:
+
+    num_epochs: how often each row is produced, see :func:`limit_epochs`; None for ever.
+    shuffle: whether the rows of each epoch are in random order.
+    seed: of that order.
+    capacity: of the queue.
+    shared_name: see :class:`asyncmon.graph.FIFOQueue`.
+    name: of the operations.
+    cancel_op: of the queue runner.
 """
 
 from __future__ import annotations
@@ -11,28 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph import (
-    Assert,
-    FIFOQueue,
-    GraphKeys,
-    TensorShape,
-    Variable,
-    cast,
-    control_dependencies,
-    convert_to_tensor,
-    float32,
-    gather,
-    greater,
-    identity,
-    int64,
-    multiply,
-    name_scope,
-    random_shuffle,
-    shape,
-    size,
-    string,
-)
-from asyncmon.graph import range as range_op
+from asyncmon import graph as g
 from asyncmon.graph.ops.sequences import count_up_to
 from asyncmon.runtime import QueueRunner, add_queue_runner
 from asyncmon.summary import scalar
@@ -41,33 +28,22 @@ from asyncmon.tf1.file_ops import matching_files
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from asyncmon.graph import Tensor
 
-
-def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
+def match_filenames_once(pattern: Any, name: str | None = None) -> g.Variable:
     """Return a local variable with the names of the files that match now. TF1: same name.
 
     They are found when it is initialised: by the local initialisers of a session.
     """
-    with name_scope(name, "matching_filenames", [pattern]) as scope:
-        return Variable(
-            matching_files(pattern),
-            trainable=False,
-            validate_shape=False,
-            name=scope,
-            collections=[GraphKeys.LOCAL_VARIABLES],
-        )
+    with g.name_scope(name, "matching_filenames", [pattern]) as scope:
+        local = [g.GraphKeys.LOCAL_VARIABLES]
+        files = matching_files(pattern)
+        return g.Variable(files, trainable=False, validate_shape=False, name=scope, collections=local)
 
 
 def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Any:
-    """Return a tensor that can be computed so many times. TF1: same name.
+    """Return a tensor that can be computed ``num_epochs`` times, None for ever. TF1: same name.
 
     In the run: OutOfRangeError afterwards. The local variable ``epochs`` counts.
-
-    Args:
-        tensor: any tensor.
-        num_epochs: how many times; None for no limit.
-        name: of the result.
 
     Raises:
         ValueError: ``num_epochs`` is not positive.
@@ -76,77 +52,52 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
         return tensor
     if num_epochs <= 0:
         raise ValueError(f"num_epochs must be > 0 not {num_epochs}.")
-    with name_scope(name, "limit_epochs", [tensor]) as scope:
-        epochs = Variable(
-            0, name="epochs", trainable=False, dtype=int64, collections=[GraphKeys.LOCAL_VARIABLES]
-        )
-        with control_dependencies([count_up_to(epochs, num_epochs)]):
-            return identity(tensor, name=scope)
+    with g.name_scope(name, "limit_epochs", [tensor]) as scope:
+        local = [g.GraphKeys.LOCAL_VARIABLES]
+        epochs = g.Variable(0, name="epochs", trainable=False, dtype=g.int64, collections=local)
+        with g.control_dependencies([count_up_to(epochs, num_epochs)]):
+            return g.identity(tensor, name=scope)
 
 
+# fmt: off
 def input_producer(
-    input_tensor: Any,
-    element_shape: Any = None,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    summary_name: str | None = None,
-    name: str | None = None,
+    input_tensor: Any, element_shape: Any = None, num_epochs: int | None = None,
+    shuffle: bool = True, seed: int | None = None, capacity: int = 32,
+    shared_name: str | None = None, summary_name: str | None = None, name: str | None = None,
     cancel_op: Any = None,
-) -> FIFOQueue:
-    """Return a queue that is filled with the rows of a tensor. TF1: same name.
+) -> g.FIFOQueue:
+    """Return a queue that is filled with the rows of a tensor. TF1: same name. See the module.
 
-    Args:
-        input_tensor: ``[rows, ...]``.
-        element_shape: of a row, where it is not known.
-        num_epochs: how often each row is produced, see :func:`limit_epochs`; None for ever.
-        shuffle: whether the rows of each epoch are in random order.
-        seed: of that order.
-        capacity: of the queue.
-        shared_name: see :class:`asyncmon.graph.FIFOQueue`.
-        summary_name: of a summary of how full the queue is; None for no summary.
-        name: of the operations.
-        cancel_op: of the queue runner.
+    ``element_shape`` is that of a row, where the tensor's is not known; ``summary_name`` the name of a
+    summary of how full the queue is, None for no summary.
 
     Raises:
         ValueError: the shape of a row is not known.
     """
-    with name_scope(name, "input_producer", [input_tensor]) as scope:
-        tensor = convert_to_tensor(input_tensor, name="input_tensor")
-        row = TensorShape(tensor.shape)[1:].merge_with(element_shape)
+    with g.name_scope(name, "input_producer", [input_tensor]) as scope:
+        tensor = g.convert_to_tensor(input_tensor, name="input_tensor")
+        row = g.TensorShape(tensor.shape)[1:].merge_with(element_shape)
         if not row.is_fully_defined():
             raise ValueError(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be "
                 f"specified, got {tensor.shape} and {element_shape}."
             )
         if shuffle:
-            tensor = random_shuffle(tensor, seed=seed)
+            tensor = g.random_shuffle(tensor, seed=seed)
         tensor = limit_epochs(tensor, num_epochs)
-        queue = FIFOQueue(capacity, [tensor.dtype], [row], shared_name=shared_name, name=scope)
+        queue = g.FIFOQueue(capacity, [tensor.dtype], [row], shared_name=shared_name, name=scope)
         add_queue_runner(QueueRunner(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op))
         if summary_name is not None:
-            scalar(summary_name, multiply(cast(queue.size(), float32), 1.0 / capacity))
+            scalar(summary_name, g.multiply(g.cast(queue.size(), g.float32), 1.0 / capacity))
         return queue
 
 
 def string_input_producer(
-    string_tensor: Any,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    name: str | None = None,
+    string_tensor: Any, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
+    capacity: int = 32, shared_name: str | None = None, name: str | None = None,
     cancel_op: Any = None,
-) -> FIFOQueue:
-    """Return a queue of strings, the names of files, say. TF1: same name.
-
-    Args:
-        string_tensor: a vector of strings, with one at least.
-
-    The other arguments are those of :func:`input_producer`.
+) -> g.FIFOQueue:
+    """Return a queue of the strings of a vector, the names of files, say. TF1: same name.
 
     Raises:
         ValueError: there are no strings. Where that is known in the run only: InvalidArgumentError.
@@ -154,78 +105,46 @@ def string_input_producer(
     no_strings = "string_input_producer requires a non-null input tensor"
     if isinstance(string_tensor, list | tuple | np.ndarray) and not len(string_tensor):
         raise ValueError(no_strings)
-    with name_scope(name, "input_producer", [string_tensor]) as scope:
-        tensor = convert_to_tensor(string_tensor, string)
-        check = Assert(greater(size(tensor), 0), [no_strings])
-        with control_dependencies([check]):
-            tensor = identity(tensor)
+    with g.name_scope(name, "input_producer", [string_tensor]) as scope:
+        tensor = g.convert_to_tensor(string_tensor, g.string)
+        with g.control_dependencies([g.Assert(g.greater(g.size(tensor), 0), [no_strings])]):
+            tensor = g.identity(tensor)
         return input_producer(
-            tensor,
-            [],
-            num_epochs,
-            shuffle,
-            seed,
-            capacity,
-            shared_name,
-            f"fraction_of_{capacity}_full",
-            scope,
-            cancel_op,
+            tensor, [], num_epochs, shuffle, seed, capacity, shared_name,
+            f"fraction_of_{capacity}_full", scope, cancel_op,
         )
 
 
 def range_input_producer(
-    limit: Any,
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
-    name: str | None = None,
-) -> FIFOQueue:
-    """Return a queue of the integers from 0 below ``limit``, an int32 scalar. TF1: same name.
-
-    Other arguments as for :func:`input_producer`.
-    """
-    with name_scope(name, "input_producer", [limit]) as scope:
+    limit: Any, num_epochs: int | None = None, shuffle: bool = True, seed: int | None = None,
+    capacity: int = 32, shared_name: str | None = None, name: str | None = None,
+) -> g.FIFOQueue:
+    """Return a queue of the integers from 0 below ``limit``, an int32 scalar. TF1: same name."""
+    with g.name_scope(name, "input_producer", [limit]) as scope:
         return input_producer(
-            range_op(limit),
-            [],
-            num_epochs,
-            shuffle,
-            seed,
-            capacity,
-            shared_name,
-            f"fraction_of_{capacity}_full",
-            scope,
+            g.range(limit), [], num_epochs, shuffle, seed, capacity, shared_name,
+            f"fraction_of_{capacity}_full", scope,
         )
 
 
 def slice_input_producer(
-    tensor_list: Sequence[Any],
-    num_epochs: int | None = None,
-    shuffle: bool = True,
-    seed: int | None = None,
-    capacity: int = 32,
-    shared_name: str | None = None,
+    tensor_list: Sequence[Any], num_epochs: int | None = None, shuffle: bool = True,
+    seed: int | None = None, capacity: int = 32, shared_name: str | None = None,
     name: str | None = None,
-) -> list[Tensor]:
+) -> list[g.Tensor]:
     """Return one row of each tensor, the same one of all, another one in each run. TF1: same name.
-
-    Args:
-        tensor_list: tensors with the same number of rows.
-
-    The other arguments are those of :func:`input_producer`.
 
     Raises:
         ValueError: there are no tensors.
     """
-    with name_scope(name, "input_producer", tensor_list):
-        tensors = [convert_to_tensor(tensor) for tensor in tensor_list]
+    with g.name_scope(name, "input_producer", tensor_list):
+        tensors = [g.convert_to_tensor(tensor) for tensor in tensor_list]
         if not tensors:
             raise ValueError(
                 "Expected at least one tensor in slice_input_producer(), tensor_list is empty."
             )
-        rows = shape(tensors[0])[0]
+        rows = g.shape(tensors[0])[0]
         queue = range_input_producer(rows, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
-        return [gather(tensor, index) for tensor in tensors]
+        return [g.gather(tensor, index) for tensor in tensors]
+# fmt: on

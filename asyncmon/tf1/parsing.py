@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph import (
-    OpDef,
-    Spec,
-    Tensor,
-    convert_to_tensor,
-    create_operation,
-    register,
-    string,
-)
 from asyncmon.protobuf import WireError
 from asyncmon.tf1.example_bytes import (
     STRINGS,
@@ -46,7 +38,7 @@ def parse_example(
     features: Mapping[str, Any],
     name: str | None = None,
     example_names: Any = None,
-) -> dict[str, Tensor]:
+) -> dict[str, g.Tensor]:
     """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
 
     Args:
@@ -64,12 +56,12 @@ def parse_example(
         InvalidArgumentError: in the run: an example lacks a feature, or has another number or type of
             values.
     """
-    inputs = [convert_to_tensor(serialized, string)]
+    inputs = [g.convert_to_tensor(serialized, g.string)]
     if example_names is not None:
-        inputs.append(convert_to_tensor(example_names, string))
+        inputs.append(g.convert_to_tensor(example_names, g.string))
     wanted = all_wanted(features, single=False)
     attrs = {"wanted": wanted, "layouts": Layouts()}
-    outputs = create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs
+    outputs = g.create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs
     return dict(zip([one.name for one in wanted], outputs, strict=True))
 
 
@@ -78,12 +70,12 @@ def parse_single_example(
     features: Mapping[str, Any],
     name: str | None = None,
     example_names: Any = None,
-) -> dict[str, Tensor]:
+) -> dict[str, g.Tensor]:
     """Return the features of one serialized ``Example``, a string scalar. TF1: same name.
 
     Tensors have the shapes of the features, without a batch; else as :func:`parse_example`.
     """
-    tensor = convert_to_tensor(serialized, string)
+    tensor = g.convert_to_tensor(serialized, g.string)
     if tensor.spec.shape not in (None, ()):
         raise ValueError(f"Input serialized must be a scalar, got shape {tensor.shape}.")
     return parse_example(tensor, features, name or "ParseSingleExample", example_names)
@@ -95,7 +87,7 @@ def parse_single_sequence_example(
     sequence_features: Mapping[str, Any] | None = None,
     example_name: Any = None,
     name: str | None = None,
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> tuple[dict[str, g.Tensor], dict[str, g.Tensor]]:
     """Return the context and the sequences of one serialized ``SequenceExample``. TF1: same name.
 
     Args:
@@ -112,9 +104,9 @@ def parse_single_sequence_example(
     """
     if not (context_features or sequence_features):
         raise ValueError("Missing features: give context_features or sequence_features.")
-    inputs = [convert_to_tensor(serialized, string)]
+    inputs = [g.convert_to_tensor(serialized, g.string)]
     if example_name is not None:
-        inputs.append(convert_to_tensor(example_name, string))
+        inputs.append(g.convert_to_tensor(example_name, g.string))
     context = all_wanted(context_features, single=True) if context_features else ()
     steps = all_wanted(sequence_features, single=True) if sequence_features else ()
     missing = frozenset(
@@ -126,7 +118,7 @@ def parse_single_sequence_example(
         if one.rows is not (one in steps):
             kind = "FixedLenSequenceFeature" if one in steps else "FixedLenFeature"
             raise ValueError(f"{one.name!r} needs to be a {kind} there.")
-    outputs = create_operation(
+    outputs = g.create_operation(
         "ParseSingleSequenceExample",
         inputs,
         {"context": context, "steps": steps, "missing": missing},
@@ -191,7 +183,7 @@ def _batch(one: Wanted, values: list[Any]) -> Any:
 
 def _padded(one: Wanted, values: list[Any]) -> Any:
     most = max(map(len, values), default=0)
-    filler = (b"" if one.dtype is string else 0) if one.default is None else one.default
+    filler = (b"" if one.dtype is g.string else 0) if one.default is None else one.default
     batch = np.full((len(values), most, *one.shape), filler, one.dtype.as_numpy_dtype)
     for i, value in enumerate(values):
         batch[i, : len(value)] = value
@@ -275,24 +267,24 @@ def _parsing(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _parse_rule(
-    serialized: Spec, names: Spec | None = None, *, wanted: Sequence[Wanted], layouts: Any
+    serialized: g.Spec, names: g.Spec | None = None, *, wanted: Sequence[Wanted], layouts: Any
 ) -> Any:
     if serialized.shape is not None and len(serialized.shape) > 1:
         raise ValueError(
             f"serialized must be a scalar or a vector, got shape {list(serialized.shape)}."
         )
     if serialized.shape is None:
-        return tuple(Spec(one.dtype, None) for one in wanted)
+        return tuple(g.Spec(one.dtype, None) for one in wanted)
     return tuple(one.spec(serialized.shape) for one in wanted)
 
 
 def _sequence_rule(
-    serialized: Spec, name: Spec | None = None, *, context: Any, steps: Any, missing: Any
+    serialized: g.Spec, name: g.Spec | None = None, *, context: Any, steps: Any, missing: Any
 ) -> Any:
     if serialized.shape not in (None, ()):
         raise ValueError(f"Input serialized must be a scalar, got shape {serialized.shape}.")
     return tuple(one.spec(()) for one in (*context, *steps))
 
 
-register(OpDef("ParseExample", _parsing(_parse_example), _parse_rule))
-register(OpDef("ParseSingleSequenceExample", _parsing(_parse_sequence), _sequence_rule))
+g.register(g.OpDef("ParseExample", _parsing(_parse_example), _parse_rule))
+g.register(g.OpDef("ParseSingleSequenceExample", _parsing(_parse_sequence), _sequence_rule))

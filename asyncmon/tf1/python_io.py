@@ -26,18 +26,16 @@ class TFRecordCompressionType:
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed. TF1: same name.
+    """How a TFRecord file is compressed. TF1: same name; the sizes of its buffers are fixed.
 
     Args:
         compression_type: a :class:`TFRecordCompressionType`, or "", "ZLIB", "GZIP".
         compression_level: 0 to 9; by default zlib's 6.
         mem_level: zlib's, 1 to 9.
         compression_strategy: zlib's.
-        flush_mode: has no meaning here, as the sizes of buffers, ``window_bits`` and
-            ``compression_method`` have none: refused unless None.
 
     Raises:
-        ValueError: an argument that is not one of these.
+        ValueError: another type of compression.
     """
 
     compression_type_map: ClassVar[dict[int, str]] = {0: "", 1: "ZLIB", 2: "GZIP"}
@@ -45,28 +43,11 @@ class TFRecordOptions:
     def __init__(
         self,
         compression_type: Any = None,
-        flush_mode: int | None = None,
-        input_buffer_size: int | None = None,
-        output_buffer_size: int | None = None,
-        window_bits: int | None = None,
+        *,
         compression_level: int | None = None,
-        compression_method: int | None = None,
         mem_level: int | None = None,
         compression_strategy: int | None = None,
     ) -> None:
-        refused = {
-            "flush_mode": flush_mode,
-            "input_buffer_size": input_buffer_size,
-            "output_buffer_size": output_buffer_size,
-            "window_bits": window_bits,
-            "compression_method": compression_method,
-        }
-        given = [name for name, value in refused.items() if value is not None]
-        if given:
-            raise ValueError(
-                f"TFRecordOptions got {given}; give compression_type, compression_level, mem_level and "
-                "compression_strategy only, the rest is fixed."
-            )
         self.get_compression_type_string(compression_type)
         self.compression_type = compression_type
         self.compression_level = compression_level
@@ -96,11 +77,9 @@ class TFRecordOptions:
 
 
 class TFRecordWriter:
-    """Writes records to a file. TF1: ``tf.python_io.TFRecordWriter``. Calls block.
+    """Writes records to a file, which is made anew. TF1: ``tf.python_io.TFRecordWriter``. Calls block.
 
-    Args:
-        path: the file, which is made anew.
-        options: the compression, or None.
+    ``options`` are a :class:`TFRecordOptions`, or its first argument.
 
     Raises:
         NotFoundError: its directory is missing.
@@ -121,28 +100,26 @@ class TFRecordWriter:
             self._file: IO[bytes] | None = Path(self._path).open("wb")  # noqa: SIM115 -- close() does
 
     def write(self, record: bytes) -> None:
-        """Append a record.
-
-        Raises:
-            TypeError: it is not bytes.
-        """
+        """Append a record. TypeError: it is not bytes."""
         if not isinstance(record, bytes):
             raise TypeError(f"A record is bytes, got {type(record).__name__}; encode text first.")
-        self._put(frame(record))
+        framed = frame(record)
+        self._put(framed if self._compressor is None else self._compressor.compress(framed))
 
     def flush(self) -> None:
         """Give what was written to the system. Compressed data becomes readable up to here."""
-        self._put(b"" if self._compressor is None else self._compressor.flush(zlib.Z_SYNC_FLUSH), True)
+        file = self._put(b"" if self._compressor is None else self._compressor.flush(zlib.Z_SYNC_FLUSH))
+        with file_errors(self._path):
+            file.flush()
 
     def close(self) -> None:
         """Write what is left and close the file. A second call does nothing."""
         if self._file is None:
             return
-        with file_errors(self._path):
-            if self._compressor is not None:
-                self._file.write(self._compressor.flush())
-            self._file.close()
+        file = self._put(b"" if self._compressor is None else self._compressor.flush())
         self._file = None
+        with file_errors(self._path):
+            file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -150,23 +127,18 @@ class TFRecordWriter:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _put(self, data: bytes, flush: bool = False) -> None:
+    def _put(self, data: bytes) -> IO[bytes]:
         if self._file is None:
             raise FailedPreconditionError(f"Writer is closed. It wrote {self._path!r}.")
         with file_errors(self._path):
-            if flush:
-                self._file.write(data)
-                self._file.flush()
-            else:
-                self._file.write(self._compressor.compress(data) if self._compressor else data)
+            self._file.write(data)
+        return self._file
 
 
 def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Iterator[bytes]:
     """Yield the records of a file. TF1: same name. Blocks.
 
-    Args:
-        path: the file.
-        options: its compression, or None.
+    ``options`` are a :class:`TFRecordOptions`, or its first argument.
 
     Raises:
         NotFoundError: there is no such file.

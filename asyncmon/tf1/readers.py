@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from asyncmon.graph.queues.readers import ReaderBase, Record, register_reader
 from asyncmon.tf1.file_ops import file_errors
 from asyncmon.tf1.python_io import TFRecordOptions
-from asyncmon.tfrecord import WINDOW_BITS, read_chunks, read_records
+from asyncmon.tfrecord import read_chunks, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 class TFRecordReader(ReaderBase):
     """The records of TFRecord files; keys are ``file:byte``. TF1: same name.
 
-    Args:
-        name: of the reader's node.
-        options: the compression.
+    ``options`` say how they are compressed.
     """
 
     def __init__(self, name: str | None = None, options: TFRecordOptions | None = None) -> None:
@@ -37,11 +35,7 @@ class TFRecordReader(ReaderBase):
 class TextLineReader(ReaderBase):
     r"""The lines of text files without their ends (``\n`` or ``\r\n``); keys are ``file:number``.
 
-    TF1: same name. Numbers begin at 1 and count the header, too.
-
-    Args:
-        skip_header_lines: how many lines of each file are left out.
-        name: of the reader's node.
+    TF1: same name. The first ``skip_header_lines`` of each file are left out, and counted from 1.
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
@@ -63,18 +57,14 @@ class IdentityReader(ReaderBase):
 
 
 class FixedLengthRecordReader(ReaderBase):
-    """Records of one length; keys are ``file:number``. TF1: same name.
+    """Records of ``record_bytes``; keys are ``file:number``. TF1: same name.
 
-    Args:
-        record_bytes: the length of each.
-        header_bytes: left out at the beginning of each file.
-        footer_bytes: left out at its end.
-        hop_bytes: from the beginning of a record to that of the next one; by default its length.
-        name: of the reader's node.
-        encoding: a compression, ``"ZLIB"`` or ``"GZIP"``; counts are of decompressed bytes.
+    Header and footer are left out of each file. From the beginning of a record to that of the next one
+    are ``hop_bytes``, by default its length. ``encoding`` is "ZLIB" or "GZIP" for compressed files, of
+    which the decompressed bytes count.
 
     Raises:
-        ValueError: a count that is negative, or a length of 0.
+        ValueError: a count that is negative, a length of 0, or another encoding.
     """
 
     def __init__(
@@ -87,14 +77,13 @@ class FixedLengthRecordReader(ReaderBase):
         encoding: str | None = None,
     ) -> None:
         length, header, footer = int(record_bytes), int(header_bytes or 0), int(footer_bytes or 0)
-        hop, compression = int(hop_bytes or 0) or length, encoding or ""
+        hop = int(hop_bytes or 0) or length
+        compression = TFRecordOptions.get_compression_type_string(encoding)
         if length < 1 or min(header, footer, hop) < 0:
             raise ValueError(
                 "record_bytes must be positive and header_bytes, footer_bytes, hop_bytes not negative, "
                 f"got {record_bytes}, {header_bytes}, {footer_bytes}, {hop_bytes}."
             )
-        if compression not in WINDOW_BITS:
-            raise ValueError(f"encoding must be one of {list(WINDOW_BITS)}, got {encoding!r}.")
         super().__init__("FixedLengthRecord", name, length, header, footer, hop, compression)
 
 

@@ -105,7 +105,7 @@ async def test_records_of_one_length(sess: tf.Session, tmp_path: Path) -> None:
     assert b"".join(value for _key, value in found) == data[:-1]
     with pytest.raises(ValueError, match="record_bytes must be positive"):
         tf.FixedLengthRecordReader(0)
-    with pytest.raises(ValueError, match="encoding must be one of"):
+    with pytest.raises(ValueError, match="Not a valid compression_type: 'LZ'"):
         tf.FixedLengthRecordReader(1, encoding="LZ")
 
 
