@@ -135,12 +135,12 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
     Heights and widths may be tensors.
     """
     result = tensor = image_tensor(image)
-    known = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
+    known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
     targets = {-3: target_height, -2: target_width}
     for axis, target in targets.items():
         if not isinstance(target, g.Tensor) and target < 1:
             raise ValueError(f"{'target_height' if axis == -3 else 'target_width'} must be > 0.")
-        size = g.shape(tensor)[axis] if known[axis] is None else known[axis]
+        size: Any = g.shape(tensor)[axis] if known[axis] is None else known[axis]
         more = target - size
         first, before = _larger(-more // 2, 0), _larger(more // 2, 0)
         kept = -_larger(-target, -size)
