@@ -111,8 +111,6 @@ HINTS = {
     "get_session_handle": "keep the value in a tf.Variable, or feed it again",
     "get_session_tensor": "keep the value in a tf.Variable, or feed it again",
     "delete_session_tensor": "keep the value in a tf.Variable, or feed it again",
-    "DeviceSpec": "name the device by text: tf.device('/job:worker/task:1')",
-    "colocate_with": "there is one device: leave it out",
     "container": "queues are shared by shared_name: leave it out",
     "function": "write a Python function that builds the ops",
     "wrap_function": "write a Python function that builds the ops",

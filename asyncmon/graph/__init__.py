@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 # isort: off
 from asyncmon.graph import layers as layers, nn as nn, train as train
 from asyncmon.graph.construction.build import (
-    add_to_collection, add_to_collections, control_dependencies, convert_to_tensor, create_op,
-    create_operation, create_ops, device, get_collection, get_collection_ref, get_default_graph,
-    name_scope, reset_default_graph, set_random_seed,
+    add_to_collection, add_to_collections, colocate_with, control_dependencies, convert_to_tensor,
+    create_op, create_operation, create_ops, device, get_collection, get_collection_ref,
+    get_default_graph, name_scope, reset_default_graph, set_random_seed,
 )
 from asyncmon.graph.construction.convert import is_tensor_like, is_tensor_like as is_tensor
 from asyncmon.graph.construction.gradients import gradients, hessians
@@ -34,6 +34,7 @@ from asyncmon.graph.construction.indexed_slices import IndexedSlices, IndexedSli
 from asyncmon.graph.control.cond import cond
 from asyncmon.graph.control.while_loop import while_loop
 from asyncmon.graph.core.default_session import get_default_session
+from asyncmon.graph.core.device_spec import DeviceSpec
 from asyncmon.graph.core.dtypes import (
     DType, as_dtype, bool, complex64, complex128, double, float16, float32, float64, half, int8,
     int16, int32, int64, string, uint8, uint16, uint32, uint64,
@@ -121,23 +122,23 @@ from asyncmon.missing_names import missing_name
 # isort: on
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "Dimension", "FIFOQueue", "Graph", "GraphKeys",
-    "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef", "Operation",
-    "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef", "RandomShuffleQueue",
-    "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor", "TensorShape",
-    "TopK", "Variable", "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add", "add_n",
-    "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
+    "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph",
+    "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef",
+    "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef",
+    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor",
+    "TensorShape", "TopK", "Variable", "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add",
+    "add_n", "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
     "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",
     "boolean_mask", "broadcast_to", "cast", "ceil", "check_numerics", "clip_by_average_norm",
-    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "complex64", "complex128", "concat",
-    "cond", "conj", "constant", "constant_initializer", "control_dependencies", "convert_to_tensor",
-    "cos", "cosh", "create_global_step", "create_op", "create_operation", "create_ops", "cumprod",
-    "cumsum", "device", "dimension_at_index", "dimension_value", "div", "div_no_nan", "divide",
-    "double", "einsum", "equal", "erf", "erfc", "exp", "expand_dims", "expm1", "eye", "fill",
-    "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather", "gather_nd",
-    "get_collection", "get_collection_ref", "get_default_graph", "get_default_session",
-    "get_global_step", "get_local_variable", "get_or_create_global_step", "get_variable",
-    "get_variable_scope", "global_norm", "global_step", "global_variables",
+    "clip_by_global_norm", "clip_by_norm", "clip_by_value", "colocate_with", "complex64", "complex128",
+    "concat", "cond", "conj", "constant", "constant_initializer", "control_dependencies",
+    "convert_to_tensor", "cos", "cosh", "create_global_step", "create_op", "create_operation",
+    "create_ops", "cumprod", "cumsum", "device", "dimension_at_index", "dimension_value", "div",
+    "div_no_nan", "divide", "double", "einsum", "equal", "erf", "erfc", "exp", "expand_dims",
+    "expm1", "eye", "fill", "float16", "float32", "float64", "floor", "floordiv", "floormod", "gather",
+    "gather_nd", "get_collection", "get_collection_ref", "get_default_graph",
+    "get_default_session", "get_global_step", "get_local_variable", "get_or_create_global_step",
+    "get_variable", "get_variable_scope", "global_norm", "global_step", "global_variables",
     "global_variables_initializer", "glorot_normal_initializer", "glorot_uniform_initializer",
     "gradients", "greater", "greater_equal", "group", "half", "hessians", "identity",
     "identity_initializer", "in_top_k", "initializers", "int8", "int16", "int32", "int64",

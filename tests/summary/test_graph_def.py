@@ -32,7 +32,7 @@ def test_the_nodes_of_a_graph_are_all_there() -> None:
     product = nodes[y.op.name]
     assert product.op == "Mul"
     assert list(product.input) == [tensor.op.name for tensor in y.op.inputs] + ["^x"]
-    assert product.device == "/cpu:0"
+    assert product.device == "/device:CPU:0"
     (shape,) = product.attr["_output_shapes"].list.shape
     assert [dim.size for dim in shape.dim] == [-1, 3]
     assert product.attr["T"].type == 1

@@ -171,8 +171,35 @@ def control_dependencies(control_inputs: Sequence[Any] | None) -> AbstractContex
 
 
 def device(device_name_or_function: Any) -> AbstractContextManager[None]:
-    """Mark the ops built inside ``with`` with a device; kept, not used. TF1: ``tf.device``."""
+    """Put the ops built inside ``with`` on a device. TF1: ``tf.device``.
+
+    Scopes add up: an inner one wins, in the parts of the name that it gives. Ops that read or write a
+    variable are where that is, whatever the scopes.
+
+    Args:
+        device_name_or_function: ``"/job:ps/task:0"``, a :class:`DeviceSpec`, None to leave out the
+            scopes outside, or a function that is given each new op, whose ``device`` is that of the
+            scopes inside, and returns the name to replace it.
+
+    Raises:
+        ValueError: a name that is not valid.
+    """
     return get_default_graph().device(device_name_or_function)
+
+
+def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+    """Put the ops built inside ``with`` on the device of another one. TF1: ``tf.colocate_with``.
+
+    Args:
+        op: an operation, tensor or variable. The scopes of devices outside are without effect, and
+            those inside too where it has a device. None is for no colocation, with ``ignore_existing``.
+        ignore_existing: do not take the device of an outer ``colocate_with`` where this op has none.
+
+    Raises:
+        ValueError: None, and not ``ignore_existing``.
+        TypeError: something else than these.
+    """
+    return get_default_graph().colocate_with(op, ignore_existing)
 
 
 def set_random_seed(seed: int | None) -> None:

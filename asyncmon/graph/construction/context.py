@@ -1,4 +1,4 @@
-"""Where new nodes go: default graph, name scope, control dependencies, device; one context variable."""
+"""Where new nodes go: graph, name scope, control dependencies, devices; one context variable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BuildContext(NamedTuple):
     graph: NodeGraph
     scope: str = ""
     control: tuple[Operation, ...] = ()
-    device: Any = ""
+    devices: tuple[Any, ...] = ()
     variable_scope: Any = None
 
     def but(self, **changes: Any) -> BuildContext:

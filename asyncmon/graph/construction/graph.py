@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.context import BuildContext, building, entered
 from asyncmon.graph.construction.convert import to_operand, to_pair, to_ref
+from asyncmon.graph.core.device_spec import apply_devices, with_colocation, with_device
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import RandomOpDef, table
-from asyncmon.graph.core.shape import text as shape_text
+from asyncmon.graph.core.shape import error_at
 from asyncmon.graph.core.spec import Spec
 from asyncmon.protobuf.graph_def import GraphDef, graph_def_of
 
@@ -24,13 +25,6 @@ _VALID_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _VALID_SCOPE = re.compile(r"[A-Za-z0-9_.\\/>-]*")
 _TENSOR_NAMES = 'Tensor names must be of the form "<op_name>:<output_index>".'
 _NO_ATTRS: Mapping[str, Any] = {}
-
-
-def _at_op(error: Exception, name: str, type: str, specs: Sequence[Spec]) -> Exception:
-    """Return the error of a rule with the op and its input shapes, as the original writes it."""
-    shapes = ", ".join(shape_text(s.shape) for s in specs)
-    text = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
-    return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
 class Graph:
@@ -81,8 +75,8 @@ class Graph:
         try:
             inferred = op_def.infer(*specs, **attrs)
         except (ValueError, TypeError) as error:
-            raise _at_op(error, name or type, type, specs) from error
-        _, scope, control, device, _ = self._context()
+            raise error_at(error, name or type, type, specs) from error
+        _, scope, control, devices, _ = self._context()
         full_name = self._op_name(name or type, scope)
         number, values = len(self._operations), tuple(inputs)
         op = Operation(self, number, full_name, op_def, values, control, dict(attrs))
@@ -91,8 +85,10 @@ class Graph:
         op.outputs = tuple([Tensor(op, i, spec) for i, spec in enumerate(inferred)])
         if op_def.__class__ is RandomOpDef:  # isinstance() is slow for a no
             op.rng_key = self.root._rng_key(op.attrs.pop("seed", None))
-        if device:
-            op.device = str((device(op) if callable(device) else device) or "")
+        if op_def.refs:  # where the variable is
+            op.device = values[0].op.device
+        elif devices:
+            apply_devices(devices, op)
         self._operations[full_name] = op
         return op
 
@@ -188,8 +184,7 @@ class Graph:
         while (new := f"{key}_{count}") in self._names:
             count += 1
         if mark_as_used:
-            self._names[new] = 1
-            self._names[key] = count + 1
+            self._names |= {new: 1, key: count + 1}
         return f"{name}_{count}"
 
     def operand_name(self, label: str, operand: str | int) -> str:
@@ -250,8 +245,16 @@ class Graph:
 
     @contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Mark the ops built inside with a device, which is kept and not used. TF1: same name."""
-        with entered(self._context().but(device=device_name_or_function or "")):
+        """Put the ops built inside on a device. TF1: same name. See ``build``."""
+        devices = with_device(self._context().devices, device_name_or_function)
+        with entered(self._context().but(devices=devices)):
+            yield
+
+    @contextmanager
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+        """Put the ops built inside where another is. TF1: same name. See ``build``."""
+        devices = with_colocation(self._context().devices, op, ignore_existing)
+        with entered(self._context().but(devices=devices)):
             yield
 
     def _context(self) -> BuildContext:
@@ -394,5 +397,4 @@ class Graph:
             raise RuntimeError("Graph is finalized and cannot be modified.")
 
     def __repr__(self) -> str:
-        state = ", finalized" if self._finalized else ""
-        return f"<Graph with {len(self._operations)} operations{state}>"
+        return f"<Graph with {self.version} operations{', finalized' * self._finalized}>"

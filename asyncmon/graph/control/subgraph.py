@@ -101,7 +101,9 @@ class SubGraph(Graph):
         """Return a node that stands here for a variable itself."""
         name = tensor.op.attrs["variable"]
         if name not in self.refs:
-            op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
+            with entered(self._context().but(devices=())):
+                op = self.add_op("VariableV2", (), tensor.op.attrs, _inner_name(tensor))
+            op.device = tensor.op.device
             self.refs[name] = op.outputs[0]
             self.stand_ins[op.outputs[0]] = self.variable(op.outputs[0])
         return self.refs[name]
@@ -145,8 +147,9 @@ def traced(
     """
     graph = SubGraph(get_default_graph())
     context = building.get()
-    scope = None if context is None else context.variable_scope
-    with entered(BuildContext(graph, variable_scope=scope)):
+    assert context is not None, "set in get_default_graph"
+    inside = BuildContext(graph, devices=context.devices, variable_scope=context.variable_scope)
+    with entered(inside):
         result = build(*[graph.parameter(tensor, shape) for tensor, shape in likes])
         graph.targets += map(_target, nest.flatten(result))
     return graph, result

@@ -244,7 +244,7 @@ class Tensor(Operators):
 
     @property
     def device(self) -> str:
-        """The device the op was built under; kept, not used."""
+        """The device of the op, "" where none was asked for."""
         return self.op.device
 
     def get_shape(self) -> TensorShape:

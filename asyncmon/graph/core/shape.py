@@ -8,7 +8,7 @@ where the op's name belongs into the text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from operator import index
@@ -155,6 +155,13 @@ def normalize_axis(axis: int, rank: int, what: str = "axis", error: str = _OUTSI
     if not -rank <= axis < rank:
         raise ValueError(error.format(what=what, axis=axis, rank=rank, range=f"[{-rank}, {rank})"))
     return axis % rank
+
+
+def error_at(error: Exception, name: str, type: str, specs: Iterable[Spec]) -> Exception:
+    """Return the error of a rule with the op and its input shapes, as the original writes it."""
+    shapes = ", ".join(text(s.shape) for s in specs)
+    found = f"{error} for {name.rstrip('/')!r} (op: {type!r}) with input shapes: {shapes}."
+    return TypeError(found) if isinstance(error, TypeError) else ValueError(found)
 
 
 def text(shape: Shape) -> str:

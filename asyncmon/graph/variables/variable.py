@@ -170,7 +170,7 @@ class Variable(Operators):
 
     @property
     def device(self) -> str:
-        """The device it was built under; kept, not used."""
+        """The device it was built for, "" where none was asked for."""
         return self._ref.device
 
     def get_shape(self) -> TensorShape:
@@ -306,7 +306,7 @@ def _outside_control_flow(graph: Graph) -> BuildContext:
     assert context is not None, "set in get_default_graph"
     if context.graph is graph:
         return context.but(control=())
-    return BuildContext(graph, variable_scope=context.variable_scope)
+    return BuildContext(graph, devices=context.devices, variable_scope=context.variable_scope)
 
 
 def _with_initialized_reads(initial: Tensor) -> Tensor:

@@ -141,14 +141,6 @@ def test_control_dependencies_apply_inside() -> None:
     assert tf.no_op().control_inputs == []
 
 
-def test_devices_are_kept() -> None:
-    with tf.device("/job:ps"):
-        assert tf.constant(1).device == "/job:ps"
-    with tf.device(lambda op: f"/job:{op.type}"):
-        assert tf.constant(1).op.device == "/job:Const"
-    assert tf.constant(1).device == ""
-
-
 def test_collections(graph: tf.Graph) -> None:
     a, b = tf.constant(1, name="a"), tf.constant(1, name="b")
     graph.add_to_collections(["one", "two", "one"], a)
