@@ -27,7 +27,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L2  runtime     hooks' contract, coordinator, scaffold, session creators, MonitoredSession
 #   L3  hooks       the standard hooks
 #       programs    other engines behind the session protocol
-#       distributed sessions that other processes run
+#       distributed clusters, and sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  tf1         TF1's own layout of names, for ports
 #       testing     the public test bench
@@ -56,6 +56,8 @@ from asyncmon.checkpoint import load_variable as load_variable
 from asyncmon.checkpoint import remove_checkpoint as remove_checkpoint
 from asyncmon.checkpoint import update_checkpoint_state as update_checkpoint_state
 from asyncmon.checkpoint import wait_for_new_checkpoint as wait_for_new_checkpoint
+from asyncmon.distributed import ClusterSpec as ClusterSpec
+from asyncmon.distributed import replica_device_setter as replica_device_setter
 from asyncmon.graph import GraphKeys as GraphKeys
 from asyncmon.graph import RunMetadata as RunMetadata
 from asyncmon.graph import RunOptions as RunOptions

@@ -17,6 +17,8 @@ from asyncmon.checkpoint import load_variable as load_variable
 from asyncmon.checkpoint import remove_checkpoint as remove_checkpoint
 from asyncmon.checkpoint import update_checkpoint_state as update_checkpoint_state
 from asyncmon.checkpoint import wait_for_new_checkpoint as wait_for_new_checkpoint
+from asyncmon.distributed import ClusterSpec as ClusterSpec
+from asyncmon.distributed import replica_device_setter as replica_device_setter
 from asyncmon.graph.train import *
 from asyncmon.hooks import CheckpointSaverHook as CheckpointSaverHook
 from asyncmon.hooks import CheckpointSaverListener as CheckpointSaverListener
@@ -44,6 +46,8 @@ from asyncmon.hooks import stop_if_lower as stop_if_lower
 from asyncmon.hooks import stop_if_no_decrease as stop_if_no_decrease
 from asyncmon.hooks import stop_if_no_increase as stop_if_no_increase
 from asyncmon.missing_names import missing_name
+from asyncmon.protobuf.cluster_def import ClusterDef as ClusterDef
+from asyncmon.protobuf.cluster_def import JobDef as JobDef
 from asyncmon.runtime import Channel as Channel
 from asyncmon.runtime import ChiefSessionCreator as ChiefSessionCreator
 from asyncmon.runtime import Coordinator as Coordinator
