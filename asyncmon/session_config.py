@@ -65,6 +65,38 @@ class GraphOptions:
 
 
 @dataclass(slots=True, kw_only=True)
+class RPCOptions:
+    """How a session or a server talks to other processes. TF1: ``tf.RPCOptions``, with its fields.
+
+    Attributes:
+        timeout_secs: an answer that does not come for so long is an ``UnavailableError``. A run may
+            take longer: the other side says that it goes on.
+        token: a secret that both sides know; without one and without certificates a server takes
+            connections of its own machine only.
+        certificate: the path of this side's certificate, PEM: a server's, or a client's for a server
+            that asks for one.
+        private_key: the path of its key, PEM.
+        authority: the path of the certificates that the other side's must be signed by, PEM. A server
+            with one asks its clients for certificates.
+        compression_algorithm: "", "deflate" or "gzip".
+        use_rpc_for_inprocess_master: talk to a server of this process as to any other.
+        compression_level: without effect, as are the next ones.
+    """
+
+    timeout_secs: float = 10.0
+    token: str | None = field(default=None, repr=False)
+    certificate: str | None = None
+    private_key: str | None = None
+    authority: str | None = None
+    compression_algorithm: str = ""
+    use_rpc_for_inprocess_master: bool = False
+    compression_level: int = 0
+    cache_rpc_response: bool = False
+    disable_session_connection_sharing: bool = False
+    num_channels_per_target: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
 class SessionConfig:
     """How a session uses the machine. TF1: ``tf.ConfigProto``, with all of its fields.
 
@@ -82,6 +114,7 @@ class SessionConfig:
             session's own threads divide large products.
         inter_op_parallelism_threads: TF1's name of ``workers``, which it overrides; 0 leaves that.
         operation_timeout_in_ms: the ``timeout_in_ms`` of runs that are given no other; 0 is no limit.
+        rpc_options: how to talk to the process that a target names.
 
     Example::
 
@@ -106,7 +139,7 @@ class SessionConfig:
     allow_soft_placement: bool = False
     log_device_placement: bool = False
     graph_options: GraphOptions = field(default_factory=GraphOptions)
-    rpc_options: SimpleNamespace = field(default_factory=SimpleNamespace)
+    rpc_options: RPCOptions = field(default_factory=RPCOptions)
     cluster_def: Any = None
     isolate_session_state: bool = False
     share_cluster_devices_in_session: bool = False
@@ -123,6 +156,10 @@ class SessionConfig:
         """
         if self.inline_ms < 0:
             raise ValueError(f"inline_ms must be 0 or more, got {self.inline_ms!r}.")
+        if self.rpc_options.timeout_secs <= 0:
+            raise ValueError(
+                f"rpc_options.timeout_secs must be over 0, got {self.rpc_options.timeout_secs!r}."
+            )
         if self.workers < 1:
             raise ValueError(f"workers must be 1 or more, got {self.workers!r}.")
         for name in (
@@ -134,7 +171,7 @@ class SessionConfig:
     def engine_options(self) -> dict[str, Any]:
         """Return the fields that the engine uses and that differ from their defaults, by name."""
         default = SessionConfig()
-        values = {name: getattr(self, name) for name in sorted(_USED)}
+        values = {name: getattr(self, name) for name in sorted(_ENGINE)}
         return {name: value for name, value in values.items() if value != getattr(default, name)}
 
     def report_unused(self) -> None:
@@ -145,9 +182,16 @@ class SessionConfig:
             logger.info("SessionConfig: %s: set, and without effect in this engine.", names)
 
 
-_USED = {
+_ENGINE = {
     "inline_ms", "workers", "intra_op_parallelism_threads", "inter_op_parallelism_threads",
     "operation_timeout_in_ms",
+}  # fmt: skip
+_USED = _ENGINE | {
+    f"rpc_options.{name}"
+    for name in (
+        "timeout_secs", "token", "certificate", "private_key", "authority", "compression_algorithm",
+        "use_rpc_for_inprocess_master",
+    )
 }  # fmt: skip
 _reported: set[str] = set()
 

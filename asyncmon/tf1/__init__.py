@@ -31,6 +31,7 @@ from asyncmon.protobuf.graph_def import NodeDef as NodeDef
 from asyncmon.session_config import GPUOptions as GPUOptions
 from asyncmon.session_config import GraphOptions as GraphOptions
 from asyncmon.session_config import OptimizerOptions as OptimizerOptions
+from asyncmon.session_config import RPCOptions as RPCOptions
 from asyncmon.session_config import SessionConfig
 from asyncmon.summary.events import LogMessage as LogMessage
 from asyncmon.tf1 import app as app
