@@ -90,8 +90,8 @@ from asyncmon.graph.ops.shape_ops import (
 )
 from asyncmon.graph.ops.tile import tile
 from asyncmon.graph.ops.variable_ops import (
-    assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_div, scatter_max,
-    scatter_min, scatter_mul, scatter_sub, scatter_update,
+    assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
+    scatter_update,
 )
 from asyncmon.graph.queues.queues import (
     FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
@@ -153,8 +153,7 @@ __all__ = [
     "random_uniform_initializer", "range", "rank", "realdiv", "reciprocal", "reduce_all",
     "reduce_any", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
     "reduce_sum", "register", "report_uninitialized_variables", "reset_default_graph", "reshape",
-    "reverse", "rint", "round", "rsqrt", "scatter_add", "scatter_div", "scatter_max",
-    "scatter_min", "scatter_mul", "scatter_nd", "scatter_sub",
+    "reverse", "rint", "round", "rsqrt", "scatter_add", "scatter_nd", "scatter_sub",
     "scatter_update", "set_random_seed", "shape", "shape_n", "sigmoid", "sign", "sin", "sinh",
     "size", "slice", "split", "sqrt", "square", "squared_difference", "squeeze", "stack",
     "stop_gradient", "strided_slice", "string", "subtract", "tan", "tanh", "tensordot", "tile",

@@ -10,13 +10,10 @@ from asyncmon.graph import (
     int16, int32, int64, int8, string, uint16, uint32, uint64, uint8,
 )
 from asyncmon.tf1.more_math import saturate_cast
-from asyncmon.tf1.more_ops import (
-    as_string, complex,
-)
 # isort: on
 
 __all__ = [
-    "DType", "as_dtype", "as_string", "bool", "cast", "complex", "complex64", "complex128",
+    "DType", "as_dtype", "bool", "cast", "complex64", "complex128",
     "double", "float16", "float32", "float64", "half", "int8", "int16", "int32", "int64",
     "saturate_cast", "string", "uint8", "uint16", "uint32", "uint64",
 ]

@@ -2,19 +2,10 @@
 
 from typing import Any
 
-# fmt: off
-# isort: off
+from asyncmon.graph import gather_nd, reshape, reverse, scatter_nd, tile
 from asyncmon.missing_names import missing_name
-from asyncmon.graph import (
-    gather_nd, reshape, reverse, scatter_nd, tile,
-)
-from asyncmon.tf1.more_ops import roll
-# isort: on
 
-__all__ = [
-    "gather_nd", "reshape", "reverse", "roll", "scatter_nd", "tile",
-]
-# fmt: on
+__all__ = ["gather_nd", "reshape", "reverse", "scatter_nd", "tile"]
 
 
 def __getattr__(name: str) -> Any:

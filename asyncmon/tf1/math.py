@@ -18,32 +18,21 @@ from asyncmon.graph import (
 from asyncmon.graph.nn import (
     l2_normalize, log_softmax, softmax, softplus, softsign, zero_fraction,
 )
-from asyncmon.tf1.more_ops import (
-    angle, bincount, digamma, imag, lgamma, real, segment_max, segment_mean, segment_min,
-    segment_prod, segment_sum, unsorted_segment_max, unsorted_segment_mean, unsorted_segment_min,
-    unsorted_segment_prod, unsorted_segment_sqrt_n,
-)
-from asyncmon.graph.ops.more_functions import reduce_std, reduce_variance, xdivy, xlogy
 from asyncmon.tf1.more_math import count_nonzero, log_sigmoid, scalar_mul
 # isort: on
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "add_n", "angle", "argmax", "argmin", "asin",
-    "asinh", "atan", "atan2", "atanh", "bincount", "ceil", "conj", "cos",
-    "cosh", "count_nonzero", "cumprod", "cumsum", "digamma", "divide", "divide_no_nan", "equal",
-    "erf", "erfc", "exp", "expm1", "floor", "floordiv", "floormod", "greater", "greater_equal",
-    "imag", "in_top_k", "invert_permutation", "is_finite", "is_inf", "is_nan",
-    "l2_normalize", "less", "less_equal", "lgamma", "log", "log1p",
-    "log_sigmoid", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "maximum", "minimum", "mod", "multiply", "negative", "not_equal",
-    "pow", "real", "reciprocal", "reduce_all", "reduce_any",
-    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
-    "reduce_prod", "reduce_std", "reduce_sum", "reduce_variance", "rint", "round", "rsqrt",
-    "scalar_mul", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum",
-    "sigmoid", "sign", "sin", "sinh", "softmax", "softplus", "softsign", "sqrt", "square",
-    "squared_difference", "subtract", "tan", "tanh", "top_k", "truediv", "unsorted_segment_max",
-    "unsorted_segment_mean", "unsorted_segment_min", "unsorted_segment_prod",
-    "unsorted_segment_sqrt_n", "unsorted_segment_sum", "xdivy", "xlogy", "zero_fraction",
+    "abs", "acos", "acosh", "add", "add_n", "argmax", "argmin", "asin", "asinh", "atan", "atan2",
+    "atanh", "ceil", "conj", "cos", "cosh", "count_nonzero", "cumprod", "cumsum", "divide",
+    "divide_no_nan", "equal", "erf", "erfc", "exp", "expm1", "floor", "floordiv", "floormod",
+    "greater", "greater_equal", "in_top_k", "invert_permutation", "is_finite", "is_inf", "is_nan",
+    "l2_normalize", "less", "less_equal", "log", "log1p", "log_sigmoid", "log_softmax",
+    "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod",
+    "multiply", "negative", "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any",
+    "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum",
+    "rint", "round", "rsqrt", "scalar_mul", "sigmoid", "sign", "sin", "sinh", "softmax", "softplus",
+    "softsign", "sqrt", "square", "squared_difference", "subtract", "tan", "tanh", "top_k",
+    "truediv", "unsorted_segment_sum", "zero_fraction",
 ]
 # fmt: on
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as g
-from asyncmon.graph.ops.counting import setdiff1d
-from asyncmon.graph.ops.scatter import tensor_scatter_add, tensor_scatter_sub, tensor_scatter_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,9 +15,8 @@ __all__ = [
     "all_variables", "arg_max", "arg_min", "concat_v2", "disable_eager_execution",
     "disable_v2_behavior", "enable_resource_variables", "executing_eagerly", "floor_div",
     "initialize_all_tables", "initialize_all_variables", "initialize_local_variables",
-    "initialize_variables", "inv", "lin_space", "listdiff", "mul", "neg", "numpy_function", "pack",
-    "reverse_v2", "select", "sub", "tables_initializer", "tensor_scatter_nd_add",
-    "tensor_scatter_nd_sub", "tensor_scatter_nd_update", "to_complex64", "to_complex128",
+    "initialize_variables", "inv", "lin_space", "mul", "neg", "numpy_function", "pack",
+    "reverse_v2", "select", "sub", "tables_initializer", "to_complex64", "to_complex128",
     "to_double", "to_float", "to_int32", "to_int64", "unpack",
 ]  # fmt: skip
 
@@ -42,15 +39,12 @@ to_complex128 = _caster("ToComplex128", g.complex128)
 
 mul, sub, neg, inv = g.multiply, g.subtract, g.negative, g.reciprocal
 floor_div, lin_space, select = g.floordiv, g.linspace, g.where
-concat_v2, reverse_v2, listdiff = g.concat, g.reverse, setdiff1d
+concat_v2, reverse_v2 = g.concat, g.reverse
 numpy_function = g.py_func
 all_variables = g.global_variables
 initialize_all_variables = g.global_variables_initializer
 initialize_local_variables = g.local_variables_initializer
 initialize_variables = g.variables_initializer
-tensor_scatter_nd_add = tensor_scatter_add
-tensor_scatter_nd_sub = tensor_scatter_sub
-tensor_scatter_nd_update = tensor_scatter_update
 
 
 def arg_max(input: Any, dimension: Any, output_type: Any = g.int64, name: str | None = None) -> Tensor:

@@ -174,9 +174,6 @@ MORE: dict[str, Callable[..., Any]] = {
     "sparse xent": lambda x: -np.log(_softmax(x))[range(4), range(4)],
     "sigmoid xent": lambda x, y: np.log1p(np.exp(x)) - x * y,
     "conv": lambda x, w: [_convolved(_around(x, 1, 1), w, 1), _convolved(x, w, 2)],
-    "depthwise": lambda x, w: np.concatenate(
-        [_convolved(x[..., i : i + 1], w[:, :, i : i + 1], 2) for i in range(x.shape[3])], -1
-    ),
     "pools": _pools,
     "batch_norm": lambda x: (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-3),
 }

@@ -14,8 +14,7 @@ the class applied once. The variables are trained and saved. A regularizer's los
 # isort: off
 from asyncmon.graph.layers.batch_norm import BatchNormalization, batch_normalization
 from asyncmon.graph.layers.conv import (
-    Conv1D, Conv2D, Conv2DTranspose, SeparableConv1D, SeparableConv2D, conv1d, conv2d,
-    conv2d_transpose, separable_conv1d, separable_conv2d,
+    Conv1D, Conv2D, Conv2DTranspose, conv1d, conv2d, conv2d_transpose,
 )
 from asyncmon.graph.layers.core import Dense, Dropout, Flatten, dense, dropout, flatten
 from asyncmon.graph.layers.layer import Layer
@@ -27,9 +26,8 @@ from asyncmon.graph.layers.pool import (
 
 __all__ = [
     "AveragePooling1D", "AveragePooling2D", "BatchNormalization", "Conv1D", "Conv2D", "Conv2DTranspose",
-    "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D", "MaxPooling2D", "SeparableConv1D",
-    "SeparableConv2D", "average_pooling1d", "average_pooling2d", "batch_normalization", "conv1d",
+    "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D", "MaxPooling2D",
+    "average_pooling1d", "average_pooling2d", "batch_normalization", "conv1d",
     "conv2d", "conv2d_transpose", "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d",
-    "separable_conv1d", "separable_conv2d",
 ]
 # fmt: on

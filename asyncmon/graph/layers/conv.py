@@ -11,8 +11,7 @@ from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.layers.core import in_dtype
 from asyncmon.graph.layers.layer import UNBUILT, ZEROS, Layer, Maker, check_rank, function_of, layout_of
 from asyncmon.graph.nn.conv import conv2d as _conv2d
-from asyncmon.graph.nn.conv_kinds import conv2d_transpose as _conv2d_transpose
-from asyncmon.graph.nn.conv_kinds import separable_conv2d as _separable_conv2d
+from asyncmon.graph.nn.conv import conv2d_transpose as _conv2d_transpose
 from asyncmon.graph.nn.dense import bias_add
 from asyncmon.graph.nn.images import spatial
 from asyncmon.graph.ops.pad import pad
@@ -254,82 +253,6 @@ class Conv2DTranspose(_Windows):
         )
 
 
-@dataclass(eq=False, repr=False)
-class SeparableConv2D(_Windows):
-    """``activation(each channel convolved, then the channels mixed, + bias)``.
-
-    TF1: ``tf.layers.SeparableConv2D``. The arguments are those of :class:`Conv2D`, for each of two
-    kernels; ``depth_multiplier`` is the number of filters of each channel.
-
-    Attributes:
-        depthwise_kernel: ``[height, width, depth, depth_multiplier]``, from the first call on.
-        pointwise_kernel: ``[1, 1, depth * depth_multiplier, filters]``.
-        bias: ``[filters]``, or None.
-    """
-
-    filters: int
-    kernel_size: Any
-    strides: Any = (1, 1)
-    padding: str = "valid"
-    data_format: str = "channels_last"
-    dilation_rate: Any = (1, 1)
-    depth_multiplier: int = 1
-    activation: Maker = None
-    use_bias: bool = True
-    depthwise_initializer: Any = None
-    pointwise_initializer: Any = None
-    bias_initializer: Any = ZEROS
-    depthwise_regularizer: Maker = None
-    pointwise_regularizer: Maker = None
-    bias_regularizer: Maker = None
-    activity_regularizer: Maker = None
-    depthwise_constraint: Maker = None
-    pointwise_constraint: Maker = None
-    bias_constraint: Maker = None
-    trainable: bool = True
-    name: str | None = None  # type: ignore[assignment]  # Layer makes one
-    _: KW_ONLY
-    dtype: Any = None
-    _scope: InitVar[Any] = None
-    _reuse: InitVar[Any] = None
-
-    depthwise_kernel = pointwise_kernel = UNBUILT
-
-    def build(self, input_shape: TensorShape) -> None:
-        """Create the kernels and the bias."""
-        depth = self._depth(input_shape)
-        self.depthwise_kernel = self.add_weight(
-            "depthwise_kernel", [*self.kernel_size, depth, self.depth_multiplier], None,
-            self.depthwise_initializer, self.depthwise_regularizer, True, self.depthwise_constraint,
-        )  # fmt: skip
-        mixing = [*(1 for _ in self.kernel_size), depth * self.depth_multiplier, self.filters]
-        self.pointwise_kernel = self.add_weight(
-            "pointwise_kernel", mixing, None,
-            self.pointwise_initializer, self.pointwise_regularizer, True, self.pointwise_constraint,
-        )  # fmt: skip
-        self._make_bias()
-        self.built = True
-
-    def _convolved(self, x: Tensor) -> Tensor:
-        each, mixing = self.depthwise_kernel, self.pointwise_kernel
-        if self.rank == 1:
-            each, mixing = expand_dims(each, 0), expand_dims(mixing, 0)
-        padding = "VALID" if self.padding == "causal" else self.padding.upper()
-        steps, apart = self._image(self.strides), self._image(self.dilation_rate)
-        return _separable_conv2d(x, each, mixing, steps, padding, apart, data_format=self._layout)
-
-
-@dataclass(eq=False, repr=False)
-class SeparableConv1D(SeparableConv2D):
-    """As :class:`SeparableConv2D`, for sequences; see :class:`Conv1D`. TF1: same name."""
-
-    strides: Any = 1
-    dilation_rate: Any = 1
-    rank: ClassVar[int] = 1
-
-
 conv1d = function_of(Conv1D, "conv1d")
 conv2d = function_of(Conv2D, "conv2d")
 conv2d_transpose = function_of(Conv2DTranspose, "conv2d_transpose")
-separable_conv1d = function_of(SeparableConv1D, "separable_conv1d")
-separable_conv2d = function_of(SeparableConv2D, "separable_conv2d")

@@ -20,7 +20,6 @@ from asyncmon.graph.ops.arithmetic import minimum
 from asyncmon.graph.ops.axes import along, axis_of
 from asyncmon.graph.ops.families import activation
 from asyncmon.graph.ops.functions import abs, erf, exp, sigmoid, square, tanh
-from asyncmon.graph.ops.join import concat
 from asyncmon.graph.ops.reduce import reduce_sum
 from asyncmon.graph.ops.shape_ops import cast
 
@@ -113,13 +112,6 @@ def gelu(features: Any, approximate: bool = False, name: str | None = None) -> T
     with name_scope(name, "Gelu", [x]) as scope:
         inner = tanh(_root(2 / pi) * (x + 0.044715 * x * x * x)) if approximate else erf(x * _root(0.5))
         return create_op("Mul", ((inner + 1) * 0.5, x), None, scope)
-
-
-def crelu(features: Any, name: str | None = None, axis: int = -1) -> Tensor:
-    """Return :func:`relu` of ``x`` and of ``-x``, joined along an axis. TF1: ``tf.nn.crelu``."""
-    with name_scope(name, "CRelu") as scope:
-        x = convert_to_tensor(features)
-        return relu(concat([x, -x], axis, name=scope))
 
 
 # --- leaky_relu -----------------------------------------------------------------------------------

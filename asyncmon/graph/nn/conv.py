@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import convert_pair, convert_to_tensor, create_op
+from asyncmon.graph.construction.convert import renamed_argument
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
 from asyncmon.graph.core.spec import Spec
@@ -41,76 +42,59 @@ def _conv_rule(
     return Spec(images.dtype, (n, *counts, channels))
 
 
-def _flops(filters: int, summed: int) -> Callable[..., int]:
-    """Return a function that counts multiplications.
+def _by_images_rule(sizes: Spec, filters: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.check_same_dtype("Conv2DBackpropInput", filters, grad, ("filter", "out_backprop"))
+    images = Spec(filters.dtype, rules.with_rank(sizes.known_dims(), 4))
+    rules.like_first(_conv_rule(images, filters, **attrs), grad)
+    return images
 
-    ``filters`` is the index of the filters' spec, and ``summed`` how many dimensions of theirs add up.
-    """
+
+def _by_filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spec:
+    rules.check_same_dtype("Conv2DBackpropFilter", images, grad, ("input", "out_backprop"))
+    filters = Spec(images.dtype, rules.with_rank(sizes.known_dims(), 4))
+    rules.like_first(_conv_rule(images, filters, **attrs), grad)
+    return filters
+
+
+def _flops(filters: int) -> Callable[..., int]:
+    """Return a function that counts multiplications; ``filters`` is the index of the filters' spec."""
 
     def count(*specs: Spec, **_attrs: object) -> int:
-        window = (specs[filters].shape or ())[:summed]
+        window = (specs[filters].shape or ())[:3]
         return (rules.num_elements(specs[2].shape) or 0) * (rules.num_elements(window) or 0)
 
     return count
 
 
-def register_convolution(
-    names: Sequence[str], kernels: Sequence[Any], rule: rules.Rule, summed: int
-) -> None:
-    """Register an op on images and filters, and its gradients by the one and by the other.
-
-    Args:
-        names: of the three ops.
-        kernels: likewise.
-        rule: of the first one.
-        summed: how many dimensions of the filters add up in an element of the output.
-    """
-    forward, by_images, by_filters = names
-
-    def images_rule(sizes: Spec, filters: Spec, grad: Spec, **attrs: Any) -> Spec:
-        rules.check_same_dtype(by_images, filters, grad, ("filter", "out_backprop"))
-        images = Spec(filters.dtype, rules.with_rank(sizes.known_dims(), 4))
-        rules.like_first(rule(images, filters, **attrs), grad)
-        return images
-
-    def filters_rule(images: Spec, sizes: Spec, grad: Spec, **attrs: Any) -> Spec:
-        rules.check_same_dtype(by_filters, images, grad, ("input", "out_backprop"))
-        filters = Spec(images.dtype, rules.with_rank(sizes.known_dims(), 4))
-        rules.like_first(rule(images, filters, **attrs), grad)
-        return filters
-
-    def derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
-        """Return the derivative of ``sum(convolution(images, filters) * output)`` by one of them."""
-        if by == 0:
-            return create_op(by_images, (create_op("Shape", (images,)), filters, output), attrs)
-        if by == 1:
-            return create_op(by_filters, (images, create_op("Shape", (filters,)), output), attrs)
-        return create_op(forward, (images, filters), attrs)
-
-    def gradient(own: int) -> Callable[..., list[Tensor | None]]:
-        """Return the gradient of the op that is the derivative by ``own``, linear in the others."""
-
-        def flows(op: Operation, grad: Tensor) -> list[Tensor | None]:
-            three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
-            found = [None if i == own else derivative(i, *three, **op.attrs) for i in range(3)]
-            return found[: len(op.inputs)]
-
-        return flows
-
-    for own, name, kernel, infer, filters in (
-        (2, forward, kernels[0], rule, 1),
-        (0, by_images, kernels[1], images_rule, 1),
-        (1, by_filters, kernels[2], filters_rule, 3),
-    ):
-        register(OpDef(name, kernel, infer, gradient(own), out=True, flops=_flops(filters, summed)))
+def _derivative(by: int, images: Tensor, filters: Tensor, output: Tensor, **attrs: Any) -> Tensor:
+    """Return the derivative of ``sum(conv2d(images, filters) * output)`` by one of the three."""
+    if by == 0:
+        inputs = (create_op("Shape", (images,)), filters, output)
+        return create_op("Conv2DBackpropInput", inputs, attrs)
+    if by == 1:
+        inputs = (images, create_op("Shape", (filters,)), output)
+        return create_op("Conv2DBackpropFilter", inputs, attrs)
+    return create_op("Conv2D", (images, filters), attrs)
 
 
-register_convolution(
-    ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"),
-    (convolve, input_gradient, filter_gradient),
-    _conv_rule,
-    summed=3,
-)
+def _gradient(own: int) -> Callable[..., list[Tensor | None]]:
+    """Return the gradient of the op that is the derivative by ``own``, linear in the other two."""
+
+    def gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
+        three = [grad if i == own else x for i, x in enumerate((*op.inputs, grad)[:3])]
+        found = [None if i == own else _derivative(i, *three, **op.attrs) for i in range(3)]
+        return found[: len(op.inputs)]
+
+    return gradient
+
+
+# fmt: off
+register(OpDef("Conv2D", convolve, _conv_rule, _gradient(2), out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropInput", input_gradient, _by_images_rule, _gradient(0),
+    out=True, flops=_flops(filters=1)))
+register(OpDef("Conv2DBackpropFilter", filter_gradient, _by_filters_rule, _gradient(1),
+    out=True, flops=_flops(filters=3)))
+# fmt: on
 
 
 def _create(
@@ -216,3 +200,40 @@ def conv2d_backprop_filter(
     """
     inputs = (input, shape_tensor(filter_sizes), out_backprop)
     return _create("Conv2DBackpropFilter", inputs, strides, padding, data_format, dilations, name)
+
+
+def conv2d_transpose(
+    value: Any = None,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: Any = "SAME",
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Tensor:
+    """Return images of which ``value`` is the gradient's convolution. TF1: ``tf.nn.conv2d_transpose``.
+
+    Args:
+        value: images, ``[batch, height, width, depth]``.
+        filter: ``[height, width, channels, depth]``.
+        output_shape: of the result, ``[batch, height, width, channels]``; its convolution has the
+            shape of ``value``.
+        strides: as for :func:`conv2d`, whose other arguments these are too.
+        name: the node's name.
+        input: other name of ``value``.
+        filters: other name of ``filter``.
+
+    Raises:
+        ValueError: shapes do not fit, or arguments that are not of these forms.
+    """
+    x = convert_to_tensor(renamed_argument("input", input, "value", value))
+    kernel = convert_to_tensor(renamed_argument("filters", filters, "filter", filter))
+    if output_shape is None:
+        raise ValueError("conv2d_transpose() needs an output_shape")
+    return conv2d_backprop_input(
+        output_shape, kernel, x, strides, padding,
+        data_format=data_format, dilations=dilations, name=name or "conv2d_transpose",
+    )  # fmt: skip

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import OpDef, register
@@ -17,9 +16,7 @@ from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.kernels.arrays import ones
 from asyncmon.graph.nn.activations import log_softmax, relu, softmax, softmax_gradient, softplus
 from asyncmon.graph.ops.basic import stop_gradient
-from asyncmon.graph.ops.compare import logical_and
-from asyncmon.graph.ops.create import zeros_like
-from asyncmon.graph.ops.functions import abs, exp, log, sigmoid
+from asyncmon.graph.ops.functions import abs, sigmoid
 from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, unbroadcast
 
 if TYPE_CHECKING:
@@ -286,29 +283,3 @@ def weighted_cross_entropy_with_logits(
     weight = target * (convert_to_tensor(pos_weight, target.dtype) - 1) + 1
     tail = softplus(-abs(x)) + relu(-x)
     return create_op("AddV2", ((1 - target) * x, weight * tail), None, name or "logistic_loss")
-
-
-def log_poisson_loss(
-    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
-) -> Tensor:
-    """Return ``exp(log_input) - targets * log_input``, element by element.
-
-    TF1: ``tf.nn.log_poisson_loss``. That is minus the log of the probability of counts, less what is
-    constant; ``compute_full_loss`` adds Stirling's approximation of that, where targets are above 1.
-
-    Raises:
-        ValueError: shapes that differ.
-    """
-    with name_scope(name, "log_poisson_loss"):
-        x, counts = convert_to_tensor(log_input), convert_to_tensor(targets)
-        if not rules.is_compatible(x.spec.shape, counts.spec.shape):
-            raise ValueError(
-                f"`log_input` and `targets` must have the same shape, received ({x.shape} vs "
-                f"{counts.shape})."
-            )
-        loss: Tensor = exp(x) - x * counts
-        if compute_full_loss:
-            rest = counts * log(counts) - counts + 0.5 * log(2 * pi * counts)
-            few = logical_and(counts >= 0, counts <= 1)
-            loss = loss + create_op("SelectV2", (few, zeros_like(counts), rest))
-        return loss

@@ -1,4 +1,4 @@
-"""Losses over many classes, of which a few are drawn: nce_loss, sampled_softmax_loss, the samplers."""
+"""Losses over many classes, of which a few are drawn: nce_loss, sampled_softmax_loss."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops, name_scope
+from asyncmon.graph.construction.build import convert_to_tensor, create_ops, name_scope
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, RandomOpDef, register
@@ -18,7 +18,7 @@ from asyncmon.graph.nn.losses import (
 )
 from asyncmon.graph.ops.basic import stop_gradient
 from asyncmon.graph.ops.compare import equal
-from asyncmon.graph.ops.create import fill, ones_like, zeros_like
+from asyncmon.graph.ops.create import ones_like, zeros_like
 from asyncmon.graph.ops.functions import log
 from asyncmon.graph.ops.join import concat, split
 from asyncmon.graph.ops.linalg import matmul
@@ -47,39 +47,25 @@ class Candidates(NamedTuple):
 
 
 # --- samplers -------------------------------------------------------------------------------------
-def _probability(classes: Array, classes_in_all: int, log_uniform: bool) -> Any:
-    if not log_uniform:
-        return np.full(np.shape(classes), 1 / classes_in_all)
-    x = np.asarray(classes, np.float64)
-    return np.log((x + 2) / (x + 1)) / np.log1p(classes_in_all)
-
-
-def _draw(rng: Generator, count: int, classes_in_all: int, log_uniform: bool) -> Array:
-    if not log_uniform:
-        return rng.integers(0, classes_in_all, count, np.int64)
+def _draw(rng: Generator, count: int, classes_in_all: int) -> Array:
     values = np.exp(rng.random(count) * np.log1p(classes_in_all)).astype(np.int64) - 1
     return np.minimum(values, classes_in_all - 1)
 
 
 def _sample(
-    true_classes: Array,
-    *,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    log_uniform: bool,
-    rng: Generator,
+    true_classes: Array, *, num_sampled: int, unique: bool, range_max: int, rng: Generator
 ) -> tuple[Array, Array, Array]:
-    drawn = _draw(rng, num_sampled, range_max, log_uniform)
+    drawn = _draw(rng, num_sampled, range_max)
     sampled, tries = drawn, num_sampled
     if unique:
         while len(first := np.unique(drawn, return_index=True)[1]) < num_sampled:
-            drawn = np.concatenate([drawn, _draw(rng, len(drawn), range_max, log_uniform)])
+            drawn = np.concatenate([drawn, _draw(rng, len(drawn), range_max)])
         first.sort()
         sampled, tries = drawn[first[:num_sampled]], int(first[num_sampled - 1]) + 1
 
     def expected(classes: Array) -> Array:
-        each = _probability(classes, range_max, log_uniform)
+        x = np.asarray(classes, np.float64)
+        each = np.log((x + 2) / (x + 1)) / np.log1p(range_max)
         if tries == num_sampled:
             return np.asarray(each * num_sampled, np.float32)
         return np.asarray(-np.expm1(tries * np.log1p(-each)), np.float32)
@@ -98,33 +84,6 @@ def _sample_rule(true_classes: Spec, *, num_sampled: int, seed: int | None = Non
 
 
 register(RandomOpDef("CandidateSampler", _sample, _sample_rule, ZERO))
-
-
-def _candidates(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None,
-    name: str,
-    log_uniform: bool,
-) -> Candidates:
-    classes = convert_to_tensor(true_classes, dtypes.int64)
-    rules.merge(classes.spec.shape, (None, num_true))
-    if num_sampled < 1 or range_max < 1 or (unique and num_sampled > range_max):
-        raise ValueError(
-            f"num_sampled and range_max must be positive, and unique candidates at most range_max; got "
-            f"num_sampled={num_sampled}, range_max={range_max}, unique={unique}"
-        )
-    attrs = {
-        "num_sampled": int(num_sampled),
-        "unique": bool(unique),
-        "range_max": int(range_max),
-        "log_uniform": log_uniform,
-        "seed": seed,
-    }
-    return Candidates(*create_ops("CandidateSampler", (classes,), attrs, name))
 
 
 def log_uniform_candidate_sampler(
@@ -153,53 +112,16 @@ def log_uniform_candidate_sampler(
     Raises:
         ValueError: numbers that do not fit, or ``true_classes`` of another shape or dtype.
     """
-    arguments = true_classes, num_true, num_sampled, unique, range_max, seed
-    return _candidates(*arguments, name or "LogUniformCandidateSampler", log_uniform=True)
-
-
-def uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Candidates:
-    """Return classes all drawn with the same probability. TF1: ``tf.nn.uniform_candidate_sampler``.
-
-    Arguments and errors as :func:`log_uniform_candidate_sampler`.
-    """
-    arguments = true_classes, num_true, num_sampled, unique, range_max, seed
-    return _candidates(*arguments, name or "UniformCandidateSampler", log_uniform=False)
-
-
-def compute_accidental_hits(
-    true_classes: Any,
-    sampled_candidates: Any,
-    num_true: int,
-    seed: int | None = None,
-    name: str | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where candidates are true classes. TF1: ``tf.nn.compute_accidental_hits``.
-
-    Args:
-        true_classes: int64, ``[batch, num_true]``.
-        sampled_candidates: int64, ``[num_sampled]``.
-        num_true: how many true classes an example has.
-        seed: without effect: nothing is drawn.
-        name: the scope of the ops.
-
-    Returns:
-        For each hit the row (int32), the position among the candidates (int64), and the lowest float32.
-    """
-    with name_scope(name, "ComputeAccidentalHits"):
-        classes = convert_to_tensor(true_classes, dtypes.int64)
-        rules.merge(classes.spec.shape, (None, num_true))
-        candidates = convert_to_tensor(sampled_candidates, dtypes.int64)
-        at = create_op("Where", (equal(expand_dims(classes, -1), candidates),))
-        lowest = fill(shape(at)[:1], float(np.finfo(np.float32).min))
-        return cast(at[:, 0], dtypes.int32), at[:, 2], lowest
+    classes = convert_to_tensor(true_classes, dtypes.int64)
+    rules.merge(classes.spec.shape, (None, num_true))
+    if num_sampled < 1 or range_max < 1 or (unique and num_sampled > range_max):
+        raise ValueError(
+            f"num_sampled and range_max must be positive, and unique candidates at most range_max; got "
+            f"num_sampled={num_sampled}, range_max={range_max}, unique={unique}"
+        )
+    attrs = {"num_sampled": int(num_sampled), "unique": bool(unique), "range_max": int(range_max)}
+    node = name or "LogUniformCandidateSampler"
+    return Candidates(*create_ops("CandidateSampler", (classes,), {**attrs, "seed": seed}, node))
 
 
 # --- losses ---------------------------------------------------------------------------------------

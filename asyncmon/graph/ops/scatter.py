@@ -101,50 +101,6 @@ def scatter_nd_update(
     return _scatter_nd("ScatterNdUpdate", ref, indices, updates, name)
 
 
-# --- tensors --------------------------------------------------------------------------------------
-def _tensor_scatter(write: Callable[[Array, Any, Array], Any]) -> Callable[..., Array]:
-    def kernel(x: Array, indices: Array, updates: Array) -> Array:
-        result = np.array(x)
-        write(result, nd_index(indices, x.shape, 0) or ..., updates)
-        return result
-
-    return kernel
-
-
-def _update_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    _, indices, updates = op.inputs
-    zeros = create_op("ZerosLike", (updates,))
-    return [create_op("TensorScatterUpdate", (grad, indices, zeros)), None, gather_nd(grad, indices)]
-
-
-register(OpDef("TensorScatterUpdate", _tensor_scatter(_set), _nd_rule, _update_gradient))
-register(OpDef("TensorScatterAdd", _tensor_scatter(np.add.at), _nd_rule,
-    lambda op, grad: [grad, None, gather_nd(grad, op.inputs[1])]))  # fmt: skip
-register(OpDef("TensorScatterSub", _tensor_scatter(np.subtract.at), _nd_rule,
-    lambda op, grad: [grad, None, -gather_nd(grad, op.inputs[1])]))  # fmt: skip
-
-
-def _tensor(op_type: str, tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
-    x = convert_to_tensor(tensor)
-    values = updates if is_tensor_like(updates) else convert_to_tensor(updates, x.dtype)
-    return create_op(op_type, (x, indices, values), None, name)
-
-
-def tensor_scatter_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with other values at vectors of coordinates. TF1: same name."""
-    return _tensor("TensorScatterUpdate", tensor, indices, updates, name)
-
-
-def tensor_scatter_add(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with values added at vectors of coordinates. TF1: same name."""
-    return _tensor("TensorScatterAdd", tensor, indices, updates, name)
-
-
-def tensor_scatter_sub(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
-    """Return a tensor with values subtracted at vectors of coordinates. TF1: same name."""
-    return _tensor("TensorScatterSub", tensor, indices, updates, name)
-
-
 # --- sparse_to_dense ------------------------------------------------------------------------------
 def _to_dense(
     indices: Array, sizes: Array, values: Array, default: Array, *, validate_indices: bool

@@ -12,7 +12,6 @@ from asyncmon.graph.construction.build import (
     control_dependencies,
     convert_to_tensor,
     create_op,
-    create_ops,
     name_scope,
 )
 from asyncmon.graph.construction.convert import renamed_argument, static_int
@@ -21,16 +20,13 @@ from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.basic import identity
-from asyncmon.graph.ops.create import range, zeros_like
-from asyncmon.graph.ops.gather import gather
+from asyncmon.graph.ops.create import range
 from asyncmon.graph.ops.reduce import reduce_max
 from asyncmon.graph.ops.shape_ops import broadcast_to, cast, expand_dims, reshape, shape
 from asyncmon.graph.ops.variable_ops import assign_add
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from asyncmon.graph.core.node import Operation, Tensor
+    from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
 
 
@@ -158,160 +154,6 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
             ones = [-1 if order[at] == i else 1 for at in builtins.range(len(order))]
             result.append(broadcast_to(reshape(vector, ones), sizes))
         return result
-
-
-def _roll(x: Array, shift: Array, axis: Array) -> Array:
-    shifts, axes = np.ravel(shift).tolist(), np.ravel(axis).tolist()
-    if len(shifts) != len(axes):
-        raise InvalidArgumentError(f"shift and axis must have the same size, got {shifts} and {axes}")
-    for a in axes:
-        if not -x.ndim <= a < x.ndim:
-            raise InvalidArgumentError(f"axis {a} is out of range for rank {x.ndim}")
-    return np.roll(x, shifts, axes)
-
-
-def _roll_rule(x: Spec, shift: Spec, axis: Spec) -> Spec:
-    rules.check_dtype(shift.dtype, _INTS, "shift")
-    rules.check_dtype(axis.dtype, _INTS, "axis")
-    rules.with_rank_at_least(x.shape, 1)
-    rules.merge(shift.shape, axis.shape)
-    return Spec(x.dtype, x.shape)
-
-
-register(OpDef("Roll", _roll, _roll_rule, lambda op, grad:
-    [create_op("Roll", (grad, -op.inputs[1], op.inputs[2])), None, None]))  # fmt: skip
-
-
-def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Return a tensor whose elements are moved along axes, those at the end to the start.
-
-    TF1: ``tf.roll``. ``shift`` and ``axis`` are integers, or vectors of one length.
-    """
-    return create_op("Roll", (convert_to_tensor(input), shift, axis), None, name or "roll")
-
-
-def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    """Return a tensor whose elements along an axis are each repeated. TF1: ``tf.repeat``.
-
-    Args:
-        input: the tensor.
-        repeats: how often: an integer, or a vector with a number for each element.
-        axis: by default the tensor is made a vector first.
-        name: the scope of the ops.
-    """
-    with name_scope(name, "Repeat"):
-        x = convert_to_tensor(input)
-        if axis is None:
-            x, axis = reshape(x, [-1]), 0
-        count = shape(x)[axis]
-        at = create_op("RepeatedIndices", (count, convert_to_tensor(repeats)))
-        return gather(x, at, axis=axis)
-
-
-def _repeated(count: Array, repeats: Array) -> Array:
-    times = np.broadcast_to(repeats, (int(count),)) if np.size(repeats) == 1 else repeats
-    if np.size(times) != count or (np.size(times) and np.min(times) < 0):
-        raise InvalidArgumentError(
-            f"repeats must hold {count} numbers >= 0, or one, got {np.ravel(repeats).tolist()}"
-        )
-    return np.repeat(np.arange(count, dtype=np.int32), times)
-
-
-def _repeated_rule(count: Spec, repeats: Spec) -> Spec:
-    rules.check_dtype(repeats.dtype, _INTS, "repeats")
-    sizes, times = count.known_dims(), repeats.known_dims()
-    if sizes is None or times is None or None in (*sizes, *times):
-        return Spec(dtypes.int32, (None,))
-    total = sum(t for t in times if t is not None) * (sizes[0] or 0 if len(times) == 1 else 1)
-    return Spec(dtypes.int32, (total,))
-
-
-register(OpDef("RepeatedIndices", _repeated, _repeated_rule, ZERO))
-
-
-# --- parts ----------------------------------------------------------------------------------------
-def _partitioned(data: Array, partitions: Array, *, num: int) -> Any:
-    if np.size(partitions) and (np.min(partitions) < 0 or np.max(partitions) >= num):
-        raise InvalidArgumentError(f"partitions must be in [0, {num}), got {np.ravel(partitions)[:16]}")
-    parts = tuple([data[partitions == i] for i in builtins.range(num)])
-    return parts[0] if num == 1 else parts
-
-
-def _partitioned_rule(data: Spec, partitions: Spec, *, num: int) -> tuple[Spec, ...]:
-    rules.check_dtype(partitions.dtype, (dtypes.int32,), "partitions")
-    if data.shape is None or partitions.shape is None:
-        return (Spec(data.dtype, None),) * num
-    rules.merge(data.shape[: len(partitions.shape)], partitions.shape)
-    return (Spec(data.dtype, (None, *data.shape[len(partitions.shape) :])),) * num
-
-
-def _partitioned_gradient(op: Operation, *grads: Tensor | None) -> list[Tensor | None]:
-    data, partitions = op.inputs
-    positions = reshape(range(create_op("Size", (partitions,))), shape(partitions))
-    at = create_ops("DynamicPartition", (positions, partitions), op.attrs)
-    flows = [zeros_like(y) if g is None else g for y, g in zip(op.outputs, grads, strict=True)]
-    joined = create_op("DynamicStitch", (*at, *flows), {"num": len(flows)})
-    return [reshape(joined, shape(data)), None]
-
-
-def _stitched(*inputs: Array, num: int) -> Array:
-    indices, data = inputs[:num], inputs[num:]
-    if any(np.size(at) and np.min(at) < 0 for at in indices):
-        raise InvalidArgumentError("indices of dynamic_stitch() must be >= 0")
-    size = max((int(np.max(at, initial=-1)) for at in indices), default=-1) + 1
-    rest = data[0].shape[indices[0].ndim :]
-    result = np.zeros((size, *rest), data[0].dtype)
-    for at, values in zip(indices, data, strict=True):
-        if values.shape != (*at.shape, *rest):
-            raise InvalidArgumentError(
-                f"data of dynamic_stitch() must have the shape {[*at.shape, *rest]}, "
-                f"got {list(values.shape)}"
-            )
-        result[np.ravel(at)] = values.reshape(np.size(at), *rest)
-    return result
-
-
-def _stitched_rule(*inputs: Spec, num: int) -> Spec:
-    rest: Any = None
-    for at, values in zip(inputs[:num], inputs[num:], strict=True):
-        rules.check_dtype(at.dtype, (dtypes.int32,), "indices")
-        rules.check_same_dtype("DynamicStitch", inputs[num], values, ("data", "data"))
-        if at.shape is not None and values.shape is not None:
-            rules.merge(values.shape[: len(at.shape)], at.shape)
-            rest = rules.merge(rest, values.shape[len(at.shape) :])
-    known = [at.value for at in inputs[:num]]
-    count = None
-    if all(at is not None for at in known):
-        count = max(int(np.max(at, initial=-1)) for at in known if at is not None) + 1
-    return Spec(inputs[num].dtype, None if rest is None else (count, *rest))
-
-
-def _stitched_gradient(op: Operation, grad: Tensor) -> list[Tensor | None]:
-    num = op.attrs["num"]
-    return [*[None] * num, *[gather(grad, at) for at in op.inputs[:num]]]
-
-
-register(OpDef("DynamicPartition", _partitioned, _partitioned_rule, _partitioned_gradient))
-register(OpDef("DynamicStitch", _stitched, _stitched_rule, _stitched_gradient))
-
-
-def dynamic_partition(
-    data: Any, partitions: Any, num_partitions: int, name: str | None = None
-) -> list[Tensor]:
-    """Return the rows of each part, of ``num_partitions`` ones. TF1: same name.
-
-    ``partitions``, int32, says of each row of its shape which part it belongs to.
-    """
-    attrs = {"num": static_int(num_partitions, "num_partitions")}
-    return list(create_ops("DynamicPartition", (convert_to_tensor(data), partitions), attrs, name))
-
-
-def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
-    """Return the rows of several tensors, each at its index; of equal ones the last. TF1: same name."""
-    if len(indices) != len(data) or not data:
-        raise ValueError(f"indices and data need one length, got {len(indices)} and {len(data)}.")
-    inputs = [convert_to_tensor(value) for value in (*indices, *data)]
-    return create_op("DynamicStitch", inputs, {"num": len(data)}, name)
 
 
 # --- counting up ----------------------------------------------------------------------------------

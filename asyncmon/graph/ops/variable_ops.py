@@ -129,10 +129,6 @@ register(OpDef("CheckIndices", lambda indices, *, size: check_inside(indices, si
 register(VariableOpDef("ScatterAdd", None, _scatter_rule, ZERO, update=np.add.at))
 register(VariableOpDef("ScatterSub", None, _scatter_rule, ZERO, update=np.subtract.at))
 register(VariableOpDef("ScatterUpdate", None, _scatter_rule, ZERO, update=operator.setitem))
-register(VariableOpDef("ScatterMul", None, _scatter_rule, ZERO, update=np.multiply.at))
-register(VariableOpDef("ScatterDiv", None, _scatter_rule, ZERO, update=np.divide.at))
-register(VariableOpDef("ScatterMax", None, _scatter_rule, ZERO, update=np.maximum.at))
-register(VariableOpDef("ScatterMin", None, _scatter_rule, ZERO, update=np.minimum.at))
 
 
 def scatter_add(
@@ -161,34 +157,6 @@ def scatter_update(
 ) -> Tensor:
     """Set some rows of a variable; of a row named twice the last stays. TF1: ``tf.scatter_update``."""
     return scatter("ScatterUpdate", ref, indices, updates, name)
-
-
-def scatter_mul(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Multiply some rows of a variable. TF1: ``tf.scatter_mul``. See :func:`scatter_add`."""
-    return scatter("ScatterMul", ref, indices, updates, name)
-
-
-def scatter_div(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Divide some rows of a variable. TF1: ``tf.scatter_div``. See :func:`scatter_add`."""
-    return scatter("ScatterDiv", ref, indices, updates, name)
-
-
-def scatter_max(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Raise elements of rows to the updates. TF1: ``tf.scatter_max``. See :func:`scatter_add`."""
-    return scatter("ScatterMax", ref, indices, updates, name)
-
-
-def scatter_min(
-    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
-) -> Tensor:
-    """Lower elements of rows to the updates. TF1: ``tf.scatter_min``. See :func:`scatter_add`."""
-    return scatter("ScatterMin", ref, indices, updates, name)
 
 
 def scatter(type: str, ref: Any, indices: Any, updates: Any, name: str | None) -> Tensor:

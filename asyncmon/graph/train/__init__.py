@@ -10,11 +10,9 @@
 # isort: off
 from asyncmon.graph.train.adadelta import AdadeltaOptimizer
 from asyncmon.graph.train.averages import ExponentialMovingAverage
-from asyncmon.graph.train.cosine_decay import (
-    cosine_decay, cosine_decay_restarts, linear_cosine_decay, noisy_linear_cosine_decay,
-)
 from asyncmon.graph.train.decay import (
-    exponential_decay, inverse_time_decay, natural_exp_decay, piecewise_constant, polynomial_decay,
+    cosine_decay, exponential_decay, inverse_time_decay, natural_exp_decay, piecewise_constant,
+    polynomial_decay,
 )
 from asyncmon.graph.train.ftrl import FtrlOptimizer
 from asyncmon.graph.train.optimizer import Optimizer
@@ -30,9 +28,9 @@ from asyncmon.graph.variables.global_step import (
 __all__ = [
     "AdadeltaOptimizer", "AdagradOptimizer", "AdamOptimizer", "AdamWOptimizer",
     "ExponentialMovingAverage", "FtrlOptimizer", "GradientDescentOptimizer", "MomentumOptimizer",
-    "Optimizer", "RMSPropOptimizer", "assert_global_step", "cosine_decay", "cosine_decay_restarts",
+    "Optimizer", "RMSPropOptimizer", "assert_global_step", "cosine_decay",
     "create_global_step", "exponential_decay", "get_global_step", "get_or_create_global_step",
-    "global_step", "inverse_time_decay", "linear_cosine_decay", "natural_exp_decay",
-    "noisy_linear_cosine_decay", "piecewise_constant", "polynomial_decay",
+    "global_step", "inverse_time_decay", "natural_exp_decay",
+    "piecewise_constant", "polynomial_decay",
 ]
 # fmt: on

@@ -6,6 +6,7 @@ given to an optimizer.
 
 from __future__ import annotations
 
+from math import pi
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from asyncmon.graph.core.op import ZERO, OpDef, register
 from asyncmon.graph.core.shape import with_rank
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.arithmetic import add, minimum, multiply, truediv
-from asyncmon.graph.ops.functions import ceil, exp, floor
+from asyncmon.graph.ops.functions import ceil, cos, exp, floor
 from asyncmon.graph.ops.gather import gather
 from asyncmon.graph.ops.join import stack
 from asyncmon.graph.ops.shape_ops import cast
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
 
 
-def start(
+def _start(
     function: str, learning_rate: Any, global_step: Any, decay_steps: Any, staircase: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the rate and ``global_step / decay_steps`` in its dtype, rounded down for a staircase."""
@@ -51,7 +52,7 @@ def exponential_decay(
     With ``staircase`` it changes only every ``decay_steps``.
     """
     with name_scope(name, "ExponentialDecay") as scope:
-        rate, progress = start("exponential_decay", learning_rate, global_step, decay_steps, staircase)
+        rate, progress = _start("exponential_decay", learning_rate, global_step, decay_steps, staircase)
         return multiply(rate, cast(decay_rate, rate.dtype) ** progress, scope)
 
 
@@ -65,7 +66,7 @@ def natural_exp_decay(
 ) -> Tensor:
     """Return ``learning_rate * exp(-decay_rate * global_step / decay_steps)``. TF1: same name."""
     with name_scope(name, "NaturalExpDecay") as scope:
-        rate, progress = start("natural_exp_decay", learning_rate, global_step, decay_steps, staircase)
+        rate, progress = _start("natural_exp_decay", learning_rate, global_step, decay_steps, staircase)
         return multiply(rate, exp(-cast(decay_rate, rate.dtype) * progress), scope)
 
 
@@ -79,8 +80,24 @@ def inverse_time_decay(
 ) -> Tensor:
     """Return ``learning_rate / (1 + decay_rate * global_step / decay_steps)``. TF1: same name."""
     with name_scope(name, "InverseTimeDecay") as scope:
-        rate, progress = start("inverse_time_decay", learning_rate, global_step, decay_steps, staircase)
+        rate, progress = _start(
+            "inverse_time_decay", learning_rate, global_step, decay_steps, staircase
+        )
         return truediv(rate, cast(decay_rate, rate.dtype) * progress + 1, scope)
+
+
+def cosine_decay(
+    learning_rate: Any, global_step: Any, decay_steps: Any, alpha: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """Return the rate lowered along half a cosine to ``alpha`` times itself at ``decay_steps``.
+
+    TF1: same name.
+    """
+    with name_scope(name, "CosineDecay") as scope:
+        rate, progress = _start("cosine_decay", learning_rate, global_step, decay_steps)
+        progress = minimum(progress, 1.0)
+        lowered = (cos(progress * pi) + 1) * 0.5
+        return multiply(rate, lowered * (1 - alpha) + alpha, scope)
 
 
 def polynomial_decay(
@@ -98,7 +115,7 @@ def polynomial_decay(
     line to twice, three times, ... as many steps would be.
     """
     with name_scope(name, "PolynomialDecay") as scope:
-        rate, progress = start("polynomial_decay", learning_rate, global_step, decay_steps)
+        rate, progress = _start("polynomial_decay", learning_rate, global_step, decay_steps)
         if cycle:
             one = convert_to_tensor(1, rate.dtype)
             progress = progress / create_op("Maximum", (ceil(progress), one))

@@ -254,10 +254,6 @@ class Variable(Operators):
     scatter_add = _of_rows("scatter_add", "adds")
     scatter_sub = _of_rows("scatter_sub", "subtracts")
     scatter_update = _of_rows("scatter_update", "sets")
-    scatter_mul = _of_rows("scatter_mul", "multiplies by")
-    scatter_div = _of_rows("scatter_div", "divides by")
-    scatter_max = _of_rows("scatter_max", "takes the maximum with")
-    scatter_min = _of_rows("scatter_min", "takes the minimum with")
 
     def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
         """Return a tensor that adds at vectors of coordinates. TF1: same name."""

@@ -18,14 +18,12 @@ CLASSES: dict[str, tuple[Any, ...]] = {
     "Dense": (2,),
     "Conv2D": (2, 3),
     "Conv2DTranspose": (2, 3),
-    "SeparableConv2D": (2, 3),
     "BatchNormalization": (),
 }
 FUNCTIONS = {
     "Dense": "dense",
     "Conv2D": "conv2d",
     "Conv2DTranspose": "conv2d_transpose",
-    "SeparableConv2D": "separable_conv2d",
 }
 
 
@@ -224,7 +222,9 @@ def test_sequences(ops: Any, padding: str, strides: int, dilation: int) -> None:
     assert kernel.shape == (3, 3, 4)
     given = x if padding != "causal" else tf.pad(x, [[0, 0], [2 * dilation, 0], [0, 0]])
     word = "SAME" if padding == "same" else "VALID"
-    expected = tf.nn.conv1d(given, kernel, strides, word, dilations=dilation)
+    rows, filters = tf.expand_dims(given, 1), tf.expand_dims(kernel, 0)
+    images = tf.nn.conv2d(rows, filters, [1, strides], word, dilations=[1, dilation])
+    expected = tf.squeeze(images, [1])
     first = layers.conv1d(
         tf.transpose(x, [0, 2, 1]), 4, 3, strides, padding, "channels_first", dilation,
         name="plain", reuse=True,
@@ -261,20 +261,6 @@ def test_transposed_convolution_enlarges(ops: Any, padding: str) -> None:
     assert known.shape == (2, *sizes, 2)
     first = layers.Conv2DTranspose(2, 3, 2, padding, "channels_first")(IMAGES.transpose(0, 3, 1, 2))
     assert first.shape[:2] == (2, 2)
-
-
-def test_separable_convolution(ops: Any) -> None:
-    layer = layers.SeparableConv2D(4, (3, 2), padding="same", depth_multiplier=2)
-    y = layer(IMAGES)
-    assert _names(layer.variables) == [
-        f"separable_conv2d/{part}" for part in ("depthwise_kernel", "pointwise_kernel", "bias")
-    ]
-    each, mixing = layer.depthwise_kernel, layer.pointwise_kernel
-    assert [each.shape, mixing.shape] == [(3, 2, 3, 2), (1, 1, 6, 4)]
-    value, wanted = ops.evaluate([y, tf.nn.separable_conv2d(IMAGES, each, mixing, 1, "SAME")])
-    np.testing.assert_allclose(value, wanted, rtol=1e-5)
-    line = layers.separable_conv1d(IMAGES[:, 0], 4, 3, padding="causal")
-    assert line.shape == (2, 5, 4)
 
 
 def test_wrong_sizes_are_refused_when_the_layer_is_made() -> None:

@@ -16,48 +16,36 @@ INPUTS = RNG.normal(size=(3, 4))
 LABELS = np.array([[1, 2], [4, 5], [9, 0]])
 DRAWN = np.array([1, 3, 5, 4])
 TRUE_EXPECTED, DRAWN_EXPECTED = np.linspace(0.1, 0.9, 6).reshape(3, 2), np.array([0.5, 0.2, 0.3, 0.7])
-SAMPLERS = {
-    "log_uniform_candidate_sampler": np.log(np.arange(2, 12) / np.arange(1, 11)) / np.log(11),
-    "uniform_candidate_sampler": np.full(10, 0.1),
-}
+PROBABILITIES = np.log(np.arange(2, 12) / np.arange(1, 11)) / np.log(11)
+draw = nn.log_uniform_candidate_sampler
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_classes_are_drawn_by_their_probability(ops: Any, name: str) -> None:
-    found = getattr(nn, name)(LABELS, 2, 20000, False, 10, seed=1)
+def test_classes_are_drawn_by_their_probability(ops: Any) -> None:
+    found = draw(LABELS, 2, 20000, False, 10, seed=1)
     assert [t.shape.as_list() for t in found] == [[20000], [3, 2], [20000]]
     drawn, of_true, of_drawn = ops.evaluate(list(found))
     assert (drawn.dtype, of_true.dtype, of_drawn.dtype) == (np.int64, np.float32, np.float32)
-    each = SAMPLERS[name]
-    np.testing.assert_allclose(np.bincount(drawn, minlength=10) / 20000, each, atol=0.015)
-    np.testing.assert_allclose(of_true, 20000 * each[LABELS], rtol=1e-5)
-    np.testing.assert_allclose(of_drawn, 20000 * each[drawn], rtol=1e-5)
+    np.testing.assert_allclose(np.bincount(drawn, minlength=10) / 20000, PROBABILITIES, atol=0.015)
+    np.testing.assert_allclose(of_true, 20000 * PROBABILITIES[LABELS], rtol=1e-5)
+    np.testing.assert_allclose(of_drawn, 20000 * PROBABILITIES[drawn], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_unique_classes_are_expected_at_most_once(ops: Any, name: str) -> None:
-    drawn, of_true, of_drawn = ops.evaluate(list(getattr(nn, name)(LABELS, 2, 10, True, 10)))
+def test_unique_classes_are_expected_at_most_once(ops: Any) -> None:
+    drawn, of_true, of_drawn = ops.evaluate(list(draw(LABELS, 2, 10, True, 10)))
     assert sorted(drawn) == list(range(10))
     assert (of_true <= 1).all()
     by_class = dict(zip(drawn.tolist(), of_drawn.tolist(), strict=True))
     np.testing.assert_allclose(of_true, np.vectorize(by_class.get)(LABELS))
-    few = ops.evaluate(getattr(nn, name)(LABELS, 2, 3, True, 1000).sampled_candidates)
+    few = ops.evaluate(draw(LABELS, 2, 3, True, 1000).sampled_candidates)
     assert len(set(few.tolist())) == 3
 
 
-def test_samplers_refuse_what_cannot_be_drawn() -> None:
+def test_the_sampler_refuses_what_cannot_be_drawn() -> None:
     for count, most in [(11, 10), (0, 10), (1, 0)]:
         with pytest.raises(ValueError, match="unique candidates at most range_max"):
-            nn.uniform_candidate_sampler(LABELS, 2, count, True, most)
+            draw(LABELS, 2, count, True, most)
     with pytest.raises(ValueError, match="must be equal"):
-        nn.log_uniform_candidate_sampler(LABELS, 1, 3, True, 10)
-
-
-def test_accidental_hits(ops: Any) -> None:
-    rows, at, weights = ops.evaluate(list(nn.compute_accidental_hits(LABELS, DRAWN, 2)))
-    assert sorted(zip(rows.tolist(), at.tolist(), strict=True)) == [(0, 0), (1, 2), (1, 3)]
-    assert (rows.dtype, at.dtype) == (np.int32, np.int64)
-    assert (weights == np.finfo("f").min).all()
+        draw(LABELS, 1, 3, True, 10)
 
 
 def _logits(remove: bool) -> tuple[Any, Any]:

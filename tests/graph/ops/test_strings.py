@@ -1,4 +1,4 @@
-"""Strings, which are bytes: numbers as text and back, joining, cutting, CSV."""
+"""Strings, which are bytes: numbers as text and in memory, CSV."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.graph.ops import strings
 from asyncmon.tf1 import more_ops as more
 
 BAD = errors.InvalidArgumentError
@@ -35,38 +34,9 @@ def test_texts_as_numbers(ops: Any) -> None:
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4))
-def test_numbers_become_text_and_numbers_again(ops: Any, numbers: list[int]) -> None:
-    x = np.array(numbers, np.int32)
-    again = ops.compute(lambda v: more.string_to_number(more.as_string(v), tf.int32), x)
-    assert again.tolist() == numbers
-
-
-@pytest.mark.parametrize(
-    ("values", "options", "expected"),
-    [
-        ([1.5, -2.25], {}, [b"1.500000", b"-2.250000"]),
-        ([1.5, -2.25], {"precision": 1}, [b"1.5", b"-2.2"]),
-        ([1.5, 1e10], {"shortest": True}, [b"1.5", b"1e+10"]),
-        ([1.5], {"scientific": True, "precision": 2}, [b"1.50e+00"]),
-        ([1.5], {"width": 10, "fill": "0"}, [b"001.500000"]),
-        ([3, -20], {"width": 5, "fill": "-"}, [b"3    ", b"-20  "]),
-        ([True, False], {}, [b"true", b"false"]),
-        (["text"], {}, [b"text"]),
-    ],
-)
-def test_numbers_as_text(ops: Any, values: Any, options: Any, expected: Any) -> None:
-    assert listed(ops, more.as_string(values, **options)) == expected
-
-
-def test_options_that_text_of_numbers_has_not() -> None:
-    for options, text in (
-        ({"scientific": True, "shortest": True}, "both scientific and shortest"),
-        ({"fill": "ab"}, "fill must be"),
-    ):
-        with pytest.raises(ValueError, match=text):
-            more.as_string([1.5], **options)
-    with pytest.raises(ValueError, match="are for floats, got int32"):
-        more.as_string([1], precision=2)
+def test_any_integer_is_read(ops: Any, numbers: list[int]) -> None:
+    texts = np.array([str(n).encode() for n in numbers], object)
+    assert listed(ops, more.string_to_number(tf.constant(texts, tf.string), tf.int32)) == numbers
 
 
 def test_bytes_as_numbers(ops: Any) -> None:
@@ -80,31 +50,6 @@ def test_bytes_as_numbers(ops: Any) -> None:
         ops.evaluate(more.decode_raw(["a", "ab"], tf.uint8))
     with pytest.raises(BAD, match="length 3 that is not a multiple of 2"):
         ops.evaluate(more.decode_raw("abc", tf.int16))
-
-
-def test_joining_and_cutting(ops: Any) -> None:
-    assert listed(ops, more.string_join([["a", "b"], "x"], "-")) == [b"a-x", b"b-x"]
-    matrix = [["a", "b"], ["c", "d"]]
-    assert listed(ops, more.reduce_join(matrix)) == b"abcd"
-    assert listed(ops, more.reduce_join(matrix, 0, separator="+")) == [b"a+c", b"b+d"]
-    assert listed(ops, more.reduce_join(matrix, [0, 1], True)) == [[b"acbd"]]
-    assert listed(ops, more.substr(["hello", "world"], [1, -2], [3, 9])) == [b"ell", b"ld"]
-    with pytest.raises(BAD, match="pos 9 out of range"):
-        ops.evaluate(more.substr("hello", 9, 1))
-    with pytest.raises(ValueError, match="must be equal"):
-        more.string_join([["a", "b"], ["c"]])
-    with pytest.raises(ValueError, match="at least one tensor"):
-        more.string_join([])
-    assert listed(ops, more.string_strip(" a\n")) == b"a"
-    assert listed(ops, strings.string_upper(["ab", "ä"])) == [b"AB", "Ä".encode()]
-    assert listed(ops, strings.string_lower("AB")) == b"ab"
-    assert listed(ops, strings.string_length(["abc", "ä"])) == [3, 2]
-    assert listed(ops, more.regex_replace("ab12", "([a-z]+)([0-9]+)", r"\2-\1")) == b"12-ab"
-    assert listed(ops, more.regex_replace("aa", "a", r"<\0>", replace_global=False)) == b"<a>a"
-    for function in (lambda: more.substr("a", 0, 1, unit="UTF8_CHAR"),
-                     lambda: strings.string_length("a", unit="UTF8_CHAR")):  # fmt: skip
-        with pytest.raises(ValueError, match="unit must be 'BYTE'"):
-            function()
 
 
 # --- CSV ------------------------------------------------------------------------------------------

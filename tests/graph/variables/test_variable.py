@@ -224,27 +224,6 @@ async def test_rows_of_a_variable_are_written_by_indexed_slices() -> None:
         assert (await sess.run(v.scatter_add(slices))).tolist() == [1, 7]
         assert (await sess.run(v.scatter_sub(slices))).tolist() == [1, 2]
         assert (await sess.run(v.scatter_update(slices))).tolist() == [1, 5]
-        assert (await sess.run(v.scatter_mul(slices))).tolist() == [1, 25]
-        assert (await sess.run(v.scatter_min(slices))).tolist() == [1, 5]
-        assert (await sess.run(v.scatter_max(slices))).tolist() == [1, 5]
-
-
-@pytest.mark.parametrize(
-    ("function", "expected"),
-    [
-        (tf.scatter_mul, [[4.0, 4.0], [2.0, 2.0], [8.0, 1.0]]),
-        (tf.scatter_div, [[1.0, 1.0], [2.0, 2.0], [0.5, 4.0]]),
-        (tf.scatter_max, [[2.0, 2.0], [2.0, 2.0], [2.0, 2.0]]),
-        (tf.scatter_min, [[2.0, 2.0], [2.0, 2.0], [2.0, 0.5]]),
-    ],
-)
-async def test_rows_are_combined_in_the_order_of_the_indices(function: Any, expected: Any) -> None:
-    v = tf.Variable(np.full((3, 2), 2.0, np.float32))
-    result = function(v, [0, 2, 2], [[2.0, 2.0], [2.0, 0.5], [2.0, 1.0]])
-    async with tf.Session() as sess:
-        await sess.run(v.initializer)
-        assert (await sess.run(result)).tolist() == expected
-        assert (await v.eval()).tolist() == expected
 
 
 async def test_a_variable_takes_the_later_arguments_of_the_original() -> None:

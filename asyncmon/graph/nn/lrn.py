@@ -1,0 +1,55 @@
+"""Normalization over neighbouring channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.graph.construction.build import convert_to_tensor, name_scope
+from asyncmon.graph.core import shape as rules
+from asyncmon.graph.ops.arithmetic import multiply
+from asyncmon.graph.ops.compare import less_equal
+from asyncmon.graph.ops.create import range as range_of
+from asyncmon.graph.ops.functions import abs as absolute
+from asyncmon.graph.ops.functions import square
+from asyncmon.graph.ops.linalg import tensordot
+from asyncmon.graph.ops.shape_ops import cast, expand_dims, in_single, shape
+
+if TYPE_CHECKING:
+    from asyncmon.graph.core.node import Tensor
+
+
+def local_response_normalization(
+    input: Any,
+    depth_radius: int = 5,
+    bias: float = 1,
+    alpha: float = 1,
+    beta: float = 0.5,
+    name: str | None = None,
+) -> Tensor:
+    """Return ``input / (bias + alpha * s) ** beta``, s the squares of neighbouring channels summed.
+
+    TF1: ``tf.nn.local_response_normalization``, ``tf.nn.lrn``.
+
+    Args:
+        input: images, ``[batch, height, width, depth]``.
+        depth_radius: how many channels to either side are neighbours.
+        bias: see above, as the next two.
+        alpha: see above.
+        beta: see above.
+        name: the scope of the ops.
+    """
+    with name_scope(name, "LRN") as scope:
+        value = convert_to_tensor(input)
+        rules.check_dtype(value.dtype, rules.FLOATS, "input")
+        rules.with_rank(value.spec.shape, 4)
+        x = in_single(value)
+        at = range_of(shape(x)[3])
+        near = less_equal(absolute(expand_dims(at, 1) - at), depth_radius)
+        sums = tensordot(square(x), cast(near, x.dtype), [[3], [0]])
+        scale = (sums * alpha + bias) ** -beta
+        if value.dtype is x.dtype:
+            return multiply(x, scale, name=scope)
+        return cast(x * scale, value.dtype, name=scope)
+
+
+lrn = local_response_normalization
