@@ -60,7 +60,7 @@ HINTS = {
     "contrib.layers.apply_regularization": "pass kernel_regularizer= to the layers",
     "contrib.layers.*": _LAYERS,
     "*ResidualWrapper": "write a cell: call() returns inputs + outputs",
-    "*DeviceWrapper": "there is one device, the CPU",
+    "*DeviceWrapper": "build the cell's step under tf.device",
     "*stack_bidirectional_dynamic_rnn": "call tf.nn.bidirectional_dynamic_rnn for each layer",
     "*static_bidirectional_rnn": "use tf.nn.bidirectional_dynamic_rnn of tf.stack(inputs, axis=1)",
     "contrib.rnn.*": "use the cells of tf.nn.rnn_cell",

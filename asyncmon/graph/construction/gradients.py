@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, name_scope
+from asyncmon.graph.construction.build import (
+    colocate_with,
+    convert_to_tensor,
+    create_op,
+    name_scope,
+)
 from asyncmon.graph.construction.indexed_slices import IndexedSlices, to_dense
 from asyncmon.graph.construction.walk import ancestors
 from asyncmon.graph.core.node import Tensor
@@ -43,7 +49,7 @@ def gradients(
         xs: tensors or variables, intermediate results too.
         grad_ys: the derivatives of some final value with respect to ``ys``; None stands for ones.
         name: the scope of the new ops.
-        colocate_gradients_with_ops: accepted for the original's sake; there is one device.
+        colocate_gradients_with_ops: put what the gradient of an op adds on the device of that op.
         gate_gradients: accepted for the original's sake; a run's writes always come after its reads.
         aggregation_method: accepted for the original's sake; there is one way to add up.
         stop_gradients: tensors held constant, which nothing flows through.
@@ -69,19 +75,25 @@ def gradients(
     if len(seeds) != len(results):
         raise ValueError(f"Passed {len(seeds)} grad_ys for {len(results)} ys")
     _check_inside(results, inputs)
+    beside: Any = colocate_with if colocate_gradients_with_ops else nullcontext
     with name_scope(name, "gradients", results):
         flowing: dict[Tensor, list[Gradient]] = {}
         for i, (y, seed) in enumerate(zip(results, seeds, strict=True)):
-            flowing.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
+            with beside(y.op):
+                flowing.setdefault(y, []).append(_first_gradient(y, seed, f"grad_ys_{i}"))
         for op, sources in reversed(_between(results, inputs, stops)):
-            grads = [None if out in stops else add_up(flowing.get(out, ())) for out in op.outputs]
-            if all(grad is None for grad in grads):
-                continue
-            back = _apply_rule(op, grads) if sources is op.inputs else grads
+            with beside(op):
+                grads = [None if out in stops else add_up(flowing.get(out, ())) for out in op.outputs]
+                if all(grad is None for grad in grads):
+                    continue
+                back = _apply_rule(op, grads) if sources is op.inputs else grads
             for x, grad in zip(sources, back, strict=True):
                 if grad is not None and x.dtype.is_floating:
                     flowing.setdefault(x, []).append(grad)
-        found = [add_up(flowing.get(x, ())) for x in inputs]
+        found = []
+        for x in inputs:
+            with beside(x.op):
+                found.append(add_up(flowing.get(x, ())))
         if unconnected == "none":
             return found
         return [
@@ -218,14 +230,21 @@ def hessians(
     """
     tensors = [convert_to_tensor(x) for x in _listed(xs)]
     with name_scope(name, "hessians", tensors):
-        return [_hessian(grad, x) for grad, x in zip(gradients(ys, tensors), tensors, strict=True)]
+        first = gradients(ys, tensors, colocate_gradients_with_ops=colocate_gradients_with_ops)
+        return [
+            _hessian(grad, x, colocate_gradients_with_ops)
+            for grad, x in zip(first, tensors, strict=True)
+        ]
 
 
-def _hessian(grad: Any, x: Tensor) -> Tensor:
+def _hessian(grad: Any, x: Tensor, colocate: bool) -> Tensor:
     shape = [d for d in x.spec.shape or (None,) if d is not None]
     if not x.shape.is_fully_defined():
         raise ValueError(f"hessians() needs a known shape, got {x!r}")
     flat = create_op("Reshape", (to_dense(grad), [-1]))
-    rows = [gradients(flat[i], x, unconnected_gradients="zero")[0] for i in range(prod(shape))]
+    rows = [
+        gradients(flat[i], x, colocate_gradients_with_ops=colocate, unconnected_gradients="zero")[0]
+        for i in range(prod(shape))
+    ]
     whole = np.array(shape + shape, np.int32)
     return create_op("Reshape", (create_op("Pack", rows, {"axis": 0}), whole))

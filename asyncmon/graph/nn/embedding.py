@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_ops, name_scope
+from asyncmon.graph.construction.build import (
+    colocate_with,
+    convert_to_tensor,
+    create_ops,
+    name_scope,
+)
+from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
 from asyncmon.graph.core.op import ZERO, OpDef, register
@@ -57,7 +64,7 @@ def embedding_lookup(
     with name_scope(name, "embedding_lookup"):
         at = convert_to_tensor(ids)
         if len(tables) == 1:
-            rows = gather(tables[0], at)
+            rows = _gathered(tables[0], at)
         else:
             rows = _partitioned([convert_to_tensor(t) for t in tables], at, partition_strategy)
         if max_norm is None:
@@ -78,8 +85,14 @@ def _partitioned(tables: list[Tensor], ids: Tensor, strategy: str) -> Tensor:
         total = sum((t.spec.shape or [None])[0] or shape(t)[0] for t in tables)
     attrs = {"count": len(tables), "strategy": strategy}
     place, *rows = create_ops("PartitionIds", (ids, total), attrs)
-    parts = [gather(table, at) for table, at in zip(tables, rows, strict=True)]
+    parts = [_gathered(table, at) for table, at in zip(tables, rows, strict=True)]
     return gather(concat(parts, 0), place)
+
+
+def _gathered(table: Any, rows: Tensor) -> Tensor:
+    """Return rows of a table, gathered where it is."""
+    with colocate_with(table) if is_tensor_like(table) else nullcontext():
+        return gather(table, rows)
 
 
 def _partition_ids(ids: Array, total: Array, *, count: int, strategy: str) -> tuple[Array, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.graph.construction.build import convert_to_tensor, create_op, create_ops
+from asyncmon.graph.construction.build import colocate_with, convert_to_tensor, create_op, create_ops
 from asyncmon.graph.construction.indexed_slices import IndexedSlices
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core import shape as rules
@@ -65,7 +65,8 @@ def _gather_gradient(op: Operation, grad: Tensor) -> list[Any]:
     if op.attrs["axis"] or op.attrs["batch_dims"]:
         return indexing_gradient(op, grad)
     params, indices = op.inputs
-    shape = create_op("Shape", (params,))
+    with colocate_with(params):  # which may be large
+        shape = create_op("Shape", (params,))
     rows = create_op("Reshape", (indices, [-1]))
     flat_shape = create_op("ConcatV2", (_row_count(params, indices), shape[1:]), {"axis": 0})
     return [IndexedSlices(create_op("Reshape", (grad, flat_shape)), rows, shape), None]
@@ -160,7 +161,9 @@ def _gather_nd_gradient(op: Operation, grad: Tensor) -> list[Any]:
     rows = indices.spec.shape
     if rows is not None and len(rows) == 2 and rows[1] == 1 and not op.attrs["batch_dims"]:
         at = create_op("Squeeze", (indices,), {"axis": (1,)})
-        return [IndexedSlices(grad, at, create_op("Shape", (params,))), None]
+        with colocate_with(params):
+            shape = create_op("Shape", (params,))
+        return [IndexedSlices(grad, at, shape), None]
     return [like("ScatterNd", (indices, grad), params, op.attrs), None]
 
 

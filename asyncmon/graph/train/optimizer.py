@@ -6,12 +6,14 @@ TF1: ``tf.train.Optimizer``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from asyncmon.graph.construction.build import (
+    colocate_with,
     control_dependencies,
     convert_to_tensor,
     create_op,
@@ -85,7 +87,7 @@ class Optimizer(ABC):
         self._slots: dict[str, dict[Operation, Variable]] = {}
         self._non_slots: dict[tuple[Graph, str], Variable] = {}
         self._tensors: dict[str, Tensor] = {}  # the hyperparameters
-        self._casts: dict[tuple[Tensor, DType], Tensor] = {}
+        self._casts: dict[tuple[Tensor, DType, str], Tensor] = {}
 
     def get_name(self) -> str:
         """Return the name the optimizer was given."""
@@ -189,12 +191,13 @@ class Optimizer(ABC):
             updates = []
             for grad, variable in pairs:
                 if grad is not None:
-                    with name_scope("update_" + variable.op.name):
+                    with name_scope("update_" + variable.op.name), colocate_with(variable):
                         updates.append(_constrained(variable, self._update(grad, variable)))
             if global_step is None:
                 train_op = self._finish(updates, scope)
             else:
-                with control_dependencies([self._finish(updates, "update")]):
+                updated = self._finish(updates, "update")
+                with control_dependencies([updated]), colocate_with(global_step):
                     train_op = assign_add(global_step, 1, name=scope).op
         train_ops = get_default_graph().get_collection_ref(GraphKeys.TRAIN_OP)
         if train_op not in train_ops:
@@ -250,11 +253,15 @@ class Optimizer(ABC):
         """As :meth:`_zeros_slot`, with an initial value. TF1: same name."""
         return self._slot(var, slot_name, val, op_name)
 
-    def _non_slot(self, name: str, initial_value: Any) -> Variable:
-        """Return a variable of the optimizer itself, created at the first call in a graph."""
+    def _non_slot(self, name: str, initial_value: Any, beside: Variable) -> Variable:
+        """Return a variable of the optimizer itself, created at the first call in a graph.
+
+        It is on the device of ``beside``.
+        """
         key = get_default_graph().root, name
         if key not in self._non_slots:
-            self._non_slots[key] = Variable(initial_value, name=name, trainable=False)
+            with colocate_with(beside):
+                self._non_slots[key] = Variable(initial_value, name=name, trainable=False)
         return self._non_slots[key]
 
     # What a subclass may override.
@@ -302,11 +309,12 @@ class Optimizer(ABC):
     _call_if_callable = _value  # as TF1 calls it
 
     def _in_dtype_of(self, var: Variable, *scalars: Tensor) -> list[Tensor]:
-        """Return scalars in the dtype of a variable; variables of one dtype share them."""
+        """Return scalars in the dtype of a variable; those of one dtype and device share them."""
+        of = var.dtype, var.device
         for scalar in scalars:
-            if (scalar, var.dtype) not in self._casts:
-                self._casts[scalar, var.dtype] = cast(scalar, var.dtype)
-        return [self._casts[scalar, var.dtype] for scalar in scalars]
+            if (scalar, *of) not in self._casts:
+                self._casts[scalar, *of] = cast(scalar, var.dtype)
+        return [self._casts[scalar, *of] for scalar in scalars]
 
     def _check_dtypes(self, tensors: Iterable[Any]) -> None:
         for tensor in tensors:
@@ -325,18 +333,18 @@ def _constrained(variable: Variable, update: Operation) -> Operation:
         return assign(variable, variable.constraint(variable.read_value())).op
 
 
-def make_slot(
-    primary: Variable, initial_value: Any, name: str, shape: list[int] | None = None
-) -> Variable:
+def make_slot(primary: Any, initial_value: Any, name: str, shape: list[int] | None = None) -> Variable:
     """Create a variable beside ``primary`` (a variable, or a tensor), called ``primary/name``.
 
-    ``initial_value`` is a tensor, or a number that fills the shape, by default that of ``primary``.
+    It is on the device of ``primary``, if that is a variable. ``initial_value`` is a tensor, or a
+    number that fills the shape, by default that of ``primary``.
     """
     graph = primary.graph
     outer = get_variable_scope().name
     full_name = f"{outer}/{primary.op.name}/{name}" if outer else f"{primary.op.name}/{name}"
     validated = True
-    with graph.name_scope(None), control_dependencies(None):
+    beside = colocate_with(primary) if isinstance(primary, Variable) else nullcontext()
+    with graph.name_scope(None), control_dependencies(None), beside:
         if isinstance(initial_value, int | float):
             dims: Any = as_shape(primary.shape if shape is None else shape)
             validated = is_known(dims)

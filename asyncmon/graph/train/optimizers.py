@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.graph.construction.build import control_dependencies, create_op
+from asyncmon.graph.construction.build import (
+    colocate_with,
+    control_dependencies,
+    create_op,
+    get_default_graph,
+)
 from asyncmon.graph.core.op import VariableOpDef, register
 from asyncmon.graph.core.spec import Spec
 from asyncmon.graph.ops.basic import group
@@ -258,12 +263,13 @@ class AdamOptimizer(Optimizer):
         )  # fmt: skip
 
     def _create_slots(self, var_list: Sequence[Variable]) -> None:
+        first = min(var_list, key=lambda var: var.name)
         for beta in ("beta1", "beta2"):
-            self._power(beta)
+            self._non_slot(f"{beta}_power", self._value(self._hyperparameters[beta]), first)
         super()._create_slots(var_list)
 
     def _power(self, beta: str) -> Variable:
-        return self._non_slot(f"{beta}_power", self._value(self._hyperparameters[beta]))
+        return self._non_slots[get_default_graph().root, f"{beta}_power"]
 
     def _scalars(self, var: Variable) -> list[Tensor]:
         powers = [self._power(beta).value() for beta in ("beta1", "beta2")]
@@ -278,8 +284,9 @@ class AdamOptimizer(Optimizer):
             powers = []
             for beta in ("beta1", "beta2"):
                 power = self._power(beta)
-                factor = self._in_dtype_of(power, self._tensors[beta])
-                powers.append(create_op("AssignMul", (power, *factor)))
+                with colocate_with(power):
+                    factor = self._in_dtype_of(power, self._tensors[beta])
+                    powers.append(create_op("AssignMul", (power, *factor)))
         return group(*update_ops, *powers, name=name_scope)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
@@ -10,15 +11,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from asyncmon.graph.construction.build import convert_to_tensor, create_op
+from asyncmon.graph.construction.build import convert_to_tensor, create_op, device, name_scope
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints
 
 if TYPE_CHECKING:
-    from asyncmon.graph.core.node import Tensor
+    from collections.abc import Iterator
+
+    from asyncmon.graph.core.node import Operation, Tensor
 
 _known = partial(tuple_of_ints, error="An initializer needs a fully known shape")
+
+
+@contextmanager
+def initial_scope(by_function: bool) -> Iterator[list[Operation]]:
+    """Build an initial value inside; list the ops of a function, which go where the variable does."""
+    made: list[Operation] = []
+    if not by_function:
+        yield made
+        return
+
+    def note(op: Operation) -> str:
+        made.append(op)
+        return op.device
+
+    with name_scope("Initializer"), device(None), device(note):
+        yield made
 
 
 class Initializer(ABC):

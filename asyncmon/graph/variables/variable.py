@@ -7,7 +7,6 @@ fetched itself is read after all of them.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from asyncmon.graph.core.shape import as_shape
 from asyncmon.graph.core.tensor_shape import TensorShape
 from asyncmon.graph.ops import gather, variable_ops
 from asyncmon.graph.ops.basic import group
+from asyncmon.graph.variables.initializers import initial_scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -66,7 +66,7 @@ class Variable(Operators):
         collections: those it joins; ``[GraphKeys.GLOBAL_VARIABLES]`` by default. What is in that one is
             saved in checkpoints.
         validate_shape: false lets it take values of any shape.
-        caching_device: without effect: there is one device.
+        caching_device: without effect: a run reads it once.
         name: made unique; "Variable" by default.
         variable_def: must be None: there are no protocol buffers to make a variable from.
         dtype: of the value; by default that of ``initial_value``.
@@ -121,7 +121,7 @@ class Variable(Operators):
         self.trainable = trainable is None or trainable
         self.constraint = constraint
         with entered(_outside_control_flow(self.graph)), name_scope(name, "Variable") as scope:
-            with name_scope("Initializer") if callable(initial_value) else nullcontext():
+            with initial_scope(callable(initial_value)) as made:
                 value = initial_value() if callable(initial_value) else initial_value
                 initial = convert_to_tensor(value, dtype, "initial_value")
             found = initial.get_shape()
@@ -142,6 +142,8 @@ class Variable(Operators):
             }
             self._ref: Tensor = create_op("VariableV2", (), attrs, scope)
             self.op: Operation = self._ref.op
+            for op in made:
+                op.device = op.device or self.op.device
             assert self.op.name == attrs["variable"]
             self.initial_value = _with_initialized_reads(initial)
             self.initializer: Operation = variable_ops.assign(
@@ -327,7 +329,7 @@ def _with_initialized_reads(initial: Tensor) -> Tensor:
                 op.attrs if op.rng_key is None else {**op.attrs, "seed": op.rng_key[1]},
                 f"{op.name.rpartition('/')[2]}_guarded",
             )
-            copy.rng_key = op.rng_key
+            copy.rng_key, copy.device = op.rng_key, op.device
             copies.update(zip(op.outputs, copy.outputs, strict=True))
     return copies.get(initial, initial)
 
