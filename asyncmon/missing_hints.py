@@ -279,7 +279,7 @@ HINTS = {
     "dynamic_partition": "use tf.boolean_mask for each part",
     "dynamic_stitch": "use tf.scatter_nd of the indices and values joined",
     "tensor_scatter_*": "use tf.scatter_nd, or tf.scatter_nd_update of a variable",
-    "scatter_*": "use tf.scatter_update with what is made of tf.gather's rows",
+    "scatter_*": "use tf.scatter_update with what is made of the rows of tf.gather",
     "bitcast": _HOST,
     "*as_string": _HOST,
     "reduce_join": _HOST,
