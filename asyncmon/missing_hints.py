@@ -194,7 +194,7 @@ HINTS = {
     "image.resize_nearest_neighbor": "use tf.image.resize_images(method=ResizeMethod.NEAREST_NEIGHBOR)",
     "image.transpose*": "use tf.transpose with perm=[1, 0, 2]",
     "image.*": _IMAGES,
-    "*parse_sequence_example": "use parse_single_sequence_example, then train.batch(dynamic_pad=True)",
+    "*parse*sequence_example": "write Examples, and parse them with FixedLenSequenceFeature",
     "nn.fractional_*": _LAYERS,
     "Linear*": "use tf.linalg.matmul",
     "linalg.LinearOperator*": "use tf.matmul and the functions of tf.linalg",

@@ -79,7 +79,6 @@ from asyncmon.tf1.parsing import FixedLenFeature as FixedLenFeature
 from asyncmon.tf1.parsing import FixedLenSequenceFeature as FixedLenSequenceFeature
 from asyncmon.tf1.parsing import parse_example as parse_example
 from asyncmon.tf1.parsing import parse_single_example as parse_single_example
-from asyncmon.tf1.parsing import parse_single_sequence_example as parse_single_sequence_example
 from asyncmon.tf1.readers import FixedLengthRecordReader as FixedLengthRecordReader
 from asyncmon.tf1.readers import IdentityReader as IdentityReader
 from asyncmon.tf1.readers import TextLineReader as TextLineReader

@@ -7,24 +7,19 @@ from typing import Any, Final
 import numpy as np
 
 from asyncmon.graph.core.dtypes import as_objects
-from asyncmon.protobuf import (
-    DELIMITED,
-    FIXED32,
-    FIXED64,
-    VARINT,
-    WireError,
-    fields,
-    read_varint,
-    signed,
-    varint,
-)
+from asyncmon.protobuf import DELIMITED, FIXED32, FIXED64, VARINT, WireError, read_varint, signed
+from asyncmon.tf1.example import Feature
 
 STRINGS: Final = 0x0A
 FLOATS: Final = 0x12
 INTS: Final = 0x1A
 """The first bytes of the three kinds of lists in a serialized feature."""
 
-_NAMES = {STRINGS: "string", FLOATS: "float32", INTS: "int64"}
+_KINDS = {
+    "bytes_list": (STRINGS, "string"),
+    "float_list": (FLOATS, "float32"),
+    "int64_list": (INTS, "int64"),
+}
 
 Span = tuple[bytes, int, int]
 """Bytes, and from where to where."""
@@ -62,15 +57,20 @@ def _places(data: bytes) -> dict[bytes, tuple[int, int, int]] | None:
     """Return what :meth:`Layouts.find` does; None where a feature has several values, or none."""
     found = {}
     for key, span in features_of(data).items():
-        kinds = _parts(*span)
-        if len(kinds) != 1:
+        lists = _parts(*span)
+        place = _only(data, *lists[0][1:]) if len(lists) == 1 else None
+        if place is None or lists[0][0] not in (STRINGS, FLOATS, INTS):
             return None
-        kind, start, end = kinds[0]
-        parts = _parts(data, start, end)
-        if kind not in _NAMES or len(parts) != 1 or parts[0][0] != 0x0A or parts[0][2] != end:
-            return None
-        found[key] = (kind, *parts[0][1:])
+        found[key] = (lists[0][0], *place)
     return found
+
+
+def _only(data: bytes, start: int, end: int) -> tuple[int, int] | None:
+    """Return the place of a list's only value, or of its only packed part; None where it has others."""
+    values = _parts(data, start, end)
+    if len(values) == 1 and data[start] == 0x0A and values[0][2] == end:
+        return values[0][1:]
+    return None
 
 
 def scalar_of(data: bytes, kind: int, start: int, end: int) -> Any:
@@ -85,19 +85,15 @@ def scalar_of(data: bytes, kind: int, start: int, end: int) -> Any:
     return np.int64(signed(number)) if stop == end else None
 
 
-def features_of(
-    data: bytes, start: int = 0, end: int | None = None, tag: int = 0x0A
-) -> dict[bytes, Any]:
-    """Return the serialized features of an ``Example``, by name, as spans of its bytes.
-
-    With tag 0x12 they are the lists of a ``SequenceExample``. The last one of a name counts.
+def features_of(data: bytes) -> dict[bytes, Span]:
+    """Return the serialized features of an ``Example``, by name. The last one of a name counts.
 
     Raises:
         WireError: it is no such message.
     """
-    found: dict[bytes, Any] = {}
-    for outer, first, last in _parts(data, start, len(data) if end is None else end):
-        if outer != tag:
+    found: dict[bytes, Span] = {}
+    for outer, first, last in _parts(data, 0, len(data)):
+        if outer != 0x0A:
             continue
         for inner, left, right in _parts(data, first, last):
             if inner != 0x0A:
@@ -112,37 +108,30 @@ def features_of(
     return found
 
 
-def lists_of(data: bytes) -> dict[bytes, list[Span]]:
-    """Return the features of each list of a ``SequenceExample``, by name."""
-    return {
-        key: [(data, first, last) for tag, first, last in _parts(*span) if tag == 0x0A]
-        for key, span in features_of(data, tag=0x12).items()
-    }
-
-
 def feature_of(span: Span, kind: int) -> Any:
     """Return the values of a feature, None where it has no kind, or the name of another kind.
 
     They are a vector: of int64, float32, or bytes.
     """
+    data, start, end = span
     parts = _parts(*span)
-    if not parts:
-        return None
-    tag, start, end = parts[-1]
-    if len(parts) > 1:  # parts of one list, joined
-        start, end = 0, 0
-        data = b"".join([span[0][a:b] for t, a, b in parts if t == tag])
-        end = len(data)
-    else:
-        data = span[0]
-    if tag != kind:
-        return _NAMES.get(tag)
-    if kind == STRINGS:
-        return _strings(data, start, end)
-    if start == end:
-        return np.empty(0, np.int64 if kind == INTS else np.float32)
-    packed = _packed(data[start:end], kind)
-    return packed_of(packed, kind, 0, len(packed))
+    if len(parts) == 1 and parts[0][0] == kind:
+        if kind == STRINGS:
+            return _strings([data[a:b] for _tag, a, b in _parts(data, *parts[0][1:])])
+        if (place := _only(data, *parts[0][1:])) is not None:
+            return packed_of(data, kind, *place)
+    feature = Feature.FromString(data[start:end])  # parts of one list, or values that are not packed
+    found = feature.WhichOneof("kind")
+    if found is None or _KINDS[found][0] != kind:
+        return found and _KINDS[found][1]
+    values = getattr(feature, found).value
+    return _strings(values) if kind == STRINGS else np.array(values, _KINDS[found][1])
+
+
+def _strings(values: list[bytes]) -> Any:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
 
 
 def packed_of(data: bytes, kind: int, start: int, end: int) -> Any:
@@ -152,27 +141,6 @@ def packed_of(data: bytes, kind: int, start: int, end: int) -> Any:
     if (end - start) % 4:
         raise WireError(f"A list of floats has {end - start} bytes.")
     return np.frombuffer(data, "<f4", (end - start) // 4, start).astype(np.float32)
-
-
-def _strings(data: bytes, start: int, end: int) -> Any:
-    parts = _parts(data, start, end)
-    values = np.empty(len(parts), object)
-    for i, (_tag, first, last) in enumerate(parts):
-        values[i] = data[first:last]
-    return values
-
-
-def _packed(data: bytes, kind: int) -> bytes:
-    """Return the values of a list that may be packed, or not, or in several parts."""
-    out = []
-    for number, wire_type, raw in fields(data):
-        if number == 1 and wire_type == DELIMITED:
-            out.append(bytes(raw))
-        elif number == 1 and isinstance(raw, int) and kind == INTS:
-            out.append(varint(raw))
-        elif number == 1 and not isinstance(raw, int) and kind == FLOATS:
-            out.append(bytes(raw))
-    return b"".join(out)
 
 
 def _ints(packed: bytes) -> Any:

@@ -23,7 +23,7 @@ from asyncmon.tf1.more_ops import (
     decode_csv, decode_raw,
 )
 from asyncmon.tf1.parsing import (
-    parse_example, parse_single_example, parse_single_sequence_example,
+    parse_example, parse_single_example,
 )
 from asyncmon.tf1.python_io import (
     TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator,
@@ -36,7 +36,7 @@ __all__ = [
     "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
     "decode_csv", "decode_jpeg", "decode_png", "decode_raw", "encode_jpeg",
     "encode_png", "gfile", "match_filenames_once", "matching_files", "parse_example",
-    "parse_single_example", "parse_single_sequence_example", "read_file", "tf_record_iterator",
+    "parse_single_example", "read_file", "tf_record_iterator",
     "write_file", "write_graph",
 ]
 # fmt: on

@@ -20,7 +20,6 @@ from asyncmon.tf1.example_bytes import (
     Layouts,
     feature_of,
     features_of,
-    lists_of,
     packed_of,
     scalar_of,
 )
@@ -30,7 +29,7 @@ from asyncmon.tf1.features import Wanted, all_wanted
 from asyncmon.tf1.file_ops import bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def parse_example(
@@ -41,12 +40,9 @@ def parse_example(
 ) -> dict[str, g.Tensor]:
     """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
 
-    Args:
-        serialized: a vector of strings; a scalar is parsed as by :func:`parse_single_example`.
-        features: names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
-            float32 or string.
-        name: of the node.
-        example_names: a vector of strings that errors name examples by.
+    ``serialized`` is a vector of strings; a scalar is parsed as by :func:`parse_single_example`.
+    ``features`` are names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
+    float32 or string. ``example_names`` is a vector of strings that errors name examples by.
 
     Returns:
         Names to tensors ``[batch, *shape]``, or ``[batch, rows, *shape]``.
@@ -81,75 +77,36 @@ def parse_single_example(
     return parse_example(tensor, features, name or "ParseSingleExample", example_names)
 
 
-def parse_single_sequence_example(
-    serialized: Any,
-    context_features: Mapping[str, Any] | None = None,
-    sequence_features: Mapping[str, Any] | None = None,
-    example_name: Any = None,
-    name: str | None = None,
-) -> tuple[dict[str, g.Tensor], dict[str, g.Tensor]]:
-    """Return the context and the sequences of one serialized ``SequenceExample``. TF1: same name.
-
-    Args:
-        serialized: a string scalar.
-        context_features: names to :class:`FixedLenFeature`.
-        sequence_features: names to :class:`FixedLenSequenceFeature`, whose rows are the steps; with
-            ``allow_missing`` a list that is not there has none.
-        example_name: a string scalar that errors name the example by.
-        name: of the node.
-
-    Raises:
-        ValueError: neither kind of features, or some that cannot be parsed.
-        InvalidArgumentError: in the run: see :func:`parse_example`.
-    """
-    if not (context_features or sequence_features):
-        raise ValueError("Missing features: give context_features or sequence_features.")
-    inputs = [g.convert_to_tensor(serialized, g.string)]
-    if example_name is not None:
-        inputs.append(g.convert_to_tensor(example_name, g.string))
-    context = all_wanted(context_features, single=True) if context_features else ()
-    steps = all_wanted(sequence_features, single=True) if sequence_features else ()
-    missing = frozenset(
-        key.encode()
-        for key, one in (sequence_features or {}).items()
-        if getattr(one, "allow_missing", 0)
-    )
-    for one in (*context, *steps):
-        if one.rows is not (one in steps):
-            kind = "FixedLenSequenceFeature" if one in steps else "FixedLenFeature"
-            raise ValueError(f"{one.name!r} needs to be a {kind} there.")
-    outputs = g.create_operation(
-        "ParseSingleSequenceExample",
-        inputs,
-        {"context": context, "steps": steps, "missing": missing},
-        name or "ParseSingleSequenceExample",
-    ).outputs
-    split = len(context)
-    return (
-        dict(zip([one.name for one in context], outputs[:split], strict=True)),
-        dict(zip([one.name for one in steps], outputs[split:], strict=True)),
-    )
-
-
 # --- kernels --------------------------------------------------------------------------------------
 def _parse_example(
     serialized: Any, names: Any = None, *, wanted: Sequence[Wanted], layouts: Layouts
 ) -> Any:
-    shape = np.shape(serialized)
-    if not shape:
-        data = bytes_of(serialized)
-        outputs = _scalars(wanted, data, layouts.find(data))
-        if outputs is None:
-            found = features_of(data)
-            outputs = [_dense(one, found, names) for one in wanted]
-        return outputs if len(outputs) > 1 else outputs[0]
+    try:
+        outputs = (_batched if np.shape(serialized) else _single)(serialized, names, wanted, layouts)
+    except (WireError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(
+            f"Could not parse example input, value: {str(serialized)[:200]!r}: {error}"
+        ) from None
+    return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _single(serialized: Any, name: Any, wanted: Sequence[Wanted], layouts: Layouts) -> list[Any]:
+    data = bytes_of(serialized)
+    outputs = _scalars(wanted, data, layouts.find(data))
+    if outputs is not None:
+        return outputs
+    found = features_of(data)
+    return [_dense(one, found, name) for one in wanted]
+
+
+def _batched(serialized: Any, names: Any, wanted: Sequence[Wanted], _layouts: Layouts) -> list[Any]:
     examples = [features_of(bytes_of(item)) for item in serialized]
     labels = [b"<unknown>"] * len(examples) if names is None else list(names)
     outputs = []
     for one in wanted:
         values = [_dense(one, *pair) for pair in zip(examples, labels, strict=True)]
         outputs.append(_padded(one, values) if one.rows else _batch(one, values))
-    return outputs if len(outputs) > 1 else outputs[0]
+    return outputs
 
 
 def _scalars(wanted: Sequence[Wanted], data: bytes, places: Any) -> list[Any] | None:
@@ -228,44 +185,6 @@ def _wrong_size(one: Wanted, count: int, what: str) -> InvalidArgumentError:
     )
 
 
-def _parse_sequence(
-    serialized: Any,
-    label: Any = None,
-    *,
-    context: Sequence[Wanted],
-    steps: Sequence[Wanted],
-    missing: frozenset[bytes],
-) -> Any:
-    data = bytes_of(serialized)
-    found, lists = features_of(data), lists_of(data)
-    outputs = [_dense(one, found, label) for one in context]
-    for one in steps:
-        features = lists.get(one.key)
-        if features is None and one.key not in missing:
-            raise InvalidArgumentError(
-                f"Feature list {one.name!r} is required but could not be found. Did you mean to "
-                "include it with allow_missing?"
-            )
-        single = one._replace(rows=False, default=None)
-        rows = [_dense(single, {one.key: feature}, label) for feature in features or ()]
-        outputs.append(_batch(one, rows))
-    return outputs if len(outputs) > 1 else outputs[0]
-
-
-def _parsing(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel whose errors name what it could not parse."""
-
-    def parse(serialized: Any, *names: Any, **attrs: Any) -> Any:
-        try:
-            return kernel(serialized, *names, **attrs)
-        except (WireError, UnicodeDecodeError) as error:
-            raise InvalidArgumentError(
-                f"Could not parse example input, value: {str(serialized)[:200]!r}: {error}"
-            ) from None
-
-    return parse
-
-
 def _parse_rule(
     serialized: g.Spec, names: g.Spec | None = None, *, wanted: Sequence[Wanted], layouts: Any
 ) -> Any:
@@ -278,13 +197,4 @@ def _parse_rule(
     return tuple(one.spec(serialized.shape) for one in wanted)
 
 
-def _sequence_rule(
-    serialized: g.Spec, name: g.Spec | None = None, *, context: Any, steps: Any, missing: Any
-) -> Any:
-    if serialized.shape not in (None, ()):
-        raise ValueError(f"Input serialized must be a scalar, got shape {serialized.shape}.")
-    return tuple(one.spec(()) for one in (*context, *steps))
-
-
-g.register(g.OpDef("ParseExample", _parsing(_parse_example), _parse_rule))
-g.register(g.OpDef("ParseSingleSequenceExample", _parsing(_parse_sequence), _sequence_rule))
+g.register(g.OpDef("ParseExample", _parse_example, _parse_rule))

@@ -135,38 +135,17 @@ async def test_a_batch_is_no_single_example() -> None:
         tf.parse_single_example([b"a", b"b"], {"x": Fixed([], tf.int64)})
 
 
-async def test_a_sequence_example() -> None:
-    made = tf.train.SequenceExample()
-    made.context.feature["label"].int64_list.value.append(3)
-    for i in range(3):
-        step = made.feature_lists.feature_list["x"].feature.add()
-        step.float_list.value.extend([i, i + 0.5])
-    context, steps = tf.parse_single_sequence_example(
-        made.SerializeToString(),
-        {"label": Fixed([], tf.int64)},
-        {"x": Rows([2], tf.float32), "none": Rows([], tf.int64, allow_missing=True)},
-    )
-    assert steps["x"].shape.as_list() == [None, 2]
-    async with tf.Session() as sess:
-        label, x, none = await sess.run([context["label"], steps["x"], steps["none"]])
-        assert (label, x.tolist(), none.tolist()) == (3, [[0, 0.5], [1, 1.5], [2, 2.5]], [])
-        _, bad = tf.parse_single_sequence_example(
-            made.SerializeToString(), None, {"none": Rows([], tf.int64)}
-        )
-        with pytest.raises(InvalidArgumentError, match="Feature list 'none' is required"):
-            await sess.run(bad["none"])
-    with pytest.raises(ValueError, match="needs to be a FixedLenSequenceFeature"):
-        tf.parse_single_sequence_example(b"", None, {"x": Fixed([], tf.int64)})
-    with pytest.raises(ValueError, match="Missing features"):
-        tf.parse_single_sequence_example(b"")
-
-
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.integers(0, 5))
 async def test_lists_are_found_packed_or_not(values: list[int], split: int) -> None:
     unpacked = b"".join(integer(1, v) for v in values[:split])
     rest = delimited(1, b"".join(integer(1, v)[1:] for v in values[split:]))
     data = delimited(3, unpacked + rest)
     assert feature_of((data, 0, len(data)), INTS).tolist() == values
+    whole = delimited(1, delimited(1, delimited(1, b"x") + delimited(2, data)))
+    found = await parse(whole, {"x": Rows([], tf.int64, allow_missing=True)})
+    assert found["x"].tolist() == values
+    if len(values) == 1:
+        assert (await parse(whole, {"x": Fixed([], tf.int64)}))["x"] == values[0]
 
 
 async def test_floats_are_found_in_several_parts() -> None:
