@@ -13,6 +13,7 @@ import numpy as np
 
 from asyncmon import graph as g
 from asyncmon.checkpoint.os_errors import error_class
+from asyncmon.errors import AlreadyExistsError
 from asyncmon.files import beside, in_thread
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def file_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise error_class(error)(f"{path}; {error.strerror or error}") from error
+        cls = AlreadyExistsError if isinstance(error, FileExistsError) else error_class(error)
+        raise cls(f"{error.filename or path}; {error.strerror or error}") from error
 
 
 def read_file(filename: Any, name: str | None = None) -> g.Tensor:
@@ -47,10 +49,7 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> g.Opera
 def matching_files(pattern: Any, name: str | None = None) -> g.Tensor:
     """Return the names of the files that match, sorted, a string vector. TF1: ``tf.matching_files``.
 
-    Args:
-        pattern: a string scalar or vector of patterns: ``*``, ``?`` and ``[...]``, none of which
-            matches a ``/``.
-        name: of the node.
+    Patterns are a string scalar or vector; their ``*``, ``?`` and ``[...]`` match no ``/``.
     """
     return g.create_op("MatchingFiles", (pattern,), None, name)
 
@@ -101,29 +100,20 @@ async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:
     return await in_thread(_matching, patterns)
 
 
-def _rule(*inputs: g.Spec) -> None:
-    """Check that inputs are strings, and scalars but for patterns."""
-    for spec in inputs:
-        if spec.dtype is not g.string or spec.shape not in (None, ()):
-            raise ValueError(f"Names and contents of files are string scalars, got {spec}.")
+def _rule(*outputs: g.Spec, most: int = 0) -> Any:
+    """Return a rule: inputs are strings, of so many dimensions at most."""
+
+    def check(*inputs: g.Spec) -> Any:
+        for spec in inputs:
+            if spec.dtype is not g.string or (spec.shape is not None and len(spec.shape) > most):
+                kind = "scalar or vector" if most else "scalar"
+                raise ValueError(f"Names, patterns and contents are a string {kind}, got {spec}.")
+        return outputs
+
+    return check
 
 
-def _read_rule(filename: g.Spec) -> g.Spec:
-    _rule(filename)
-    return g.Spec(g.string, ())
-
-
-def _write_rule(filename: g.Spec, contents: g.Spec) -> tuple[g.Spec, ...]:
-    _rule(filename, contents)
-    return ()
-
-
-def _matching_rule(pattern: g.Spec) -> g.Spec:
-    if pattern.dtype is not g.string or (pattern.shape is not None and len(pattern.shape) > 1):
-        raise ValueError(f"A pattern is a string scalar or vector, got {pattern}.")
-    return g.Spec(g.string, (None,))
-
-
-g.register(g.AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
-g.register(g.AwaitedOpDef("WriteFile", _write_file, _write_rule, nowait=True, changes=True))
-g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))
+g.register(g.AwaitedOpDef("ReadFile", _read_file, _rule(g.Spec(g.string, ())), nowait=True))
+g.register(g.AwaitedOpDef("WriteFile", _write_file, _rule(), nowait=True, changes=True))
+_names = _rule(g.Spec(g.string, (None,)), most=1)
+g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _names, nowait=True))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.missing_names import missing_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _RENAMED = {"flag_name": "name", "default_value": "default", "docstring": "help"}
 """What the first releases of TF1 called the arguments of ``DEFINE_...``."""
@@ -49,29 +49,13 @@ class _Flags:
     def __delattr__(self, name: str) -> None:
         delattr(self._values, name)
 
-    def __call__(self, argv: Any, known_only: bool = False) -> Any:
-        return self._values(argv, known_only)
 
-    def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+def _delegated(method: str) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: getattr(self._values, method)(*args, **kwargs)
 
-    def __setitem__(self, name: str, flag: Any) -> None:
-        self._values[name] = flag
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __dir__(self) -> list[str]:
-        return dir(self._values)
-
-    def __str__(self) -> str:
-        return str(self._values)
+for _method in ("call", "getitem", "setitem", "contains", "iter", "len", "dir", "str"):
+    setattr(_Flags, f"__{_method}__", _delegated(f"__{_method}__"))
 
 
 def _with_old_names(define: Callable[..., Any]) -> Callable[..., Any]:

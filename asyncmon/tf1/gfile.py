@@ -13,7 +13,6 @@ import stat as _stat
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
@@ -23,6 +22,7 @@ from asyncmon.errors import (
     UnimplementedError,
 )
 from asyncmon.missing_names import missing_name
+from asyncmon.tf1.file_ops import file_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,12 +63,10 @@ class GFile:
 
     @property
     def name(self) -> str:
-        """The path."""
         return self._path
 
     @property
     def mode(self) -> str:
-        """As it was given."""
         return self._mode
 
     def read(self, n: int = -1) -> Any:
@@ -96,7 +94,6 @@ class GFile:
         self._open().seek(where, whence)
 
     def tell(self) -> int:
-        """Return the position in bytes."""
         return self._open().tell()
 
     def size(self) -> int:
@@ -105,11 +102,9 @@ class GFile:
         return Stat(self._path).length
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def flush(self) -> None:
-        """Give what was written to the system."""
         if self._file is not None:
             self._file.flush()
 
@@ -119,14 +114,12 @@ class GFile:
         if file is not None:
             file.close()
 
-    def next(self) -> Any:
-        """Return the next line, or raise StopIteration."""
-        return self.__next__()
-
     def __next__(self) -> Any:
         if not (line := self.readline()):
             raise StopIteration
         return line
+
+    next = __next__
 
     def __iter__(self) -> Self:
         return self
@@ -143,16 +136,11 @@ class GFile:
 
     def _open(self, *, reads: bool = False, writes: bool = False) -> IO[bytes]:
         kind = self._mode.replace("b", "")
-        if reads and kind in ("w", "a"):
-            raise PermissionDeniedError(
-                f"{self._path!r} is open with mode {self._mode!r}, not for reading."
-            )
-        if writes and kind == "r":
-            raise PermissionDeniedError(
-                f"{self._path!r} is open with mode {self._mode!r}, not for writing."
-            )
+        if (reads and kind in ("w", "a")) or (writes and kind == "r"):
+            use = "reading" if reads else "writing"
+            raise PermissionDeniedError(f"{self._path!r} has the mode {self._mode!r}, not for {use}.")
         if self._file is None:
-            with _op_errors(self._path):
+            with file_errors(self._path):
                 self._file = open(self._path, kind + "b")  # noqa: SIM115 - close() does
         return self._file
 
@@ -189,66 +177,50 @@ def Glob(filename: Path | Iterable[Path]) -> list[str]:
 
 def MkDir(dirname: Path) -> None:
     """Create a directory in one that is there; nothing is done where it is there itself."""
-    path = _local(dirname)
-    if not os.path.isdir(path):
-        with _op_errors(path):
+    with _checked(dirname) as path:
+        if not os.path.isdir(path):
             os.mkdir(path)
 
 
 def MakeDirs(dirname: Path) -> None:
     """Create a directory and its parents where they are missing."""
-    path = _local(dirname)
-    with _op_errors(path):
+    with _checked(dirname) as path:
         os.makedirs(path, exist_ok=True)
 
 
 def Remove(filename: Path) -> None:
     """Delete a file."""
-    path = _local(filename)
-    if os.path.isdir(path) and not os.path.islink(path):
-        raise FailedPreconditionError(f"{path}; Is a directory")
-    with _op_errors(path):
+    with _checked(filename) as path:
+        if _is_tree(path):
+            raise FailedPreconditionError(f"{path}; Is a directory")
         os.remove(path)
 
 
 def DeleteRecursively(dirname: Path) -> None:
     """Delete a directory with everything in it, or a file."""
-    path = _local(dirname)
-    with _op_errors(path):
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.remove(path)
+    with _checked(dirname) as path:
+        shutil.rmtree(path) if _is_tree(path) else os.remove(path)
 
 
 def Copy(oldpath: Path, newpath: Path, overwrite: bool = False) -> None:
-    """Copy a file.
-
-    Raises:
-        AlreadyExistsError: the target is there, and ``overwrite`` is false.
-    """
-    source, target = _local(oldpath), _target(newpath, overwrite=overwrite)
-    if os.path.isdir(source):
-        raise InvalidArgumentError(f"{source} is a directory; Copy copies files.")
-    with _op_errors(source):
+    """Copy a file. AlreadyExistsError: the target is there, and ``overwrite`` is false."""
+    target = _target(newpath, overwrite=overwrite)
+    with _checked(oldpath) as source:
+        if os.path.isdir(source):
+            raise InvalidArgumentError(f"{source} is a directory; Copy copies files.")
         shutil.copyfile(source, target)
 
 
 def Rename(oldname: Path, newname: Path, overwrite: bool = False) -> None:
-    """Rename a file or directory.
-
-    Raises:
-        AlreadyExistsError: the target is there, and ``overwrite`` is false.
-    """
-    source, target = _local(oldname), _target(newname, overwrite=overwrite)
-    with _op_errors(source):
+    """Rename a file or directory; errors are those of :func:`Copy`."""
+    target = _target(newname, overwrite=overwrite)
+    with _checked(oldname) as source:
         os.replace(source, target)
 
 
 def Stat(filename: Path) -> FileStatistics:
     """Return size, time of the last change and kind of a file or directory."""
-    path = _local(filename)
-    with _op_errors(path):
+    with _checked(filename) as path:
         found = os.stat(path)
     return FileStatistics(found.st_size, found.st_mtime_ns, _stat.S_ISDIR(found.st_mode))
 
@@ -268,6 +240,10 @@ def _local(path: Path) -> str:
     return text
 
 
+def _is_tree(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
 def _target(path: Path, *, overwrite: bool) -> str:
     target = _local(path)
     if not overwrite and os.path.exists(target):
@@ -276,12 +252,10 @@ def _target(path: Path, *, overwrite: bool) -> str:
 
 
 @contextmanager
-def _op_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        cls = AlreadyExistsError if isinstance(error, FileExistsError) else error_class(error)
-        raise cls(f"{error.filename or path}; {error.strerror or error}") from error
+def _checked(path: Path) -> Iterator[str]:
+    local = _local(path)
+    with file_errors(local):
+        yield local
 
 
 def __getattr__(name: str) -> Any:

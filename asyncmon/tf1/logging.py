@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging as _logging
 import sys
+from functools import partial
 from typing import Any
 
 from asyncmon.missing_names import missing_name
@@ -89,35 +90,11 @@ def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
 vlog = log
 
 
-def debug(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Log at DEBUG."""
-    get_logger().debug(msg, *args, **{"stacklevel": 2, **kwargs})
-
-
-def info(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Log at INFO."""
-    get_logger().info(msg, *args, **{"stacklevel": 2, **kwargs})
-
-
-def warning(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Log at WARNING."""
-    get_logger().warning(msg, *args, **{"stacklevel": 2, **kwargs})
-
-
-warn = warning
-
-
-def error(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Log at ERROR."""
-    get_logger().error(msg, *args, **{"stacklevel": 2, **kwargs})
-
-
-TaskLevelStatusMessage = error
-
-
-def fatal(msg: Any, *args: Any, **kwargs: Any) -> None:
-    """Log at CRITICAL. The program goes on."""
-    get_logger().critical(msg, *args, **{"stacklevel": 2, **kwargs})
+debug = partial(log, DEBUG)
+info = partial(log, INFO)
+warning = warn = partial(log, WARN)
+error = TaskLevelStatusMessage = partial(log, ERROR)
+fatal = partial(log, FATAL)  # the program goes on
 
 
 def log_if(level: int, msg: Any, condition: object, *args: Any) -> None:
