@@ -95,6 +95,8 @@ HINTS = {
     "config": "pass a tf.ConfigProto to the session",
     "types": _TF2,
     "bitwise": _HOST,
+    "queue": "its names are in tf: tf.FIFOQueue, ...",
+    "version": "use tf.VERSION",
     "io.gfile.*": "tf.gfile has it under TF1's older name",
     # graphs, sessions, devices
     "Session.partial_run": "run twice, and feed the second run what the first one returned",

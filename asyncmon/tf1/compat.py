@@ -19,22 +19,14 @@ complex_types = (numbers.Complex, np.number)
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
-    """Return bytes: text is encoded.
-
-    Raises:
-        TypeError: it is neither text nor bytes.
-    """
+    """Return bytes: text is encoded. TypeError: it is neither."""
     if isinstance(bytes_or_text, bytes | bytearray):
         return bytes(bytes_or_text)
     return _checked(bytes_or_text).encode(encoding)
 
 
 def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
-    """Return text: bytes are decoded.
-
-    Raises:
-        TypeError: it is neither text nor bytes.
-    """
+    """Return text: bytes are decoded. TypeError: it is neither."""
     if isinstance(bytes_or_text, bytes):
         return bytes_or_text.decode(encoding)
     return _checked(bytes_or_text)

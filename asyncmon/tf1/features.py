@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 class FixedLenFeature(NamedTuple):
-    """A feature with one number of values in each example. TF1: same name.
-
-    ``shape`` is that of the values; without a ``default_value`` each example must have the feature.
-    """
+    """A feature of one shape; without a ``default_value`` each example must have it. TF1: same name."""
 
     shape: Any
     dtype: Any

@@ -26,11 +26,10 @@ async def init_from_checkpoint(
     values are read in the run that initialises. A session that restores a checkpoint of its own does
     not need them. With a session at hand, ``asyncmon.init_from_checkpoint`` sets its variables.
 
-    Args:
-        ckpt_dir_or_file: a checkpoint, or a directory whose newest one is taken; TensorFlow's too.
-        assignment_map: names in the checkpoint to variables or their names; or a list of such pairs,
-            where a name may come twice. Names that end with ``/`` are scopes, ``"/"`` is the outermost
-            one; they mean the variables that ``get_variable`` made.
+    ``ckpt_dir_or_file`` is a checkpoint, TensorFlow's too, or a directory whose newest one is taken.
+    ``assignment_map`` has names in the checkpoint and their variables, or names of these; it may be a
+    list of pairs. Names that end with ``/`` are scopes, ``"/"`` is the outermost one; they mean the
+    variables that ``get_variable`` made.
 
     Raises:
         ValueError: the checkpoint lacks a variable, a shape or dtype differs, a scope is mapped to a

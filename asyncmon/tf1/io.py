@@ -4,42 +4,36 @@ from typing import Any
 
 # fmt: off
 # isort: off
-from asyncmon.missing_names import missing_name
 from asyncmon.graph import (
-    PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
+    PaddingFIFOQueue as PaddingFIFOQueue, PriorityQueue as PriorityQueue, QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
 )
-from asyncmon.tf1 import io_gfile as gfile
+from asyncmon.missing_names import missing_name
+from asyncmon.summary import write_graph as write_graph
+from asyncmon.tf1 import io_gfile
 from asyncmon.tf1.features import (
-    FixedLenFeature, FixedLenSequenceFeature,
+    FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
 )
 from asyncmon.tf1.file_ops import (
-    matching_files, read_file, write_file,
+    matching_files as matching_files, read_file as read_file, write_file as write_file,
 )
 from asyncmon.tf1.image_files import (
-    decode_jpeg, decode_png, encode_jpeg, encode_png,
+    decode_jpeg as decode_jpeg, decode_png as decode_png, encode_jpeg as encode_jpeg,
+    encode_png as encode_png,
 )
-from asyncmon.tf1.input import match_filenames_once
-from asyncmon.tf1.more_ops import (
-    decode_csv, decode_raw,
-)
+from asyncmon.tf1.input import match_filenames_once as match_filenames_once
+from asyncmon.tf1.more_ops import decode_csv as decode_csv, decode_raw as decode_raw
 from asyncmon.tf1.parsing import (
-    parse_example, parse_single_example,
+    parse_example as parse_example, parse_single_example as parse_single_example,
 )
 from asyncmon.tf1.python_io import (
-    TFRecordCompressionType, TFRecordOptions, TFRecordWriter, tf_record_iterator,
+    TFRecordCompressionType as TFRecordCompressionType, TFRecordOptions as TFRecordOptions,
+    TFRecordWriter as TFRecordWriter, tf_record_iterator as tf_record_iterator,
 )
-from asyncmon.tf1.train import write_graph
 # isort: on
-
-__all__ = [
-    "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
-    "RandomShuffleQueue", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
-    "decode_csv", "decode_jpeg", "decode_png", "decode_raw", "encode_jpeg",
-    "encode_png", "gfile", "match_filenames_once", "matching_files", "parse_example",
-    "parse_single_example", "read_file", "tf_record_iterator",
-    "write_file", "write_graph",
-]
 # fmt: on
+
+gfile = io_gfile
 
 
 def __getattr__(name: str) -> Any:

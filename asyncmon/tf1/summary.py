@@ -33,16 +33,13 @@ if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
 
+# fmt: off
 def scalar_summary(
     tags: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
 ) -> Tensor:
     """Return an op that summarises numbers. TF1: ``tf.scalar_summary``, before 1.0.
 
-    Args:
-        tags: one tag, as it is, or a list with one for each element of the vector ``values``.
-        values: a number, or a vector of them.
-        collections: by default ``GraphKeys.SUMMARIES``.
-        name: the op's name.
+    ``tags`` is one tag, as it is, or a list with one for each element of the vector ``values``.
     """
     if isinstance(tags, str | bytes):
         return _summary("ScalarSummary", name, collections, tags, values)
@@ -62,52 +59,32 @@ def histogram_summary(
 
 
 def image_summary(
-    tag: Any,
-    tensor: Any,
-    max_images: int = 3,
-    collections: Sequence[str] | None = None,
-    name: str | None = None,
+    tag: Any, tensor: Any, max_images: int = 3,
+    collections: Sequence[str] | None = None, name: str | None = None,
 ) -> Tensor:
     """Return an op that summarises images. TF1: ``tf.image_summary``, before 1.0."""
     return _summary("ImageSummary", name, collections, tag, tensor, max_images=max_images)
 
 
 def audio_summary(
-    tag: Any,
-    tensor: Any,
-    sample_rate: Any,
-    max_outputs: int = 3,
-    collections: Sequence[str] | None = None,
-    name: str | None = None,
+    tag: Any, tensor: Any, sample_rate: Any, max_outputs: int = 3,
+    collections: Sequence[str] | None = None, name: str | None = None,
 ) -> Tensor:
     """Return an op that summarises sounds. TF1: ``tf.audio_summary``, before 1.0."""
-    rate = g.convert_to_tensor(sample_rate, g.float32)
-    inputs = (tensor, rate)
+    inputs = (tensor, g.convert_to_tensor(sample_rate, g.float32))
     return _summary("AudioSummaryV2", name, collections, tag, *inputs, max_outputs=max_outputs)
 
 
-def merge_summary(
-    inputs: Sequence[Any], collections: Sequence[str] | None = None, name: str | None = None
-) -> Tensor:
-    """Return an op with the values of several summaries. TF1: ``tf.merge_summary``, before 1.0."""
-    return merge(inputs, collections, name)
-
-
-def merge_all_summaries(key: str = GraphKeys.SUMMARIES) -> Tensor | None:
-    """Return an op with all summaries of the graph. TF1: ``tf.merge_all_summaries``, before 1.0."""
-    return merge_all(key)
+merge_summary = merge
+merge_all_summaries = merge_all
 
 
 def _summary(
-    kind: str,
-    name: str | None,
-    collections: Sequence[str] | None,
-    tag: str | bytes,
-    *inputs: Any,
-    **attrs: Any,
+    kind: str, name: str | None, collections: Sequence[str] | None, tag: Any, *inputs: Any, **attrs: Any
 ) -> Tensor:
     attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
     return collect(g.create_op(kind, inputs, attrs, name), collections)
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 class Timeline:
     """A traced run for chrome://tracing and https://ui.perfetto.dev. TF1: ``timeline.Timeline``.
 
-    Args:
-        step_stats: of a ``RunMetadata``.
-        graph: whose inputs are drawn as the flow of data; None draws none.
+    The inputs of the operations of ``graph`` are drawn as the flow of data; None draws none.
 
     Example::
 
