@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from asyncmon.graph.ops.shape_ops import cast, shape_from, shape_tensor
 if TYPE_CHECKING:
     from asyncmon.graph.core.node import Tensor
     from asyncmon.graph.kernels.arrays import Array
+
+
+_SMALL = 1000  # elements: fewer are a constant, as in TF1
 
 
 # --- one value, many times ------------------------------------------------------------------------
@@ -40,7 +44,10 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Tensor:
-    """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``."""
+    """Return a tensor of zeros (of "" for strings, of False for bool). TF1: ``tf.zeros``.
+
+    A shape of fewer than 1,000 elements without tensors in it makes a constant, as in TF1.
+    """
     return _full(shape, b"" if dtypes.as_dtype(dtype) is dtypes.string else 0, dtype, name or "zeros")
 
 
@@ -50,10 +57,17 @@ def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Te
 
 
 def _full(shape: Any, value: Any, dtype: Any, name: str) -> Tensor:
+    kind = dtypes.as_dtype(dtype)
+    known = None
+    with suppress(TypeError, ValueError):  # there are tensors in it, or the op will refuse it
+        known = None if is_tensor_like(shape) else rules.as_shape(shape)
+    size = rules.num_elements(known)
+    if size is not None and size < _SMALL:
+        return convert_to_tensor(np.full(known, value, kind.numpy), kind, name)
     dims = shape_tensor(shape)
     if dims.spec.shape == ():  # zeros and ones take one number for a shape; fill does not
         dims = create_op("Pack", (dims,), {"axis": 0})
-    return create_op("Fill", (dims, _scalar(value, dtypes.as_dtype(dtype))), None, name)
+    return create_op("Fill", (dims, _scalar(value, kind)), None, name)
 
 
 def _scalar(value: Any, dtype: dtypes.DType) -> Tensor:

@@ -26,6 +26,18 @@ def test_zeros_of_strings_are_empty(ops: Any) -> None:
     assert ops.evaluate(tf.zeros_like(tf.constant(["a"]))).tolist() == [b""]
 
 
+def test_zeros_and_ones_of_a_small_known_shape_are_one_constant(ops: Any) -> None:
+    with tf.Graph().as_default() as graph:
+        for shape in ([], 3, [999], (2, tf.Dimension(3)), tf.TensorShape([4, 0]), np.array([2])):
+            tf.zeros(shape)
+            tf.ones(shape, tf.int64)
+        assert {op.type for op in graph.get_operations()} == {"Const"}
+        assert len(graph.get_operations()) == 12
+    for shape in ([1000], [2, tf.constant(3)], tf.constant([3])):
+        assert tf.zeros(shape).op.type == "Fill"
+    assert ops.evaluate(tf.ones((2, 1), tf.bool)).tolist() == [[True], [True]]
+
+
 def test_fill(ops: Any) -> None:
     ops.agree(lambda v: tf.fill([2, 3], v), np.full((2, 3), 5.0), np.array(5.0))
     ops.differentiate(lambda v: tf.fill([2, 3], v), np.array(5.0))
