@@ -22,7 +22,7 @@ class StopEvent:
     def __init__(self, on_set: Callable[[], None] | None = None) -> None:
         self._on_set = on_set
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[bool]] = set()
         self._callbacks: list[Callable[[], None]] = []
         self.clear()
 
@@ -62,7 +62,7 @@ class StopEvent:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the request. Return whether it came within ``timeout`` seconds."""
-        self.bind()
+        loop = self.bind()
         if timeout is not None and timeout <= 0:
             if not self.is_set:
                 await asyncio.sleep(0)
@@ -70,8 +70,12 @@ class StopEvent:
         with self._waiter() as waiter:
             if self.is_set:
                 return True
-            await asyncio.wait([waiter], timeout=timeout)
-            return waiter.done()
+            timer = None if timeout is None else loop.call_later(timeout, _time_out, waiter)
+            try:
+                return await waiter
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     async def wait_while(self, running: Callable[[], Collection[asyncio.Task[Any]]]) -> None:
         """Wait for the request, but no longer than tasks are running. Each may start others."""
@@ -80,12 +84,12 @@ class StopEvent:
                 await asyncio.wait({*tasks, waiter}, return_when=asyncio.FIRST_COMPLETED)
 
     @contextlib.contextmanager
-    def _waiter(self) -> Iterator[asyncio.Future[None]]:
+    def _waiter(self) -> Iterator[asyncio.Future[bool]]:
         """Return a future that the request completes.
 
         :attr:`is_set` is checked with it in place, as a thread may set it at any time.
         """
-        waiter: asyncio.Future[None] = self.bind().create_future()
+        waiter: asyncio.Future[bool] = self.bind().create_future()
         self._waiters.add(waiter)
         try:
             yield waiter
@@ -109,7 +113,13 @@ class StopEvent:
             asyncio.get_running_loop().call_soon(callback)
         for waiter in self._waiters:
             if not waiter.done():
-                waiter.set_result(None)
+                waiter.set_result(True)
+
+
+def _time_out(waiter: asyncio.Future[bool]) -> None:
+    """Complete a waiter with False: the timeout passed."""
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 class SessionClosedError(RuntimeError):
