@@ -178,7 +178,7 @@ class GraphReader:
         op = Graph.add_op(graph, op_def.name, tensors, read, f"{name}/")
         if op.name != name:
             raise ValueError(f"two operations are named {name!r}")
-        op.control_inputs = [operations[i] for i in control]
+        op.control = tuple([operations[i] for i in control])
         op.device = str(device)
         op.rng_key = None if rng_key is None else tuple(rng_key)
         if [x.spec.dtype.name for x in op.outputs] != [dtype for dtype, _ in outputs]:

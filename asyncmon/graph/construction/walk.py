@@ -18,7 +18,7 @@ def predecessors(op: Operation, fed: Collection[Tensor] = ()) -> list[Operation]
     refs = op.op_def.refs
     inputs = op.inputs[refs:] if refs else op.inputs
     before = [tensor.op for tensor in inputs if tensor not in fed]
-    before += op.control_inputs
+    before += op.control
     return before
 
 

@@ -69,7 +69,7 @@ class Operation:
     __slots__ = (
         "__weakref__",
         "attrs",
-        "control_inputs",
+        "control",
         "device",
         "graph",
         "id",
@@ -87,7 +87,7 @@ class Operation:
         name: str,
         op_def: OpRecord,
         inputs: tuple[Tensor, ...],
-        control_inputs: tuple[Operation, ...],
+        control: tuple[Operation, ...],
         attrs: dict[str, Any],
     ) -> None:
         self.graph = graph
@@ -95,7 +95,7 @@ class Operation:
         self.name = name
         self.op_def = op_def
         self.inputs = inputs
-        self.control_inputs = list(control_inputs)
+        self.control = control
         self.attrs = attrs
         self.device = ""
         self.outputs: tuple[Tensor, ...] = ()
@@ -105,6 +105,11 @@ class Operation:
     def type(self) -> str:
         """The op type, ``"MatMul"``."""
         return self.op_def.name
+
+    @property
+    def control_inputs(self) -> list[Operation]:
+        """The nodes that it runs after without their values, a new list. TF1: same name."""
+        return list(self.control)
 
     @property
     def op(self) -> Operation:

@@ -70,7 +70,7 @@ class Uses(NamedTuple):
             found.ops.append(op)
             if some:
                 needed.update([tensor.op for tensor in inputs if tensor not in fed])
-                needed.update(op.control_inputs)
+                needed.update(op.control)
         found.ops.reverse()
         return found
 

@@ -84,9 +84,11 @@ class Session:
         if config is not None and not isinstance(config, SessionConfig):
             raise TypeError(f"config must be a SessionConfig, got {config!r}.")
         self._graph = get_default_graph() if graph is None else graph
-        config = SessionConfig() if config is None else config
-        config.check()
-        config.report_unused()
+        if config is None:
+            config = SessionConfig()
+        else:
+            config.check()
+            config.report_unused()
         self._backend = backend_for(target, self._graph, config)
         self._calls: dict[Hashable, _Call] = {}
         self._plans: dict[Hashable, Prepared] = {}
