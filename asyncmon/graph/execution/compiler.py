@@ -108,10 +108,8 @@ class _Compiler:
 
     def compile(self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
         plan, values = self.plan, self.values
-        for i, tensor in enumerate(fed):
-            plan.feeds.append((Feed(tensor), values.feed(tensor)))
-            if not is_known(self.facts[tensor].shape):
-                plan.open_feeds.append(i)
+        plan.feeds = tuple([(Feed(tensor), values.feed(tensor)) for tensor in fed])
+        plan.open_feeds = tuple([i for i, x in enumerate(fed) if not is_known(self.facts[x].shape)])
         for tensor, value in self.outer.constants.items():
             self._fold(tensor.op, (value,))
         for tensor, name in self.outer.variables.items():
@@ -162,7 +160,7 @@ class _Compiler:
 
     def _emit(self, op: Operation) -> None:
         if op.op_def.changes:
-            self.plan.changes.append(op.name)
+            self.plan.changes += (op.name,)
         match op.op_def:
             case OpDef(kernel=None):
                 for output in op.outputs:
@@ -193,7 +191,7 @@ class _Compiler:
                 self._fold(op, folded)
                 return
         if op_def.flops is not None:
-            self.plan.products.append((op, op_def.flops))
+            self.plan.products += ((op, op_def.flops),)
         self._call(op, op_def, inputs, values.outputs(op, self.fed))
 
     def _fold(self, op: Operation, values: Sequence[Any]) -> None:
@@ -335,7 +333,7 @@ class _Compiler:
     # What happens at the end of a run.
 
     def _finish(self, targets: Sequence[Tensor | Operation]) -> None:
-        plan, values = self.plan, self.values
+        plan, values, swaps = self.plan, self.values, list[Swap]()
         for name, op in self.versions.last.items():
             register = self.written.get((op, name))
             if register is None:
@@ -344,7 +342,8 @@ class _Compiler:
             plan.versions[slot] = register
             if not self.embedded:
                 dtype = op.graph.root.get_operation_by_name(name).attrs["dtype"]
-                plan.swaps.append(Swap(slot, register, values.give(register), dtype.numpy))
+                swaps.append(Swap(slot, register, values.give(register), dtype.numpy))
+        plan.swaps = tuple(swaps)
         in_place = {slot for update in self.updates for slot in update.slots}
         shared = {i for i, slots in values.external.items() if not slots.isdisjoint(in_place)}
         self.updates = [
@@ -370,7 +369,7 @@ class _Compiler:
         name = target.op.attrs["variable"]
         register = self.written.get((write, name))
         if register is None:
-            self.plan.late.append((len(self.plan.fetches), self.store.slot(name)))
+            self.plan.late += ((len(self.plan.fetches), self.store.slot(name)),)
         return register
 
     def _tidy(self, kept: set[int]) -> None:
@@ -380,7 +379,7 @@ class _Compiler:
         plan.code = without_dead_code(plan.code, kept | last)
         large = values.large - kept - last
         if not self.embedded:
-            plan.groups = group_updates(self.updates, values.new)
+            plan.groups = tuple(group_updates(self.updates, values.new))
             plan.code, lifetimes = plan_memory(plan.code, values, kept, last)
             large -= lifetimes.keys()
             if lifetimes:

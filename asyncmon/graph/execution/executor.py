@@ -98,7 +98,7 @@ class Executor:
         try:
             if options is not None or metadata is not None or self._timeout_in_ms:
                 apply_options(run, options, metadata, self._timeout_in_ms)
-            results = await self._resume(program, plan.start(fed), run, changes, (0, 0))
+            results = await self._resume(plan, program, plan.start(fed), run, changes, (0, 0))
             if run.trace is not None and metadata is not None:
                 metadata.nodes[:] = run.trace  # a caller may pass one object to run after run
                 metadata.duration = perf_counter() - run.started
@@ -118,7 +118,7 @@ class Executor:
         registers = plan.start(fed)
         plan.load(registers, self.store.values)
         run = Run(self._resources, self.store.values[0]) if plan.uses_run else None
-        return self._compute(program, registers, run, changes=changes)
+        return self._compute(plan, program, registers, run, changes=changes)
 
     async def repeat(self, plan: Plan, until: Callable[[], bool]) -> None:
         """Execute a plan without feeds, each time as a run of its own, until that is true."""
@@ -128,19 +128,19 @@ class Executor:
             if budget.spent():
                 await budget.pause()
                 self.check_open()
-            if self._timeout_in_ms or not can_burst(program, self.limit):
+            if self._timeout_in_ms or not can_burst(plan, program, self.limit):
                 await self.run(plan, ())
             else:
                 run = self._new_run(program)
-                compute = partial(self._compute, program, changes=plan.locks)
+                compute = partial(self._compute, plan, program, changes=plan.locks)
                 waiting = burst(
-                    program, run, self.store, self._may_commit, compute, [budget.spent, until]
+                    plan, program, run, self.store, self._may_commit, compute, [budget.spent, until]
                 )
                 if waiting is None:
                     continue
                 self._runs.add(run)
                 try:
-                    await self._resume(program, waiting[0], run, plan.locks, waiting[1])
+                    await self._resume(plan, program, waiting[0], run, plan.locks, waiting[1])
                 finally:
                     self._end(run)
 
@@ -260,40 +260,44 @@ class Executor:
         self._lock.release()
 
     async def _resume(
-        self, program: Program, registers: Registers, run: Run, changes: bool, done: tuple[int, int]
+        self,
+        plan: Plan,
+        program: Program,
+        registers: Registers,
+        run: Run,
+        changes: bool,
+        done: tuple[int, int],
     ) -> list[Any]:
         """Execute a run, but for so many nodes of its two stages."""
-        if program.plan.inputs is not None:
-            await program.plan.inputs.run(run, registers, done[0])
+        if plan.inputs is not None:
+            await plan.inputs.run(run, registers, done[0])
         if changes:
             await self._take_lock(run)
         try:
-            return await self._finish(program, registers, run, changes=changes, done=done[1])
+            return await self._finish(plan, program, registers, run, changes=changes, done=done[1])
         finally:
             if changes:
                 self._release_lock()
 
     async def _finish(
-        self, program: Program, registers: Registers, run: Run, *, changes: bool, done: int
+        self, plan: Plan, program: Program, registers: Registers, run: Run, *, changes: bool, done: int
     ) -> list[Any]:
         """Do what depends on the state."""
-        plan, store = program.plan, self.store
         inline = run.deadline is None and plan.cost.is_short(self.limit, program.size)
         if inline and self._budget.spent():
             await run.pause(self._budget)
         is_stable = changes or not plan.reads or (inline and plan.stage is None and not self._busy)
         pin = None if is_stable else await self._pin(plan, run)
         try:
-            values: Any = store.values if pin is None else pin.values
+            values: Any = self.store.values if pin is None else pin.values
             run.random_state = values[0]
             plan.load(registers, values)
             if plan.stage is not None:
                 await plan.stage.run(run, registers, done)
+            compute = partial(self._compute, plan, program, registers, run, changes=changes)
             if inline:
-                clock = thread_time if self._busy and not plan.foreign else perf_counter
-                return self._compute(program, registers, run, changes=changes, clock=clock)
-            clock = wall_clock if plan.foreign else thread_clock
-            work = partial(self._compute, program, registers, run, changes=changes, clock=clock)
+                return compute(clock=thread_time if self._busy and not plan.foreign else perf_counter)
+            work = partial(compute, clock=wall_clock if plan.foreign else thread_clock)
             self._busy += changes
             try:
                 return await self._in_worker(work, run, step=changes)
@@ -301,7 +305,7 @@ class Executor:
                 self._busy -= changes
         finally:
             if pin is not None:
-                store.unpin(pin)
+                self.store.unpin(pin)
 
     async def _pin(self, plan: Plan, run: Run) -> Pin:
         slots = (0, *[read.slot for read in plan.reads])
@@ -318,6 +322,7 @@ class Executor:
     @np.errstate(all="ignore")
     def _compute(
         self,
+        plan: Plan,
         program: Program,
         registers: Registers,
         run: Run | None,
@@ -328,25 +333,25 @@ class Executor:
         """Compute and commit: inline, in a worker, traced, for a peek."""
         start = clock()
         if program.layout is None and not program.splits and self._blas is None:
-            results = self._computed(program, registers, run, changes)
+            results = self._computed(plan, program, registers, run, changes)
         else:
             arena = None if program.layout is None else self._arenas.place(program.layout, registers)
             try:
                 with split_products() if program.splits else (self._blas or nullcontext)():
-                    results = self._computed(program, registers, run, changes)
+                    results = self._computed(plan, program, registers, run, changes)
             finally:
                 if arena is not None:
                     self._arenas.recycle(arena)
-        program.plan.cost.observe(clock() - start, self.limit, program.size)
+        plan.cost.observe(clock() - start, self.limit, program.size)
         return results
 
     def _computed(
-        self, program: Program, registers: Registers, run: Run | None, changes: bool
+        self, plan: Plan, program: Program, registers: Registers, run: Run | None, changes: bool
     ) -> list[Any]:
-        plan, code = program.plan, program.code
         for register, value in program.constants:
             registers[register] = value
-        execute(code if run is None else run.watched(code, registers), registers, run)
+        code = program.code if run is None else run.watched(program.code, registers)
+        execute(code, registers, run)
         results = plan.results(registers)  # before an update changes what was read
         if run is not None:
             run.check()

@@ -38,7 +38,6 @@ class Program:
     """A plan for the shapes that are fed: every rule has accepted them, or its node is checked.
 
     Attributes:
-        plan: which.
         code: computes its values.
         constants: registers with the values that do not change for these shapes.
         layout: of those that lie in the arena; None: nothing does.
@@ -47,9 +46,8 @@ class Program:
             :func:`asyncmon.graph.kernels.parallel.split_products`.
     """
 
-    plan: Plan
     code: list[Instruction]
-    constants: list[tuple[int, Any]]
+    constants: tuple[tuple[int, Any], ...]
     layout: Layout | None
     size: int
     splits: bool
@@ -90,18 +88,18 @@ class Plan:
     rules: ShapeRules | None = None
     template: list[Any] = field(default_factory=list)
     constants: dict[int, Any] = field(default_factory=dict)
-    feeds: list[tuple[Feed, int]] = field(default_factory=list)
-    open_feeds: list[int] = field(default_factory=list)
+    feeds: Sequence[tuple[Feed, int]] = ()
+    open_feeds: Sequence[int] = ()
     inputs: Stage | None = None
     reads: list[Read] = field(default_factory=list)
     stage: Stage | None = None
     code: list[Instruction] = field(default_factory=list)
-    swaps: list[Swap] = field(default_factory=list)
-    groups: list[UpdateGroup] = field(default_factory=list)
+    swaps: Sequence[Swap] = ()
+    groups: Sequence[UpdateGroup] = ()
     fetches: list[Fetch | None] = field(default_factory=list)
-    late: list[tuple[int, int]] = field(default_factory=list)
+    late: tuple[tuple[int, int], ...] = ()
     memory: MemoryPlan | None = None
-    products: list[tuple[Operation, Callable[..., int]]] = field(default_factory=list)
+    products: tuple[tuple[Operation, Callable[..., int]], ...] = ()
     repeats: bool = False
     versions: dict[int, int] = field(default_factory=dict)
     waits: bool = False
@@ -110,7 +108,7 @@ class Plan:
     uses_run: bool = False
     foreign: bool = False
     iteration: int | None = None
-    changes: list[str] = field(default_factory=list)
+    changes: tuple[str, ...] = ()
     cost: CostModel = field(default_factory=CostModel)
     _programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     _codes: dict[Any, list[Instruction]] = field(default_factory=dict)
@@ -161,7 +159,7 @@ class Plan:
         folded = rules.fold(self.code, self.constants, facts)
         with self._mutex:  # runs of a plan may begin in several threads
             code = self._code(rules, tuple(unknown), tuple(asserted), frozenset(folded))
-            program = Program(self, code, list(folded.items()), layout, size, splits)
+            program = Program(code, tuple(folded.items()), layout, size, splits)
             while len(self._programs) >= _PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._programs[key] = program
@@ -198,18 +196,18 @@ class Plan:
         return total
 
 
-def can_burst(program: Program, limit: float) -> bool:
+def can_burst(plan: Plan, program: Program, limit: float) -> bool:
     """Return whether runs of a program, without feeds, may be executed in a burst.
 
     They wait for something, else they are inline anyway, and see one version of the state.
     """
-    plan = program.plan
     consistent = plan.stage is None or plan.locks
     return plan.inputs is not None and consistent and plan.cost.is_short(limit, program.size)
 
 
 @np.errstate(all="ignore")
 def burst(
+    plan: Plan,
     program: Program,
     run: Run,
     store: StateStore,
@@ -220,7 +218,8 @@ def burst(
     """Execute runs as long as none has to wait, on the loop's thread.
 
     Args:
-        program: what is executed.
+        plan: what is executed.
+        program: its program.
         run: stands for one run after the other, each with its own commit or end.
         store: the state.
         may_commit: whether a run may change the state now, without waiting for another one.
@@ -230,7 +229,6 @@ def burst(
     Returns:
         For a run that has to wait: its registers, and how many nodes of its stages are done; else None.
     """
-    plan = program.plan
     assert plan.inputs is not None, "see can_burst"
     computes = bool(program.code or program.constants or plan.locks)
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from asyncmon import errors
 from asyncmon import graph as tf
 from asyncmon.graph.execution import cost
+from asyncmon.graph.execution.plan import Plan
 from asyncmon.testing import wait_all_tasks_blocked
 
 pytestmark = pytest.mark.asyncio
@@ -35,6 +37,24 @@ class Gate:
 
     async def reached(self) -> None:
         assert await asyncio.to_thread(self.inside.wait, 10)
+
+
+async def test_plans_of_a_closed_session_need_no_garbage_collector() -> None:
+    def plans() -> int:
+        return sum(type(found) is Plan for found in gc.get_objects())
+
+    v = tf.Variable(0.0, name="v")
+    gc.collect()
+    gc.disable()
+    try:
+        before = plans()
+        async with tf.Session() as sess:
+            await sess.run(v.initializer)
+            await sess.run(v.assign_add(1.0))
+            assert plans() == before + 2
+        assert plans() == before
+    finally:
+        gc.enable()
 
 
 async def test_a_short_plan_runs_on_the_loops_thread_and_a_long_one_in_a_worker() -> None:
