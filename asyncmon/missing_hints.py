@@ -97,7 +97,7 @@ HINTS = {
     "bitwise": _HOST,
     "queue": "its names are in tf: tf.FIFOQueue, ...",
     "version": "use tf.VERSION",
-    "io.gfile.*": "tf.gfile has it under TF1's older name",
+    "io.gfile": "use tf.gfile, which has the older names: Exists, MakeDirs, ...",
     # graphs, sessions, devices
     "Session.partial_run": "run twice, and feed the second run what the first one returned",
     "Session.partial_run_setup": "run twice, and feed the second run what the first one returned",

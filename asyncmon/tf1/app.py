@@ -25,10 +25,8 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | No
     main has all arguments. Lines of level INFO are shown from here on, unless
     ``tf.logging.set_verbosity`` was called.
 
-    Args:
-        main: takes the arguments that are no flags, with the program's name first. Default: ``main`` of
-            the program.
-        argv: the command line with the program's name. Default: ``sys.argv``.
+    ``main`` takes the arguments that are no flags, with the program's name first; by default it is
+    ``main`` of the program. ``argv`` is the command line, by default ``sys.argv``.
 
     Raises:
         SystemExit: always, with what main returned (None is success), or 1 where the flags are wrong.

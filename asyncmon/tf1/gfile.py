@@ -58,16 +58,8 @@ class GFile:
             raise InvalidArgumentError(
                 f"mode must be one of {_MODES}, with or without 'b', got {mode!r}."
             )
-        self._path, self._mode = _local(name), mode
+        self.name, self.mode = _local(name), mode
         self._file: IO[bytes] | None = None
-
-    @property
-    def name(self) -> str:
-        return self._path
-
-    @property
-    def mode(self) -> str:
-        return self._mode
 
     def read(self, n: int = -1) -> Any:
         """Return the next ``n`` bytes, or the rest, as text unless the mode has a "b"."""
@@ -99,7 +91,7 @@ class GFile:
     def size(self) -> int:
         """Return the size of the file in bytes."""
         self.flush()
-        return Stat(self._path).length
+        return Stat(self.name).length
 
     def seekable(self) -> bool:
         return True
@@ -135,17 +127,17 @@ class GFile:
             self.close()
 
     def _open(self, *, reads: bool = False, writes: bool = False) -> IO[bytes]:
-        kind = self._mode.replace("b", "")
+        kind = self.mode.replace("b", "")
         if (reads and kind in ("w", "a")) or (writes and kind == "r"):
             use = "reading" if reads else "writing"
-            raise PermissionDeniedError(f"{self._path!r} has the mode {self._mode!r}, not for {use}.")
+            raise PermissionDeniedError(f"{self.name!r} has the mode {self.mode!r}, not for {use}.")
         if self._file is None:
-            with file_errors(self._path):
-                self._file = open(self._path, kind + "b")  # noqa: SIM115 - close() does
+            with file_errors(self.name):
+                self._file = open(self.name, kind + "b")  # noqa: SIM115 - close() does
         return self._file
 
     def _decoded(self, data: bytes) -> Any:
-        return data if "b" in self._mode else data.decode()
+        return data if "b" in self.mode else data.decode()
 
 
 Open = FastGFile = GFile

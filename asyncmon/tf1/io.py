@@ -10,10 +10,6 @@ from asyncmon.graph import (
 )
 from asyncmon.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
-from asyncmon.tf1 import io_gfile
-from asyncmon.tf1.features import (
-    FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
-)
 from asyncmon.tf1.file_ops import (
     matching_files as matching_files, read_file as read_file, write_file as write_file,
 )
@@ -24,6 +20,7 @@ from asyncmon.tf1.image_files import (
 from asyncmon.tf1.input import match_filenames_once as match_filenames_once
 from asyncmon.tf1.more_ops import decode_csv as decode_csv, decode_raw as decode_raw
 from asyncmon.tf1.parsing import (
+    FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
     parse_example as parse_example, parse_single_example as parse_single_example,
 )
 from asyncmon.tf1.python_io import (
@@ -32,8 +29,6 @@ from asyncmon.tf1.python_io import (
 )
 # isort: on
 # fmt: on
-
-gfile = io_gfile
 
 
 def __getattr__(name: str) -> Any:

@@ -88,8 +88,6 @@ def log(level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
 
 
 vlog = log
-
-
 debug = partial(log, DEBUG)
 info = partial(log, INFO)
 warning = warn = partial(log, WARN)

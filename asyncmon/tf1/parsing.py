@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from asyncmon import graph as g
 from asyncmon.errors import InvalidArgumentError
 from asyncmon.protobuf import WireError
 from asyncmon.tf1.example_bytes import (
+    FLOATS,
+    INTS,
     STRINGS,
     Layouts,
     feature_of,
@@ -23,20 +26,54 @@ from asyncmon.tf1.example_bytes import (
     packed_of,
     scalar_of,
 )
-from asyncmon.tf1.features import FixedLenFeature as FixedLenFeature
-from asyncmon.tf1.features import FixedLenSequenceFeature as FixedLenSequenceFeature
-from asyncmon.tf1.features import Wanted, all_wanted
 from asyncmon.tf1.file_ops import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+class FixedLenFeature(NamedTuple):
+    """A feature of one shape; without a ``default_value`` each example must have it. TF1: same name."""
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+class FixedLenSequenceFeature(NamedTuple):
+    """A feature with any number of rows. TF1: same name.
+
+    ``shape`` is that of a row. In :func:`parse_example` ``allow_missing`` must be true: rows are
+    filled up to the longest example with ``default_value`` (0 or b"" by default).
+    """
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+class _Wanted(NamedTuple):
+    """A feature as the kernel needs it."""
+
+    name: str
+    key: bytes
+    dtype: g.DType
+    shape: tuple[int, ...]  # of a row, where it has rows
+    default: Any  # an array of the shape, or None; of rows: what fills them up
+    rows: bool
+    kind: int
+    size: int
+
+    def spec(self, batch: tuple[int | None, ...]) -> g.Spec:
+        return g.Spec(self.dtype, (*batch, *((None,) if self.rows else ()), *self.shape))
+
+
+_TAGS = {g.int64: INTS, g.float32: FLOATS, g.string: STRINGS}
+
+
 def parse_example(
-    serialized: Any,
-    features: Mapping[str, Any],
-    name: str | None = None,
-    example_names: Any = None,
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, g.Tensor]:
     """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
 
@@ -55,17 +92,16 @@ def parse_example(
     inputs = [g.convert_to_tensor(serialized, g.string)]
     if example_names is not None:
         inputs.append(g.convert_to_tensor(example_names, g.string))
-    wanted = all_wanted(features, single=False)
+    if not features:
+        raise ValueError("Missing: features was empty or None; give names to FixedLenFeature.")
+    wanted = tuple(_wanted(key, features[key]) for key in sorted(features))
     attrs = {"wanted": wanted, "layouts": Layouts()}
     outputs = g.create_operation("ParseExample", inputs, attrs, name or "ParseExample").outputs
     return dict(zip([one.name for one in wanted], outputs, strict=True))
 
 
 def parse_single_example(
-    serialized: Any,
-    features: Mapping[str, Any],
-    name: str | None = None,
-    example_names: Any = None,
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
 ) -> dict[str, g.Tensor]:
     """Return the features of one serialized ``Example``, a string scalar. TF1: same name.
 
@@ -77,9 +113,54 @@ def parse_single_example(
     return parse_example(tensor, features, name or "ParseSingleExample", example_names)
 
 
+def _wanted(key: str, feature: Any) -> _Wanted:
+    rows = isinstance(feature, FixedLenSequenceFeature)
+    if not isinstance(feature, FixedLenFeature | FixedLenSequenceFeature):
+        raise ValueError(
+            f"Unsupported {type(feature).__name__} {feature!r} for key {key!r}: give a "
+            "FixedLenFeature or a FixedLenSequenceFeature."
+        )
+    if isinstance(feature, FixedLenSequenceFeature) and not feature.allow_missing:
+        raise ValueError("Unsupported: FixedLenSequenceFeature requires allow_missing to be True.")
+    if feature.shape is None or feature.dtype is None:
+        missing = "shape" if feature.shape is None else "dtype"
+        raise ValueError(f"Missing {missing} for feature {key}. Received feature={feature}.")
+    dtype, shape = g.as_dtype(feature.dtype), g.TensorShape(feature.shape)
+    if not shape.is_fully_defined():
+        raise ValueError(
+            f"All dimensions of shape for feature {key} need to be known but received {shape}. "
+            f"Consider using FixedLenSequenceFeature. Received feature={feature}."
+        )
+    if dtype not in _TAGS:
+        raise TypeError(f"Feature {key!r} is {dtype.name}; examples hold float32, int64 and string.")
+    default = None if feature.default_value is None else _default(key, feature, dtype)
+    extents = tuple(int(extent or 0) for extent in shape.as_list())
+    if default is not None and not rows:
+        if default.size != math.prod(extents):
+            raise ValueError(
+                f"The default_value of {key!r} has {default.size} elements, its shape is {shape}."
+            )
+        default = default.reshape(extents)
+    size = math.prod(extents)
+    return _Wanted(key, key.encode(), dtype, extents, default, rows, _TAGS[dtype], size)
+
+
+def _default(key: str, feature: Any, dtype: g.DType) -> Any:
+    value = feature.default_value
+    tensor = value if isinstance(value, g.Tensor) else g.convert_to_tensor(value, dtype)
+    if tensor.spec.value is None or tensor.dtype is not dtype:
+        raise ValueError(
+            f"The default_value of {key!r} must be a constant of {dtype.name}, got {value!r}."
+        )
+    found = np.asarray(tensor.spec.value)
+    if dtype is g.string:
+        found = np.array([x.encode() if isinstance(x, str) else x for x in found.flat], object)
+    return found.reshape(tensor.spec.shape or ())
+
+
 # --- kernels --------------------------------------------------------------------------------------
 def _parse_example(
-    serialized: Any, names: Any = None, *, wanted: Sequence[Wanted], layouts: Layouts
+    serialized: Any, names: Any = None, *, wanted: Sequence[_Wanted], layouts: Layouts
 ) -> Any:
     try:
         outputs = (_batched if np.shape(serialized) else _single)(serialized, names, wanted, layouts)
@@ -90,7 +171,7 @@ def _parse_example(
     return outputs if len(outputs) > 1 else outputs[0]
 
 
-def _single(serialized: Any, name: Any, wanted: Sequence[Wanted], layouts: Layouts) -> list[Any]:
+def _single(serialized: Any, name: Any, wanted: Sequence[_Wanted], layouts: Layouts) -> list[Any]:
     data = bytes_of(serialized)
     outputs = _scalars(wanted, data, layouts.find(data))
     if outputs is not None:
@@ -99,7 +180,7 @@ def _single(serialized: Any, name: Any, wanted: Sequence[Wanted], layouts: Layou
     return [_dense(one, found, name) for one in wanted]
 
 
-def _batched(serialized: Any, names: Any, wanted: Sequence[Wanted], _layouts: Layouts) -> list[Any]:
+def _batched(serialized: Any, names: Any, wanted: Sequence[_Wanted], _layouts: Layouts) -> list[Any]:
     examples = [features_of(bytes_of(item)) for item in serialized]
     labels = [b"<unknown>"] * len(examples) if names is None else list(names)
     outputs = []
@@ -109,7 +190,7 @@ def _batched(serialized: Any, names: Any, wanted: Sequence[Wanted], _layouts: La
     return outputs
 
 
-def _scalars(wanted: Sequence[Wanted], data: bytes, places: Any) -> list[Any] | None:
+def _scalars(wanted: Sequence[_Wanted], data: bytes, places: Any) -> list[Any] | None:
     """Return the features where each is one value at a known place, else None."""
     if places is None:
         return None
@@ -131,14 +212,14 @@ def _scalars(wanted: Sequence[Wanted], data: bytes, places: Any) -> list[Any] | 
     return values
 
 
-def _batch(one: Wanted, values: list[Any]) -> Any:
+def _batch(one: _Wanted, values: list[Any]) -> Any:
     batch = np.empty((len(values), *one.shape), one.dtype.as_numpy_dtype)
     for i, value in enumerate(values):
         batch[i] = value
     return batch
 
 
-def _padded(one: Wanted, values: list[Any]) -> Any:
+def _padded(one: _Wanted, values: list[Any]) -> Any:
     most = max(map(len, values), default=0)
     filler = (b"" if one.dtype is g.string else 0) if one.default is None else one.default
     batch = np.full((len(values), most, *one.shape), filler, one.dtype.as_numpy_dtype)
@@ -147,7 +228,7 @@ def _padded(one: Wanted, values: list[Any]) -> Any:
     return batch
 
 
-def _dense(one: Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
+def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
     """Return the values of a feature of one example, or its default."""
     feature = found.get(one.key)
     values = None if feature is None else feature_of(feature, one.kind)
@@ -178,7 +259,7 @@ def _dense(one: Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
     return values[0]
 
 
-def _wrong_size(one: Wanted, count: int, what: str) -> InvalidArgumentError:
+def _wrong_size(one: _Wanted, count: int, what: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"Key: {one.name}.  Number of {one.dtype.name} values != expected.  values size: {count} but "
         f"{what} {list(one.shape)}"
@@ -186,7 +267,7 @@ def _wrong_size(one: Wanted, count: int, what: str) -> InvalidArgumentError:
 
 
 def _parse_rule(
-    serialized: g.Spec, names: g.Spec | None = None, *, wanted: Sequence[Wanted], layouts: Any
+    serialized: g.Spec, names: g.Spec | None = None, *, wanted: Sequence[_Wanted], layouts: Any
 ) -> Any:
     if serialized.shape is not None and len(serialized.shape) > 1:
         raise ValueError(

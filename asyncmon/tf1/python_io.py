@@ -26,41 +26,22 @@ class TFRecordCompressionType:
 
 
 class TFRecordOptions:
-    """How a TFRecord file is compressed. TF1: same name; the sizes of its buffers are fixed.
+    """How a TFRecord file is compressed. TF1: same name; other settings of zlib are fixed.
 
-    Args:
-        compression_type: a :class:`TFRecordCompressionType`, or "", "ZLIB", "GZIP".
-        compression_level: 0 to 9; by default zlib's 6.
-        mem_level: zlib's, 1 to 9.
-        compression_strategy: zlib's.
-
-    Raises:
-        ValueError: another type of compression.
+    ``compression_type`` is a :class:`TFRecordCompressionType`, or "", "ZLIB", "GZIP", else ValueError;
+    ``compression_level`` is 0 to 9, by default 6.
     """
 
     compression_type_map: ClassVar[dict[int, str]] = {0: "", 1: "ZLIB", 2: "GZIP"}
 
-    def __init__(
-        self,
-        compression_type: Any = None,
-        *,
-        compression_level: int | None = None,
-        mem_level: int | None = None,
-        compression_strategy: int | None = None,
-    ) -> None:
+    def __init__(self, compression_type: Any = None, *, compression_level: int | None = None) -> None:
         self.get_compression_type_string(compression_type)
         self.compression_type = compression_type
         self.compression_level = compression_level
-        self.mem_level = mem_level
-        self.compression_strategy = compression_strategy
 
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
-        """Return "", "ZLIB" or "GZIP" for options, a type, a name or None.
-
-        Raises:
-            ValueError: something else.
-        """
+        """Return "", "ZLIB" or "GZIP" for options, a type, a name or None, else ValueError."""
         if isinstance(options, TFRecordOptions):
             options = options.compression_type
         name = cls.compression_type_map.get(options, options) if options else ""
@@ -71,9 +52,7 @@ class TFRecordOptions:
     def _compressor(self) -> Any:
         name = self.get_compression_type_string(self)
         level = -1 if self.compression_level is None else self.compression_level
-        memory = zlib.DEF_MEM_LEVEL if self.mem_level is None else self.mem_level
-        bits, strategy = WINDOW_BITS[name], self.compression_strategy or zlib.Z_DEFAULT_STRATEGY
-        return zlib.compressobj(level, zlib.DEFLATED, bits, memory, strategy) if name else None
+        return zlib.compressobj(level, wbits=WINDOW_BITS[name]) if name else None
 
 
 class TFRecordWriter:

@@ -186,5 +186,4 @@ async def test_names_in_namespaces_are_those_of_the_root() -> None:
     assert tf.random.normal is tf.random_normal
     assert tf.random.shuffle is tf.random_shuffle
     assert tf.linalg.transpose is tf.matrix_transpose
-    assert tf.io.gfile.makedirs is tf.gfile.MakeDirs
     assert tf.train.piecewise_constant_decay is tf.train.piecewise_constant
