@@ -142,13 +142,13 @@ def _parsed(spec: str) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=10_000)
-def _merged(outer: str, inner: str) -> str:
-    """Return the name of both, where what the inner one says wins."""
-    return DeviceSpec.from_string(outer).make_merged_spec(DeviceSpec.from_string(inner)).to_string()
+def _merged(outer: tuple[Any, ...], inner: str) -> str:
+    """Return the name of the fields of a spec and a name, which wins."""
+    return DeviceSpec(*outer).make_merged_spec(DeviceSpec.from_string(inner)).to_string()
 
 
 class _Colocated(NamedTuple):
-    """The outermost entry of the scopes inside ``colocate_with``: its device, "" for none."""
+    """The outermost entry of the scopes inside ``colocate_with`` an op that has a device."""
 
     device: str
 
@@ -161,8 +161,9 @@ def with_device(scopes: tuple[Any, ...], name_or_function: Any) -> tuple[Any, ..
         return (*scopes, name_or_function)
     if not isinstance(name_or_function, DeviceSpec):
         name_or_function = DeviceSpec.from_string(name_or_function)
-    name = name_or_function.to_string()
-    return (*scopes, name) if name else scopes
+    if not name_or_function.to_string():
+        return scopes
+    return (*scopes, tuple([getattr(name_or_function, field) for field in _FIELDS]))
 
 
 def with_colocation(scopes: tuple[Any, ...], op: Any, ignore_existing: bool) -> tuple[Any, ...]:
@@ -174,7 +175,7 @@ def with_colocation(scopes: tuple[Any, ...], op: Any, ignore_existing: bool) -> 
     device = "" if op is None else op.op.device
     if not device and not ignore_existing:
         device = next((scope.device for scope in scopes[:1] if isinstance(scope, _Colocated)), "")
-    return (_Colocated(device),)
+    return (_Colocated(device),) if device else ()
 
 
 def apply_devices(scopes: tuple[Any, ...], op: Any) -> None:
@@ -185,12 +186,12 @@ def apply_devices(scopes: tuple[Any, ...], op: Any) -> None:
         TypeError: or something else than a name or a DeviceSpec.
     """
     for scope in reversed(scopes):
-        if isinstance(scope, str):
-            op.device = _merged(scope, op.device)
-        elif not isinstance(scope, _Colocated):
-            op.device = _name(scope(op))
-        elif scope.device:
+        if isinstance(scope, _Colocated):
             op.device = scope.device
+        elif isinstance(scope, tuple):
+            op.device = _merged(scope, op.device)
+        else:
+            op.device = _name(scope(op))
 
 
 def _name(device: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod, sqrt
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from asyncmon.graph.construction.build import convert_to_tensor, create_op, device, name_scope
+from asyncmon.graph.construction.context import building
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
 from asyncmon.graph.ops import create, random_ops
 from asyncmon.graph.ops.basic import filled, tuple_of_ints
@@ -28,16 +29,18 @@ _known = partial(tuple_of_ints, error="An initializer needs a fully known shape"
 def initial_scope(by_function: bool) -> Iterator[list[Operation]]:
     """Build an initial value inside; list the ops of a function, which go where the variable does."""
     made: list[Operation] = []
-    if not by_function:
-        yield made
-        return
 
     def note(op: Operation) -> str:
         made.append(op)
         return op.device
 
-    with name_scope("Initializer"), device(None), device(note):
-        yield made
+    context = building.get()
+    with name_scope("Initializer") if by_function else nullcontext():
+        if by_function and context is not None and context.devices:
+            with device(None), device(note):
+                yield made
+        else:
+            yield made
 
 
 class Initializer(ABC):

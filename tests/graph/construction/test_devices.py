@@ -41,6 +41,7 @@ def fn(device: Any) -> Callable[[tf.Operation], Any]:
         (["/job:ps", ""], "/job:ps"),
         (["/job:ps", "/"], "/job:ps"),
         ([tf.DeviceSpec("ps", task=1), "/cpu:*"], "/job:ps/task:1/device:CPU:*"),
+        ([tf.DeviceSpec("ps", device_index=1), "/cpu:*"], "/job:ps/device:CPU:1"),
         ([fn("/cpu:0")], "/cpu:0"),
         (["/job:ps", fn("/cpu:0")], "/job:ps/device:CPU:0"),
         ([fn("/cpu:0"), "/job:ps"], "/cpu:0"),
