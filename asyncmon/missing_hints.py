@@ -14,7 +14,6 @@ _GRADIENT = "register an op with its gradient: asyncmon.graph.register(OpDef(...
 _CTC = "CTC is not here: compute the loss in a tf.py_func, or in a program of another engine"
 _EAGER = "there is graph mode only: build the graph, then await sess.run(...)"
 _LOOKUP = "there are no lookup tables: map words to ids in Python before they are fed"
-_ACCUMULATE = "compute the whole batch in one run, or add up gradients in variables"
 _PLANE = "convolutions and pools have one or two dimensions: put the third into the batch or channels"
 _CHANNELS = "convolve each channel with tf.nn.conv2d, and tf.concat the results"
 _ATROUS = "use dilations= of tf.nn.conv2d, or dilation_rate= of tf.layers.conv2d"
@@ -175,8 +174,6 @@ HINTS = {
     "nn.*embedding_lookup_sparse": "use tf.nn.embedding_lookup and tf.reduce_sum over padded ids",
     "sparse_reduce_sum": _DENSE,
     "*parse_tensor": _HOST,
-    "SparseConditionalAccumulator": _ACCUMULATE,
-    "ConditionalAccumulator*": _ACCUMULATE,
     "*ragged*": "there are no ragged tensors: pad them, and mask with tf.sequence_mask",
     "Ragged*": "there are no ragged tensors: pad them, and mask with tf.sequence_mask",
     "*serialize_*": _HOST,

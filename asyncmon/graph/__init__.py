@@ -93,6 +93,9 @@ from asyncmon.graph.ops.variable_ops import (
     assign, assign_add, assign_sub, is_variable_initialized, scatter_add, scatter_sub,
     scatter_update,
 )
+from asyncmon.graph.queues.accumulators import (
+    ConditionalAccumulator, ConditionalAccumulatorBase, SparseConditionalAccumulator,
+)
 from asyncmon.graph.queues.queues import (
     FIFOQueue, PaddingFIFOQueue, PriorityQueue, QueueBase, RandomShuffleQueue,
 )
@@ -122,10 +125,12 @@ from asyncmon.missing_names import missing_name
 # isort: on
 
 __all__ = [
-    "AUTO_REUSE", "Assert", "AwaitedOpDef", "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph",
+    "AUTO_REUSE", "Assert", "AwaitedOpDef", "ConditionalAccumulator",
+    "ConditionalAccumulatorBase", "DType", "DeviceSpec", "Dimension", "FIFOQueue", "Graph",
     "GraphKeys", "IndexedSlices", "IndexedSlicesValue", "InteractiveSession", "NodeStats", "OpDef",
     "Operation", "PaddingFIFOQueue", "Print", "PriorityQueue", "QueueBase", "RandomOpDef",
-    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig", "Spec", "Tensor",
+    "RandomShuffleQueue", "RunMetadata", "RunOptions", "Session", "SessionConfig",
+    "SparseConditionalAccumulator", "Spec", "Tensor",
     "TensorShape", "TopK", "Variable", "VariableOpDef", "VariableScope", "abs", "acos", "acosh", "add",
     "add_n", "add_to_collection", "add_to_collections", "argmax", "argmin", "as_dtype", "asin", "asinh",
     "assert_global_step", "assign", "assign_add", "assign_sub", "atan", "atan2", "atanh", "bool",

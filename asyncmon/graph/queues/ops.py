@@ -255,7 +255,9 @@ def _scalar(dtype: DType) -> Callable[..., Spec]:
     return lambda *_inputs, **_attrs: Spec(dtype, ())
 
 
-def _awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
+def awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes: bool = True) -> None:
+    """Register an op by its attempt, and what is awaited where that has to wait."""
+
     async def call(*args: Any) -> Any:
         return attempt(*args)
 
@@ -265,11 +267,11 @@ def _awaited(name: str, attempt: Any, rule: Any, kernel: Any = None, *, changes:
 for _kind in ("FIFOQueueV2", "RandomShuffleQueueV2", "PaddingFIFOQueueV2", "PriorityQueueV2"):
     # The value of a queue's own node only ties the queue's ops together.
     register(OpDef(_kind, lambda **attrs: np.array(b"queue", object), _scalar(dtypes.string)))
-_awaited("QueueReserve", _try_reserve, _scalar(dtypes.variant), _reserve)
-_awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
-_awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
-_awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
-_awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
-_awaited("QueueCloseV2", _try_close, lambda handle, **attrs: ())
-_awaited("QueueSizeV2", _try_size, _scalar(dtypes.int32), changes=False)
-_awaited("QueueIsClosedV2", _try_is_closed, _scalar(dtypes.bool), changes=False)
+awaited("QueueReserve", _try_reserve, _scalar(dtypes.variant), _reserve)
+awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
+awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
+awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
+awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
+awaited("QueueCloseV2", _try_close, lambda handle, **attrs: ())
+awaited("QueueSizeV2", _try_size, _scalar(dtypes.int32), changes=False)
+awaited("QueueIsClosedV2", _try_is_closed, _scalar(dtypes.bool), changes=False)

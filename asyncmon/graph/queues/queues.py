@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.graph.construction.build import (
+    colocate_with,
     control_dependencies,
     convert_to_tensor,
     create_op,
@@ -119,7 +120,9 @@ class QueueBase:
         return self._op(kind, name, *tensors)
 
     def _op(self, kind: str, name: str, *inputs: Any, **attrs: Any) -> Operation:
-        return create_operation(kind, [self.queue_ref, *inputs], {"queue": self._spec, **attrs}, name)
+        attrs["queue"] = self._spec
+        with colocate_with(self.queue_ref):
+            return create_operation(kind, [self.queue_ref, *inputs], attrs, name)
 
     def _tensors(self, vals: Any) -> list[Tensor]:
         if isinstance(vals, Mapping):

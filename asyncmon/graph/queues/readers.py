@@ -21,7 +21,7 @@ from asyncmon.graph.construction.build import control_dependencies, create_op, c
 from asyncmon.graph.core import dtypes
 from asyncmon.graph.core.op import WAITS, AwaitedOpDef, OpDef, register
 from asyncmon.graph.core.spec import Spec
-from asyncmon.graph.queues.ops import resource_name
+from asyncmon.graph.queues.ops import awaited, resource_name
 from asyncmon.graph.queues.queues import QueueBase
 
 if TYPE_CHECKING:
@@ -102,10 +102,14 @@ def register_reader(kind: str, records: Records, *, one_each: bool = False) -> N
         records: reads a file.
         one_each: a file is one record, and known to be at its end with that.
     """
+
+    def rule() -> Spec:
+        return _STRING
+
+    rule.__module__ = records.__module__  # imported where a graph with such a reader is received
     _formats[kind] = records, one_each
     # The value of a reader's own node only ties its ops together.
-    value = np.array("reader", object)
-    register(OpDef(f"{kind}ReaderV2", lambda: value, lambda: _STRING))
+    register(OpDef(f"{kind}ReaderV2", lambda: np.array("reader", object), rule))
 
 
 class ReaderBase:
@@ -343,13 +347,6 @@ def _try_reset(run: Run, op: Operation, _handle: Any) -> None:
     run.on_commit(op.attrs["reader"].state(run).reset)
 
 
-def _instant(name: str, attempt: Any, rule: Any, *, changes: bool) -> None:
-    async def call(*args: Any) -> Any:
-        return attempt(*args)
-
-    register(AwaitedOpDef(name, call, rule, nowait=True, changes=changes, attempt=attempt))
-
-
 _STRING, _STRINGS = Spec(dtypes.string, ()), Spec(dtypes.string, (None,))
 
 
@@ -367,8 +364,8 @@ def _read_rule(_handle: Spec, **attrs: Any) -> tuple[Spec, ...]:
     return _STRING, _STRING
 
 
-register(AwaitedOpDef("ReaderReadV2", _read, _read_rule, nowait=True, changes=True, attempt=_try_read))
+awaited("ReaderReadV2", _try_read, _read_rule, _read)
 register(AwaitedOpDef("ReaderReadUpToV2", _read_up_to, _read_up_to_rule, nowait=True, changes=True))
-_instant("ReaderNumRecordsProducedV2", _try_produced, _count_rule, changes=False)
-_instant("ReaderNumWorkUnitsCompletedV2", _try_completed, _count_rule, changes=False)
-_instant("ReaderResetV2", _try_reset, lambda _handle, **attrs: (), changes=True)
+awaited("ReaderNumRecordsProducedV2", _try_produced, _count_rule, changes=False)
+awaited("ReaderNumWorkUnitsCompletedV2", _try_completed, _count_rule, changes=False)
+awaited("ReaderResetV2", _try_reset, lambda _handle, **attrs: ())
