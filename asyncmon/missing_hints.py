@@ -241,6 +241,7 @@ HINTS = {
     "*depth_to_space": "use tf.reshape and tf.transpose",
     "parallel_stack": "use tf.stack",
     "batch_matmul": "use tf.matmul",
+    "batch_gather": "use tf.gather(params, indices, batch_dims=n)",
     "*where_v2": "use tf.where of tensors of one shape",
     "nest": "take structures apart in Python; runs take and return them whole",
     "*get_static_value": "keep the value that the constant was made of",

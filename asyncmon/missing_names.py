@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _ROOMS = [
     "asyncmon", "asyncmon.graph", "asyncmon.graph.train", "asyncmon.graph.nn", "asyncmon.graph.layers",
@@ -47,6 +47,15 @@ def missing_name(
         prefixes = [prefix] if isinstance(prefix, str) else prefix
         text += _advice(module, name, [f"{one}{name}" for one in prefixes], known)
     return AttributeError(text, name=name)
+
+
+def lacking(module: str, prefix: str, known: Iterable[str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a front door: see :func:`missing_name`."""
+
+    def lacks(name: str) -> Any:
+        raise missing_name(module, name, prefix, known)
+
+    return lacks
 
 
 class MissingMember:

@@ -3,6 +3,13 @@
 What is known when the graph is built fails there: InvalidArgumentError for values, ValueError for
 ranks, TypeError for dtypes. The rest fails in the run, with InvalidArgumentError, where the returned
 operation is run: make it a control dependency.
+
+The assertions have these arguments in common:
+
+* ``data``: what the error prints; by default the tensors.
+* ``summarize``: how many elements of each are printed, 3 by default.
+* ``message``: stands before the text of the error.
+* ``name``: the name of the ops.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from asyncmon import errors
 from asyncmon import graph as g
 from asyncmon.graph.construction.build import convert_pair
 from asyncmon.graph.core.spec import constant_of
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,23 +37,17 @@ __all__ = [
     "verify_tensor_all_finite",
 ]  # fmt: skip
 
-_COMMON = """
-    data: what the error prints; by default the tensors.
-    summarize: how many elements of each are printed, 3 by default.
-    message: stands before the text of the error.
-    name: the name of the ops."""
+_COMMON = {"data": None, "summarize": None, "message": None, "name": None}
 
 
 # --- values ---------------------------------------------------------------------------------------
-def _checked(
-    condition: Tensor, static: Any, data: list[Any], message: str | None, summarize: Any, name: str
-) -> Operation:
+def _checked(condition: Any, static: Any, data: list[Any], message: Any, summarize: Any) -> Operation:
     """Assert, at once where the static value of the condition is known."""
     data = data if message is None else [message, *data]
     if static is not None and not np.all(static):
         parts = [part if isinstance(part, str) else _known(part) for part in data]
         raise errors.InvalidArgumentError("\n".join(str(part) for part in parts))
-    return g.Assert(condition, data, summarize, name)
+    return g.Assert(condition, data, summarize, "Assert")
 
 
 def _known(part: Any) -> Any:
@@ -56,71 +58,42 @@ def _known(part: Any) -> Any:
     return tensor.name if value is None else value
 
 
-def _static(reference: Callable[..., Any], *tensors: Tensor) -> Any:
-    values = [constant_of(tensor.spec) for tensor in tensors]
-    return None if any(value is None for value in values) else reference(*values)
+def _compares(
+    own: str, sign: str, test: Callable[..., Tensor], reference: np.ufunc, zero: bool = False
+) -> Callable[..., Operation]:
+    """Return the assertion ``x sign y``, or ``x sign 0``."""
 
-
-def _pairs(name: str, sign: str, op: Callable[..., Tensor], reference: Any) -> Callable[..., Operation]:
-    def check(
-        x: Any,
-        y: Any,
-        data: Any = None,
-        summarize: int | None = None,
-        message: str | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        label = name or own
-        with g.name_scope(name, own, [x, y]):
-            a, b = convert_pair(x, y, label)
+    def check(x: Any, data: Any, summarize: Any, message: Any, name: Any, y: Any = None) -> Operation:
+        with g.name_scope(name, own):
+            x = g.convert_to_tensor(x) if zero else x
+            a, b = convert_pair(x, g.constant(0, x.dtype) if zero else y, name or own)
             if data is None:
-                text = f"Condition x {sign} y did not hold element-wise:"
-                data = [text, f"x ({a.name}) = ", a, f"y ({b.name}) = ", b]
-            static = _static(reference, a, b)
-            return _checked(g.reduce_all(op(a, b)), static, data, message, summarize, "Assert")
+                text = f"Condition x {sign} {'0' if zero else 'y'} did not hold element-wise:"
+                data = [text, f"x ({a.name}) = ", a]
+                data += [] if zero else [f"y ({b.name}) = ", b]
+            values = [constant_of(tensor.spec) for tensor in (a, b)]
+            static = None if any(value is None for value in values) else reference(*values)
+            return _checked(g.reduce_all(test(a, b)), static, data, message, summarize)
 
-    own = check.__name__ = check.__qualname__ = name
-    check.__doc__ = (
-        f"Assert ``x {sign} y`` for all elements, which broadcast. TF1: same name.\n\nArgs:\n"
-        f"    x: a tensor.\n    y: a tensor of its dtype.{_COMMON}\n"
+    doc = (
+        f"Assert ``x {sign} {'0' if zero else 'y'}`` for all elements, which broadcast. TF1: same name."
     )
-    return check
+    arguments = {"x": REQUIRED, **({} if zero else {"y": REQUIRED}), **_COMMON}
+    return function_of(own, doc, arguments, check)
 
 
-def _signs(name: str, what: str, sign: str, pair: Callable[..., Operation]) -> Callable[..., Operation]:
-    def check(
-        x: Any,
-        data: Any = None,
-        summarize: int | None = None,
-        message: str | None = None,
-        name: str | None = None,
-    ) -> Operation:
-        with g.name_scope(name, own, [x]):
-            tensor = g.convert_to_tensor(x)
-            if data is None:
-                text = f"Condition x {sign} 0 did not hold element-wise:"
-                data = [text, f"x ({tensor.name}) = ", tensor]
-            zero = g.constant(0, tensor.dtype)
-            pairs = (zero, tensor) if sign.startswith(">") else (tensor, zero)
-            return pair(*pairs, data, summarize, message)
-
-    own = check.__name__ = check.__qualname__ = name
-    check.__doc__ = (
-        f"Assert that all elements are {what}. TF1: same name.\n\nArgs:\n    x: a tensor.{_COMMON}\n"
-    )
-    return check
-
-
-assert_equal = _pairs("assert_equal", "==", g.equal, np.equal)
-assert_none_equal = _pairs("assert_none_equal", "!=", g.not_equal, np.not_equal)
-assert_less = _pairs("assert_less", "<", g.less, np.less)
-assert_less_equal = _pairs("assert_less_equal", "<=", g.less_equal, np.less_equal)
-assert_greater = _pairs("assert_greater", ">", g.greater, np.greater)
-assert_greater_equal = _pairs("assert_greater_equal", ">=", g.greater_equal, np.greater_equal)
-assert_positive = _signs("assert_positive", "greater than 0", ">", assert_less)
-assert_negative = _signs("assert_negative", "less than 0", "<", assert_less)
-assert_non_negative = _signs("assert_non_negative", "at least 0", ">=", assert_less_equal)
-assert_non_positive = _signs("assert_non_positive", "at most 0", "<=", assert_less_equal)
+assert_equal = _compares("assert_equal", "==", g.equal, np.equal)
+assert_none_equal = _compares("assert_none_equal", "!=", g.not_equal, np.not_equal)
+assert_less = _compares("assert_less", "<", g.less, np.less)
+assert_less_equal = _compares("assert_less_equal", "<=", g.less_equal, np.less_equal)
+assert_greater = _compares("assert_greater", ">", g.greater, np.greater)
+assert_greater_equal = _compares("assert_greater_equal", ">=", g.greater_equal, np.greater_equal)
+assert_positive = _compares("assert_positive", ">", g.greater, np.greater, zero=True)
+assert_negative = _compares("assert_negative", "<", g.less, np.less, zero=True)
+assert_non_negative = _compares(
+    "assert_non_negative", ">=", g.greater_equal, np.greater_equal, zero=True
+)
+assert_non_positive = _compares("assert_non_positive", "<=", g.less_equal, np.less_equal, zero=True)
 
 
 def assert_near(
@@ -147,78 +120,56 @@ def assert_near(
             data = [text, *bounds, f"x ({a.name}) = ", a, f"y ({b.name}) = ", b]
         absolute = g.abs(a - b)
         close = g.reduce_all(absolute <= bounds[1] + bounds[0] * g.abs(b))
-        return _checked(close, None, data, message, summarize, "Assert")
+        return _checked(close, None, data, message, summarize)
 
 
 # --- ranks and shapes -----------------------------------------------------------------------------
-def _ranks(
-    x: Any, ranks: Any, fits: Any, what: str, data: Any, summarize: Any, message: Any, name: Any
-) -> Operation:
-    tensor, wanted = g.convert_to_tensor(x), [g.convert_to_tensor(rank) for rank in ranks]
-    for rank in wanted:
-        if rank.shape.ndims not in (None, 0):
-            raise ValueError("Rank must be a scalar.")
-        if not rank.dtype.is_integer:
-            raise TypeError(f"Rank must be an integer, got {rank!r}.")
-    known = [constant_of(rank.spec) for rank in wanted]
-    before = f"{message} " if message else ""
-    found = tensor.shape.ndims
-    if found is not None and all(rank is not None for rank in known):
-        numbers = [int(rank) for rank in known if rank is not None]
-        if not fits(found, numbers):
-            text = ", ".join(map(str, numbers))
-            raise ValueError(
-                f"{before}Tensor {tensor.name} must have rank {what}{text}. "
-                f"Received rank {found}, shape {tensor.shape}"
-            )
-        return g.no_op("static_checks_determined_all_ok")
-    if data is None:
-        texts = [f"Tensor {tensor.name} must have rank {what}", *wanted]
-        data = [*texts, "Received shape: ", g.shape(tensor)]
-    test = fits(g.rank(tensor), wanted)
-    return _checked(test, None, data, message, summarize, name)
+def _has_rank(own: str, what: str, fits: Any, doc: str, several: bool = False) -> Callable[..., Any]:
+    """Return the assertion that a rank fits a wanted one, or several."""
 
-
-def _rank(name: str, what: str, fits: Any, doc: str) -> Callable[..., Operation]:
     def check(
-        x: Any,
-        rank: Any,
-        data: Any = None,
-        summarize: int | None = None,
-        message: str | None = None,
-        name: str | None = None,
+        x: Any, data: Any, summarize: Any, message: Any, name: Any, rank: Any = None, ranks: Any = None
     ) -> Operation:
         with g.name_scope(name, own, [x]):
-            return _ranks(x, [rank], fits, what, data, summarize, message, "Assert")
+            tensor = g.convert_to_tensor(x)
+            wanted = [g.convert_to_tensor(one) for one in (ranks if several else [rank])]
+            for one in wanted:
+                if one.shape.ndims not in (None, 0):
+                    raise ValueError("Rank must be a scalar.")
+                if not one.dtype.is_integer:
+                    raise TypeError(f"Rank must be an integer, got {one!r}.")
+            known = [constant_of(one.spec) for one in wanted]
+            found = tensor.shape.ndims
+            if found is not None and all(value is not None for value in known):
+                numbers = [int(value) for value in known if value is not None]
+                if not fits(found, numbers):
+                    before = f"{message} " if message else ""
+                    text = ", ".join(map(str, numbers))
+                    raise ValueError(
+                        f"{before}Tensor {tensor.name} must have rank {what}{text}. "
+                        f"Received rank {found}, shape {tensor.shape}"
+                    )
+                return g.no_op("static_checks_determined_all_ok")
+            if data is None:
+                texts = [f"Tensor {tensor.name} must have rank {what}", *wanted]
+                data = [*texts, "Received shape: ", g.shape(tensor)]
+            return _checked(fits(g.rank(tensor), wanted), None, data, message, summarize)
 
-    own = check.__name__ = check.__qualname__ = name
-    check.__doc__ = f"Assert that a tensor has {doc}. TF1: same name."
-    return check
+    arguments = {"x": REQUIRED, "ranks" if several else "rank": REQUIRED, **_COMMON}
+    return function_of(own, f"Assert that a tensor has {doc}. TF1: same name.", arguments, check)
 
 
-def _in_ranks(found: Any, ranks: Any) -> Any:
+def _among(found: Any, ranks: Any) -> Any:
     if not g.is_tensor_like(found):
         return found in ranks
     return g.reduce_any(g.stack([g.equal(found, rank) for rank in ranks]))
 
 
-assert_rank = _rank("assert_rank", "", _in_ranks, "a rank, a scalar integer")
-assert_rank_at_least = _rank(
+assert_rank = _has_rank("assert_rank", "", _among, "a rank, a scalar integer")
+assert_rank_at_least = _has_rank(
     "assert_rank_at_least", "at least ", lambda found, ranks: found >= ranks[0], "this rank or more"
 )
-
-
-def assert_rank_in(
-    x: Any,
-    ranks: Any,
-    data: Any = None,
-    summarize: int | None = None,
-    message: str | None = None,
-    name: str | None = None,
-) -> Operation:
-    """Assert that a tensor has one of several ranks. TF1: same name."""
-    with g.name_scope(name, "assert_rank_in", [x]):
-        return _ranks(x, list(ranks), _in_ranks, "in ", data, summarize, message, "Assert")
+assert_rank_in = _has_rank("assert_rank_in", "in ", _among, "one of several ranks", several=True)
 
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:

@@ -23,20 +23,14 @@ def case(
 
     Args:
         pred_fn_pairs: pairs of a bool scalar tensor and a function, in a list; or a dict of them, which
-            is tried in the order of the predicates' names.
+            is tried in the order of the predicates' names. All functions return one structure.
         default: the function where no predicate is true. Without it, that is an InvalidArgumentError of
             the run.
         exclusive: two true predicates are an InvalidArgumentError of the run.
         strict: keeps a list of one result a list.
         name: the scope of the new ops.
 
-    Returns:
-        What the functions return, which must be one structure of the same dtypes.
-
-    Raises:
-        TypeError: ``pred_fn_pairs`` is no list or dict, a pair none, a predicate no bool tensor, or a
-            function none.
-        ValueError: there is no pair; the functions return different structures.
+    TypeError for other pairs, ValueError where there is none or structures differ.
     """
     pairs = _pairs(pred_fn_pairs)
     if default is not None and not callable(default):

@@ -1,10 +1,8 @@
 """TF1: ``tf.debugging``: checks."""
 
-from typing import Any
-
 # fmt: off
 # isort: off
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.graph import (
     Assert, check_numerics, is_finite, is_inf, is_nan,
 )
@@ -25,6 +23,4 @@ __all__ = [
 ]
 # fmt: on
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "debugging.", globals())
+__getattr__ = lacking(__name__, "debugging.", globals())

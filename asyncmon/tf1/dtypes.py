@@ -1,10 +1,8 @@
 """TF1: ``tf.dtypes``: element types and casts."""
 
-from typing import Any
-
 # fmt: off
 # isort: off
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.graph import (
     DType, as_dtype, bool, cast, complex128, complex64, double, float16, float32, float64, half,
     int16, int32, int64, int8, string, uint16, uint32, uint64, uint8,
@@ -19,6 +17,4 @@ __all__ = [
 ]
 # fmt: on
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "dtypes.", globals())
+__getattr__ = lacking(__name__, "dtypes.", globals())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import graph as tf
 from asyncmon.graph.control.scan import scan_loop
 from asyncmon.graph.core import nest
+from asyncmon.tf1.signatures import REQUIRED, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,34 +99,29 @@ def scan(
     return made if infer_shape else nest.map_structure(_vague, made)
 
 
-def _fold(own: str, reverse: bool) -> Callable[..., Any]:
-    def fold(
-        fn: Callable[[Any, Any], Any],
-        elems: Any,
-        initializer: Any = None,
-        parallel_iterations: int = 10,
-        back_prop: bool = True,
-        swap_memory: bool = False,
-        name: str | None = None,
-    ) -> Any:
-        stacks, value, _ = _begin(fn, elems, initializer, reverse=reverse)
+def _fold(own: str, which: str) -> Callable[..., Any]:
+    def fold(fn: Any, elems: Any, initializer: Any, back_prop: bool, name: Any, **_: Any) -> Any:
+        reverse = which == "last"
+        stacks, value, _first = _begin(fn, elems, initializer, reverse=reverse)
 
         def body(value: Any, element: Any) -> tuple[Any, Any]:
             return _after(fn, value, element), ()
 
-        last, _ = scan_loop(body, value, stacks, reverse=reverse, back_prop=back_prop, name=name or own)
-        return last
+        options = {"reverse": reverse, "back_prop": back_prop}
+        return scan_loop(body, value, stacks, name=name or own, **options)[0]
 
-    fold.__name__ = fold.__qualname__ = own
-    fold.__doc__ = (
-        f"Return the last value of ``fn(value, element)``, from the {'last' if reverse else 'first'} "
-        "element on.\n\nTF1: same name. Arguments and errors are those of :func:`scan`."
+    doc = (
+        f"Return the last value of ``fn(value, element)``, from the {which} element on. TF1: same name."
     )
-    return fold
+    arguments = {
+        "fn": REQUIRED, "elems": REQUIRED, "initializer": None, "parallel_iterations": 10,
+        "back_prop": True, "swap_memory": False, "name": None,
+    }  # fmt: skip
+    return function_of(own, f"{doc}\n\nTF1: same name. See :func:`scan`.", arguments, fold)
 
 
-foldl = _fold("foldl", reverse=False)
-foldr = _fold("foldr", reverse=True)
+foldl = _fold("foldl", "first")
+foldr = _fold("foldr", "last")
 
 
 def _after(fn: Any, value: Any, element: Any) -> Any:

@@ -1,10 +1,8 @@
 """TF1: ``tf.initializers``: initial values of variables."""
 
-from typing import Any
-
 # fmt: off
 # isort: off
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.graph import (
     global_variables_initializer as global_variables,
     local_variables_initializer as local_variables,
@@ -26,6 +24,4 @@ __all__ = [
 ]
 # fmt: on
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "initializers.", globals())
+__getattr__ = lacking(__name__, "initializers.", globals())

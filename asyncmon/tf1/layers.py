@@ -1,10 +1,6 @@
 """TF1: ``tf.layers``."""
 
-from typing import Any
-
 from asyncmon.graph.layers import *
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "layers.", globals())
+__getattr__ = lacking(__name__, "layers.", globals())

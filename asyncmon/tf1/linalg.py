@@ -1,10 +1,8 @@
 """TF1: ``tf.linalg``: matrices."""
 
-from typing import Any
-
 from asyncmon.graph import einsum, eye, global_norm, matmul, tensordot
 from asyncmon.graph.nn import l2_normalize
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.tf1.more_math import matrix_transpose
 from asyncmon.tf1.more_math import matrix_transpose as transpose
 from asyncmon.tf1.more_ops import diag as tensor_diag
@@ -16,6 +14,4 @@ __all__ = [
     "tensor_diag", "tensor_diag_part", "tensordot", "transpose",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "linalg.", globals())
+__getattr__ = lacking(__name__, "linalg.", globals())

@@ -18,11 +18,15 @@ Labels and predictions have one shape and are computed in float32. None for one 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
+from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, without_last
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LOSSES = tf.GraphKeys.LOSSES
 _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES
@@ -117,10 +121,7 @@ def _after_first(x: tf.Tensor) -> list[int]:
 
 
 def _pair(
-    labels: Any,
-    predictions: Any,
-    names: tuple[str, str] = ("labels", "predictions"),
-    dtype: Any = tf.float32,
+    labels: Any, predictions: Any, names: tuple[str, str], dtype: Any = tf.float32
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the two in a dtype, None for that of predictions, of compatible shapes."""
     _need(labels, predictions, names)
@@ -136,19 +137,93 @@ def _need(labels: Any, predictions: Any, names: tuple[str, str]) -> None:
             raise ValueError(f"Argument `{name}` must not be None.")
 
 
-def absolute_difference(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
+_NAMES = "labels", "predictions"
+
+
+def _loss(
+    own_scope: str, names: tuple[str, str] = _NAMES, dtype: Any = tf.float32, **options: Any
+) -> Callable[..., Callable[..., tf.Tensor]]:
+    """Return a decorator that makes a loss of the formula of labels, predictions and options."""
+
+    def decorate(formula: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        def loss(
+            weights: Any, scope: Any, loss_collection: Any, reduction: Any, **given: Any
+        ) -> tf.Tensor:
+            pair = [given.pop(name) for name in names]
+            with tf.name_scope(scope, own_scope) as scope:
+                y, x = _pair(pair[0], pair[1], names, dtype)
+                losses = formula(y, x, **given)
+                return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+
+        common = {"scope": None, "loss_collection": _LOSSES, "reduction": _BY_WEIGHTS}
+        arguments = {**dict.fromkeys(names, REQUIRED), "weights": 1.0, **options, **common}
+        return function_of(formula.__name__, formula.__doc__, arguments, loss)
+
+    return decorate
+
+
+# --- the losses -----------------------------------------------------------------------------------
+@_loss("absolute_difference")
+def absolute_difference(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Return the loss ``|predictions - labels|``. TF1: same name."""
-    with tf.name_scope(scope, "absolute_difference") as scope:
-        y, x = _pair(labels, predictions)
-        losses = tf.abs(tf.subtract(x, y))
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
+    return tf.abs(tf.subtract(x, y))
+
+
+@_loss("mean_squared_error")
+def mean_squared_error(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Return the loss ``(predictions - labels) ** 2``. TF1: same name."""
+    return tf.squared_difference(x, y)
+
+
+@_loss("hinge_loss", ("labels", "logits"))
+def hinge_loss(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    """Return the loss ``max(0, 1 - y * logits)``, where labels of 0 and 1 give y of -1 and 1.
+
+    TF1: same name.
+    """
+    return tf.nn.relu(1 - (2 * y - 1) * x)
+
+
+@_loss("huber_loss", delta=1.0)
+def huber_loss(y: tf.Tensor, x: tf.Tensor, delta: float) -> tf.Tensor:
+    """Return a loss that is quadratic for errors up to ``delta``, linear beyond. TF1: same name."""
+    error = tf.abs(tf.subtract(x, y))
+    quadratic = tf.minimum(error, delta)
+    return 0.5 * (quadratic * quadratic) + delta * tf.subtract(error, quadratic)
+
+
+@_loss("log_loss", epsilon=1e-7)
+def log_loss(y: tf.Tensor, x: tf.Tensor, epsilon: float) -> tf.Tensor:
+    """Return the cross entropy of labels and predicted probabilities. TF1: same name.
+
+    ``epsilon`` is added to both probabilities, to keep the logarithm finite.
+    """
+    return -(y * tf.log(x + epsilon)) - (1 - y) * tf.log(1 - x + epsilon)
+
+
+@_loss("sigmoid_cross_entropy_loss", ("multi_class_labels", "logits"), None, label_smoothing=0)
+def sigmoid_cross_entropy(y: tf.Tensor, x: tf.Tensor, label_smoothing: float) -> tf.Tensor:
+    """Return the cross entropy of independent probabilities and logits. TF1: same name.
+
+    A ``label_smoothing`` above 0 moves the labels towards 1/2: ``y * (1 - s) + s / 2``.
+    """
+    if label_smoothing > 0:
+        y = y * (1 - label_smoothing) + 0.5 * label_smoothing
+    return tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
+
+
+@_loss("softmax_cross_entropy_loss", ("onehot_labels", "logits"), None, label_smoothing=0)
+def softmax_cross_entropy(y: tf.Tensor, x: tf.Tensor, label_smoothing: float) -> tf.Tensor:
+    """Return the cross entropy of rows of probabilities and logits. TF1: same name.
+
+    No gradient flows into the labels. A ``label_smoothing`` above 0 moves them towards 1 / classes:
+    ``y * (1 - s) + s / classes``. The losses, and so the weights, have the shape ``[batch]``.
+    """
+    if label_smoothing > 0:
+        classes = tf.cast(tf.shape(y)[-1], x.dtype)
+        y = y * (1.0 - label_smoothing) + label_smoothing / classes
+    y = tf.stop_gradient(y, name="labels_stop_gradient")
+    return tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, name="xentropy")
 
 
 def cosine_distance(
@@ -171,64 +246,8 @@ def cosine_distance(
     if axis is None:
         raise ValueError("You must specify argument `axis`.")
     with tf.name_scope(scope, "cosine_distance_loss") as scope:
-        y, x = _pair(labels, predictions)
+        y, x = _pair(labels, predictions, _NAMES)
         losses = 1 - tf.reduce_sum(tf.multiply(x, y), axis=(axis,), keepdims=True)
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def hinge_loss(
-    labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the loss ``max(0, 1 - y * logits)``, where labels of 0 and 1 give y of -1 and 1.
-
-    TF1: same name.
-    """
-    with tf.name_scope(scope, "hinge_loss") as scope:
-        y, x = _pair(labels, logits, ("labels", "logits"))
-        losses = tf.nn.relu(1 - (2 * y - 1) * x)
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def huber_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    delta: float = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return a loss that is quadratic for errors up to ``delta``, linear beyond. TF1: same name."""
-    with tf.name_scope(scope, "huber_loss") as scope:
-        y, x = _pair(labels, predictions)
-        error = tf.abs(tf.subtract(x, y))
-        quadratic = tf.minimum(error, delta)
-        linear = tf.subtract(error, quadratic)
-        losses = 0.5 * (quadratic * quadratic) + delta * linear
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def log_loss(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    epsilon: float = 1e-7,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the cross entropy of labels and predicted probabilities. TF1: same name.
-
-    ``epsilon`` is added to both probabilities, to keep the logarithm finite.
-    """
-    with tf.name_scope(scope, "log_loss") as scope:
-        y, x = _pair(labels, predictions)
-        losses = -(y * tf.log(x + epsilon)) - (1 - y) * tf.log(1 - x + epsilon)
         return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
@@ -244,7 +263,7 @@ def mean_pairwise_squared_error(
     TF1: same name. Labels have a known rank; weights are a scalar, or one for each row.
     """
     with tf.name_scope(scope, "mean_pairwise_squared_error") as scope:
-        y, x = _pair(labels, predictions)
+        y, x = _pair(labels, predictions, _NAMES)
         weight = tf.cast(checked_weights(weights, y), tf.float32)
         diffs = tf.subtract(x, y)
         axis, count = _after_first(diffs), _present(diffs, weight, per_row=True)
@@ -257,66 +276,6 @@ def mean_pairwise_squared_error(
         loss = tf.where(some, loss, tf.zeros_like(loss), name="value")
         add_loss(loss, loss_collection)
         return loss
-
-
-def mean_squared_error(
-    labels: Any,
-    predictions: Any,
-    weights: Any = 1.0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the loss ``(predictions - labels) ** 2``. TF1: same name."""
-    with tf.name_scope(scope, "mean_squared_error") as scope:
-        y, x = _pair(labels, predictions)
-        losses = tf.squared_difference(x, y)
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def sigmoid_cross_entropy(
-    multi_class_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    label_smoothing: float = 0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the cross entropy of independent probabilities and logits. TF1: same name.
-
-    A ``label_smoothing`` above 0 moves the labels towards 1/2: ``y * (1 - s) + s / 2``.
-    """
-    with tf.name_scope(scope, "sigmoid_cross_entropy_loss") as scope:
-        y, x = _pair(multi_class_labels, logits, ("multi_class_labels", "logits"), None)
-        if label_smoothing > 0:
-            y = y * (1 - label_smoothing) + 0.5 * label_smoothing
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=x, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
-
-
-def softmax_cross_entropy(
-    onehot_labels: Any,
-    logits: Any,
-    weights: Any = 1.0,
-    label_smoothing: float = 0,
-    scope: str | None = None,
-    loss_collection: Any = _LOSSES,
-    reduction: str = _BY_WEIGHTS,
-) -> tf.Tensor:
-    """Return the cross entropy of rows of probabilities and logits. TF1: same name.
-
-    No gradient flows into the labels. A ``label_smoothing`` above 0 moves them towards 1 / classes:
-    ``y * (1 - s) + s / classes``. The losses, and so the weights, have the shape ``[batch]``.
-    """
-    with tf.name_scope(scope, "softmax_cross_entropy_loss") as scope:
-        y, x = _pair(onehot_labels, logits, ("onehot_labels", "logits"), None)
-        if label_smoothing > 0:
-            classes = tf.cast(tf.shape(y)[-1], x.dtype)
-            y = y * (1.0 - label_smoothing) + label_smoothing / classes
-        y = tf.stop_gradient(y, name="labels_stop_gradient")
-        losses = tf.nn.softmax_cross_entropy_with_logits_v2(labels=y, logits=x, name="xentropy")
-        return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def sparse_softmax_cross_entropy(
@@ -380,5 +339,4 @@ def get_total_loss(
     return tf.add_n(losses, name=name)
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "losses.", globals())
+__getattr__ = lacking(__name__, "losses.", globals())

@@ -1,10 +1,8 @@
 """TF1: ``tf.math``: functions of numbers."""
 
-from typing import Any
-
 # fmt: off
 # isort: off
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.graph import (
     abs, acos, acosh, add, add_n, argmax, argmin, asin, asinh, atan, atan2, atanh, ceil, conj, cos,
     cosh, cumprod, cumsum, divide, div_no_nan as divide_no_nan, equal, erf, erfc, exp, expm1, floor,
@@ -36,6 +34,4 @@ __all__ = [
 ]
 # fmt: on
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "math.", globals())
+__getattr__ = lacking(__name__, "math.", globals())

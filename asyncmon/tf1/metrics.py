@@ -24,10 +24,11 @@ ValueError where shapes do not fit; InvalidArgumentError in the run, where they 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
+from asyncmon.tf1.signatures import REQUIRED, function_of
 from asyncmon.tf1.weighting import broadcast_weights, checked_weights, squeezed, weights_of_rank
 
 if TYPE_CHECKING:
@@ -39,36 +40,11 @@ Metric = tuple[Any, Any]
 """The value and the update."""
 
 
-class LabelMetric(Protocol):
-    """The type of the functions of labels and predictions without arguments of their own."""
-
-    def __call__(
-        self,
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric: ...
-
-
-def _of_labels(name: str, compute: Callable[..., Metric], doc: str) -> LabelMetric:
-    """Return the function ``compute(labels, predictions, weights, scope, *collections)`` by a name."""
-
-    def metric(
-        labels: Any,
-        predictions: Any,
-        weights: Any = None,
-        metrics_collections: Any = None,
-        updates_collections: Any = None,
-        name: str | None = None,
-    ) -> Metric:
-        return compute(labels, predictions, weights, name, metrics_collections, updates_collections)
-
-    metric.__name__ = metric.__qualname__ = name
-    metric.__doc__ = f"{doc} TF1: same name."
-    return metric
+def _of_labels(name: str, doc: str, compute: Callable[..., Metric]) -> Callable[..., Metric]:
+    """Return the function of labels and predictions that has no arguments of its own."""
+    pair = dict.fromkeys(("labels", "predictions"), REQUIRED)
+    rest = dict.fromkeys(("weights", "metrics_collections", "updates_collections", "name"))
+    return function_of(name, f"{doc} TF1: same name.", {**pair, **rest}, compute)
 
 
 def _variable(shape: Any, name: str) -> tf.Variable:
@@ -88,18 +64,18 @@ def _ratio(part: Any, whole: Any, name: str | None = None) -> tf.Tensor:
     return tf.div_no_nan(part, tf.maximum(whole, 0), name=name)
 
 
-def _published(value: Any, update: Any, metrics: Any, updates: Any) -> Metric:
+def _published(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> Metric:
     """Add both to their collections and return them."""
-    if metrics:
-        tf.add_to_collections(metrics, value)
-    if updates:
-        tf.add_to_collections(updates, update)
+    if metrics_collections:
+        tf.add_to_collections(metrics_collections, value)
+    if updates_collections:
+        tf.add_to_collections(updates_collections, update)
     return value, update
 
 
-def _of_both(compute: Callable[..., tf.Tensor], states: Any, updates: Any, *keys: Any) -> Metric:
+def _of_both(compute: Callable[..., tf.Tensor], states: Any, updates: Any, **keys: Any) -> Metric:
     """Return the metric that ``compute(*states, name=...)`` makes of variables and of their updates."""
-    return _published(compute(*states, name="value"), compute(*updates, name="update_op"), *keys)
+    return _published(compute(*states, name="value"), compute(*updates, name="update_op"), **keys)
 
 
 # --- means ----------------------------------------------------------------------------------------
@@ -121,19 +97,18 @@ def mean(
             x, number = tf.multiply(x, w), tf.reduce_sum(w)
         updates = [total.assign_add(tf.reduce_sum(x)), count.assign_add(number)]
         states = [total.value(), count.value()]
-        return _of_both(_ratio, states, updates, metrics_collections, updates_collections)
+        keys = {"metrics_collections": metrics_collections, "updates_collections": updates_collections}
+        return _of_both(_ratio, states, updates, **keys)
 
 
-def _mean_of(name: str, compute: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], doc: str) -> LabelMetric:
+def _mean_of(own: str, compute: Callable[..., tf.Tensor], doc: str) -> Callable[..., Metric]:
     """Return the function whose mean is of ``compute(predictions, labels)``."""
 
-    def metric(
-        labels: Any, predictions: Any, weights: Any, scope: str | None, to: Any, updates_to: Any
-    ) -> Metric:
+    def metric(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
         x, y, w = _fitted(predictions, labels, weights)
-        return mean(compute(x, y), w, to, updates_to, scope or name)
+        return mean(compute(x, y), w, name=name or own, **keys)
 
-    return _of_labels(name, metric, doc)
+    return _of_labels(own, doc, metric)
 
 
 accuracy = _mean_of(
@@ -152,11 +127,11 @@ mean_squared_error = _mean_of(
 
 
 # --- counts of decisions --------------------------------------------------------------------------
-def _counting(name: str, label: bool, prediction: bool) -> LabelMetric:
+def _counting(own: str, label: bool, prediction: bool) -> Callable[..., Metric]:
     """Return the function that counts the labels and predictions of these values."""
 
-    def count(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
-        with tf.variable_scope(scope, name):
+    def count(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
+        with tf.variable_scope(name, own):
             x, y, w = _fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
             x, y = (v if is_true else tf.logical_not(v) for v, is_true in ((x, prediction), (y, label)))
             found = tf.cast(tf.logical_and(y, x), tf.float32)
@@ -164,10 +139,10 @@ def _counting(name: str, label: bool, prediction: bool) -> LabelMetric:
                 found = tf.multiply(found, tf.cast(checked_weights(w, found), tf.float32))
             total = _variable([], "count")
             update = total.assign_add(tf.reduce_sum(found))
-            return _published(tf.identity(total), update, *keys)
+            return _published(tf.identity(total), update, **keys)
 
     doc = f"Return how many predictions are {prediction} of labels that are {label}, cast to bool."
-    return _of_labels(name, count, doc)
+    return _of_labels(own, doc, count)
 
 
 true_positives = _counting("true_positives", label=True, prediction=True)
@@ -176,18 +151,18 @@ false_positives = _counting("false_positives", label=False, prediction=True)
 false_negatives = _counting("false_negatives", label=True, prediction=False)
 
 
-def _share_of(name: str, count: LabelMetric, doc: str) -> LabelMetric:
+def _share_of(own: str, count: Callable[..., Metric], doc: str) -> Callable[..., Metric]:
     """Return the function that divides the true positives by themselves and another count."""
 
-    def share(labels: Any, predictions: Any, weights: Any, scope: str | None, *keys: Any) -> Metric:
-        with tf.variable_scope(scope, name):
+    def share(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
+        with tf.variable_scope(name, own):
             x, y, w = _fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
             states, updates = zip(true_positives(y, x, w), count(y, x, w), strict=True)
             return _of_both(
-                lambda hits, rest, name: _ratio(hits, hits + rest, name), states, updates, *keys
+                lambda hits, rest, name: _ratio(hits, hits + rest, name), states, updates, **keys
             )
 
-    return _of_labels(name, share, f"Return which part of the positive {doc}, 0 without any.")
+    return _of_labels(own, f"Return which part of the positive {doc}, 0 without any.", share)
 
 
 precision = _share_of("precision", false_positives, "predictions is right")
@@ -252,7 +227,8 @@ def auc(
         count = num_thresholds - 1
         inner = [i / count for i in range(1, count)] if thresholds is None else sorted(thresholds)
         states, updates = _counts(labels, predictions, [-1e-7, *inner, 1 + 1e-7], weights)
-        return _of_both(area, states, updates, metrics_collections, updates_collections)
+        keys = {"metrics_collections": metrics_collections, "updates_collections": updates_collections}
+        return _of_both(area, states, updates, **keys)
 
 
 _HEIGHTS: dict[str, Callable[[Any, Any], tf.Tensor]] = {
@@ -295,5 +271,4 @@ def _interpolated(tp: Any, fp: Any, fn: Any) -> tf.Tensor:
     return tf.reduce_sum(_ratio(parts, tp[1:] + fn[1:]), name="interpolate_pr_auc")
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "metrics.", globals())
+__getattr__ = lacking(__name__, "metrics.", globals())

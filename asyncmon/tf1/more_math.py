@@ -12,9 +12,7 @@ from asyncmon.graph import IndexedSlices
 if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
-__all__ = [
-    "batch_gather", "count_nonzero", "log_sigmoid", "matrix_transpose", "saturate_cast", "scalar_mul",
-]  # fmt: skip
+__all__ = ["count_nonzero", "log_sigmoid", "matrix_transpose", "saturate_cast", "scalar_mul"]
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
@@ -82,11 +80,3 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
     if rank is None or rank < 2:
         raise ValueError(f"`a` should be a (batch) matrix with rank >= 2, got shape {x.shape}.")
     return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2], name, conjugate)
-
-
-def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
-    """Return elements along the last axis of ``indices``, batch by batch. TF1: same name."""
-    positions = g.convert_to_tensor(indices)
-    if positions.shape.ndims is None:
-        raise ValueError(f"batch_gather needs indices of known rank, got {positions}.")
-    return g.gather(params, positions, name=name, batch_dims=positions.shape.ndims - 1)

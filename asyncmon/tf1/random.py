@@ -1,15 +1,11 @@
 """TF1: ``tf.random``: random numbers."""
 
-from typing import Any
-
 from asyncmon.graph import multinomial, set_random_seed, truncated_normal
 from asyncmon.graph import random_normal as normal
 from asyncmon.graph import random_shuffle as shuffle
 from asyncmon.graph import random_uniform as uniform
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 
 __all__ = ["multinomial", "normal", "set_random_seed", "shuffle", "truncated_normal", "uniform"]
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "random.", globals())
+__getattr__ = lacking(__name__, "random.", globals())

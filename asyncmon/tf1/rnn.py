@@ -31,8 +31,7 @@ def dynamic_rnn(
 
     Args:
         cell: a cell of :mod:`asyncmon.tf1.rnn_cell`, or what can be called as one.
-        inputs: of shape ``[batch, time, ...]``, or a structure of such tensors. The last dimension is
-            known.
+        inputs: of shape ``[batch, time, ...]``, the last size known, or a structure of such tensors.
         sequence_length: int vector ``[batch]``. Beyond a sequence's length its outputs are zeros, and
             its state stays as it was.
         initial_state: the state before the first step; by default zeros of ``dtype``.
@@ -47,9 +46,8 @@ def dynamic_rnn(
 
     Raises:
         TypeError: ``cell`` is none.
-        ValueError: there is neither a state nor a dtype; the size of the inputs is not known; lengths
-            that are no vector.
-        InvalidArgumentError: in the run: another number of lengths than sequences.
+        ValueError: neither a state nor a dtype, an unknown size of the inputs, or lengths that are no
+            vector. InvalidArgumentError in the run for another number of lengths than sequences.
     """
     _check_cell(cell)
     with tf.variable_scope(scope or "rnn"):

@@ -29,8 +29,7 @@ def make_template(
         custom_getter_: of the variable scope.
         **kwargs: passed to ``func_`` in each call.
 
-    Raises:
-        ValueError: in a later call, if that makes a new trainable variable.
+    A later call that makes a new trainable variable raises ValueError.
     """
     function = functools.partial(func_, **kwargs) if kwargs else func_
     return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)

@@ -131,15 +131,6 @@ async def test_matrix_transpose() -> None:
         tf.matrix_transpose([1.0])
 
 
-async def test_batch_gather() -> None:
-    array = np.arange(12.0).reshape(3, 4)
-    positions = np.array([[0, 1], [3, 2], [1, 1]])
-    wanted = np.take_along_axis(array, positions, 1)
-    np.testing.assert_array_equal(await value(tf.batch_gather(array, positions)), wanted)
-    with pytest.raises(ValueError, match="indices of known rank"):
-        tf.batch_gather(array, tf.placeholder(tf.int32))
-
-
 async def test_other_names_before_1_0() -> None:
     found = await value(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,18 +88,14 @@ def fully_connected(
         inputs: tensor of rank 2 or higher; its last dimension is known and taken in.
         num_outputs: the size of the last dimension of the result.
         activation_fn: None leaves the sum.
-        normalizer_fn: called with the product in place of adding biases.
-        normalizer_params: its other arguments.
-        weights_initializer: of "weights".
-        weights_regularizer: its loss joins ``REGULARIZATION_LOSSES``.
-        biases_initializer: of "biases"; None for no biases.
-        biases_regularizer: as ``weights_regularizer``.
-        reuse: share the variables of an earlier layer of this scope.
+        normalizer_fn: called with the product, and ``normalizer_params``, in place of adding biases.
+        biases_initializer: None for no biases.
         variables_collections: collections, beside ``MODEL_VARIABLES``, that the variables join; or a
             dict of those for "weights" and for "biases".
         outputs_collections: those that the result joins.
-        trainable: whether optimizers find the variables.
         scope: the variable scope, "fully_connected" by default.
+
+    The others are as for :func:`tf.layers.dense`, of the variables "weights" and "biases".
 
     Raises:
         ValueError: ``num_outputs`` is no int, or the rank or the last dimension is not known.
@@ -144,5 +140,4 @@ def fully_connected(
         return output
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "contrib.layers.", globals())
+__getattr__ = lacking(__name__, "contrib.layers.", globals())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,5 +76,4 @@ def sequence_loss(
         return result
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "contrib.seq2seq.", globals())
+__getattr__ = lacking(__name__, "contrib.seq2seq.", globals())

@@ -7,7 +7,7 @@ import re
 from numbers import Integral, Number
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ class HParams:
 
     Args:
         hparam_def: must be None: there are no protocol buffers to make one from.
-        model_structure: any object, kept for :meth:`get_model_structure`.
+        model_structure: must be None, likewise.
         **kwargs: the names and values.
 
     Example:
@@ -34,10 +34,10 @@ class HParams:
     """
 
     def __init__(self, hparam_def: Any = None, model_structure: Any = None, **kwargs: Any) -> None:
-        if hparam_def is not None:
-            raise ValueError(f"hparam_def must be None, got {hparam_def!r}: pass names and values.")
+        for given, what in ((hparam_def, "hparam_def"), (model_structure, "model_structure")):
+            if given is not None:
+                raise ValueError(f"{what} must be None, got {given!r}: pass names and values.")
         self._hparam_types: dict[str, tuple[type, bool]] = {}
-        self._model_structure = model_structure
         for name, value in kwargs.items():
             self.add_hparam(name, value)
 
@@ -68,12 +68,6 @@ class HParams:
             wanted = "Must pass a list for multi" if is_list else "Must not pass a list for single"
             raise ValueError(f"{wanted}-valued parameter: {name}")
         return [_cast(name, kind, one) for one in value] if is_list else _cast(name, kind, value)
-
-    def del_hparam(self, name: str) -> None:
-        """Remove a value, if it is there."""
-        if hasattr(self, name):
-            delattr(self, name)
-            del self._hparam_types[name]
 
     def parse(self, values: str) -> HParams:
         """Set values from a text like ``"rate=0.1,layers=[10,20],name=x"``; return these HParams.
@@ -109,12 +103,7 @@ class HParams:
         """Set values from a JSON object; return these HParams. Errors as :meth:`set_hparam`."""
         return self.override_from_dict(json.loads(values_json))
 
-    def to_json(
-        self,
-        indent: int | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
-    ) -> str:
+    def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
         """Return the values as a JSON object, without functions."""
         values = {name: value for name, value in self.values().items() if not callable(value)}
         return json.dumps(values, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -124,23 +113,8 @@ class HParams:
         return {name: getattr(self, name) for name in self._hparam_types}
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a value, or ``default`` where there is none of this name.
-
-        ValueError for a default of another type than the value.
-        """
-        if key not in self._hparam_types:
-            return default
-        if default is not None:
-            self._checked(key, default)
-        return getattr(self, key)
-
-    def get_model_structure(self) -> Any:
-        """Return the model structure."""
-        return self._model_structure
-
-    def set_model_structure(self, model_structure: Any) -> None:
-        """Set the model structure."""
-        self._model_structure = model_structure
+        """Return a value, or ``default`` where there is none of this name."""
+        return getattr(self, key) if key in self else default
 
     def __contains__(self, key: str) -> bool:
         return key in self._hparam_types
@@ -182,5 +156,4 @@ def _parsed(name: str, kind: Any, text: str, values: str) -> Any:
         ) from None
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "contrib.training.", globals())
+__getattr__ = lacking(__name__, "contrib.training.", globals())

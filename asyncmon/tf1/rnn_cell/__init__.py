@@ -1,8 +1,6 @@
 """Cells of recurrent networks. TF1: ``tf.nn.rnn_cell``, ``tf.contrib.rnn``."""
 
-from typing import Any
-
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import lacking
 from asyncmon.tf1.rnn_cell.base import LayerRNNCell as LayerRNNCell
 from asyncmon.tf1.rnn_cell.base import LSTMStateTuple as LSTMStateTuple
 from asyncmon.tf1.rnn_cell.base import RNNCell as RNNCell
@@ -13,6 +11,4 @@ from asyncmon.tf1.rnn_cell.cells import LSTMCell as LSTMCell
 from asyncmon.tf1.rnn_cell.wrappers import DropoutWrapper as DropoutWrapper
 from asyncmon.tf1.rnn_cell.wrappers import MultiRNNCell as MultiRNNCell
 
-
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "nn.rnn_cell.", globals())
+__getattr__ = lacking(__name__, "nn.rnn_cell.", globals())

@@ -6,7 +6,7 @@ from hashlib import md5
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
-from asyncmon.graph.core.nest import flatten
+from asyncmon.graph.core.nest import flatten, pack_like
 from asyncmon.tf1.rnn_cell.base import LSTMStateTuple, RNNCell, dims_of
 
 if TYPE_CHECKING:
@@ -195,32 +195,16 @@ class DropoutWrapper(RNNCell):
 
     def call(self, inputs: Any, state: Any, **kwargs: Any) -> Any:
         """Run the cell inside with what is left of the inputs, and drop of what it returns."""
-        output, after = self._cell(self._dropped("input", inputs, True), state, **kwargs)
-        chosen = after
-        if self._drops("state"):
-            chosen = self._dropped("state", after, self._filter)
-        return self._dropped("output", output, True), chosen
+        output, after = self._cell(self._dropped("input", inputs), state, **kwargs)
+        return self._dropped("output", output), self._dropped("state", after, self._filter)
 
-    def _dropped(self, part: str, values: Any, which: Any) -> Any:
-        """Drop elements of a structure: of all of it (True), or of the parts that a filter says."""
+    def _dropped(self, part: str, values: Any, choose: Callable[[Any], Any] = lambda _: True) -> Any:
+        """Drop elements of the leaves of a structure that are chosen."""
         if not self._drops(part):
             return values
-        numbers = iter(range(1 << 30))
-
-        def visit(value: Any, wanted: Any) -> Any:
-            wanted = wanted(value) if callable(wanted) else wanted
-            below = which if wanted and callable(which) else bool(wanted)  # a filter sees each part
-            if isinstance(value, list | tuple):
-                inner = wanted if isinstance(wanted, list | tuple) else [below] * len(value)
-                items = [visit(x, y) for x, y in zip(value, inner, strict=True)]
-                return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-            if isinstance(value, dict):
-                parts = wanted if isinstance(wanted, dict) else dict.fromkeys(value, below)
-                return {key: visit(value[key], parts[key]) for key in sorted(value)}
-            index = next(numbers)
-            return self._drop(part, index, value) if wanted else value
-
-        return visit(values, which)
+        pairs = zip(flatten(values), _chosen(choose(values), choose, values), strict=True)
+        left = [self._drop(part, i, x) if yes else x for i, (x, yes) in enumerate(pairs)]
+        return pack_like(values, left)
 
     def _drop(self, part: str, index: int, value: Any) -> tf.Tensor:
         keep = self._keep[part]
@@ -228,6 +212,20 @@ class DropoutWrapper(RNNCell):
             return tf.nn.dropout(value, keep_prob=keep, seed=self._seed_of(part, index))
         kept: tf.Tensor = value / keep * tf.floor(self._noise[part][index] + keep)
         return kept
+
+
+def _chosen(wanted: Any, choose: Callable[[Any], Any], value: Any) -> list[bool]:
+    """Return for each leaf whether it is wanted: as a structure says, or by asking for each part."""
+    if not isinstance(value, list | tuple | dict):
+        return [bool(wanted)]
+    parts = [value[key] for key in sorted(value)] if isinstance(value, dict) else value
+    if isinstance(wanted, dict):
+        each = [wanted[key] for key in sorted(wanted)]
+    else:
+        given = isinstance(wanted, list | tuple)
+        each = list(wanted) if given else [bool(wanted) and choose(part) for part in parts]
+    pairs = zip(each, parts, strict=True)
+    return [yes for one, part in pairs for yes in _chosen(one, choose, part)]
 
 
 def _but_memory(state: Any) -> Any:
