@@ -12,7 +12,7 @@ from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncmon.graph.construction.build import get_default_graph, name_scope
+from asyncmon.graph.construction.build import colocate_with, get_default_graph, name_scope
 from asyncmon.graph.construction.context import BuildContext, building, entered
 from asyncmon.graph.construction.convert import is_tensor_like
 from asyncmon.graph.core.dtypes import DType, as_dtype, float32
@@ -327,7 +327,7 @@ def _find_or_create(
         variable = Variable(initial, name=name, dtype=wanted, expected_shape=shape, **settings)
         variables[name] = variable
         if regularizer is not None:
-            with name_scope(f"{name}/Regularizer/"):
+            with name_scope(f"{name}/Regularizer/"), colocate_with(variable):
                 loss = regularizer(variable)
             if loss is not None:
                 graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)

@@ -158,6 +158,13 @@ def test_an_initial_value_with_a_branch_is_computed_where_the_variable_is() -> N
     assert v.initial_value.device == inside[0].device == "/job:ps"
 
 
+def test_the_loss_of_a_regularizer_is_computed_where_the_variable_is() -> None:
+    with tf.device(in_turn()):
+        v = tf.get_variable("v", [3], regularizer=lambda value: tf.reduce_sum(value * value))
+    (loss,) = tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)
+    assert {op.device for op in (loss, loss.op.inputs[0])} == {v.device} == {PS[0]}
+
+
 # --- gradients ----------------------------------------------------------------------------------------
 
 
