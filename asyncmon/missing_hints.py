@@ -96,6 +96,8 @@ HINTS = {
     "bitwise": _HOST,
     "queue": "its names are in tf: tf.FIFOQueue, ...",
     "version": "use tf.VERSION",
+    "write_file": "write it in a tf.py_func, or with tf.gfile.GFile after the run",
+    "io.write_file": "write it in a tf.py_func, or with tf.gfile.GFile after the run",
     "io.gfile": "use tf.gfile, which has the older names: Exists, MakeDirs, ...",
     # graphs, sessions, devices
     "Session.partial_run": "run twice, and feed the second run what the first one returned",

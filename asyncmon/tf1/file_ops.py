@@ -1,4 +1,4 @@
-"""Whole files in a graph: ``tf.read_file``, ``tf.write_file``, ``tf.matching_files``."""
+"""Whole files in a graph: ``tf.read_file``, ``tf.matching_files``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from asyncmon import graph as g
 from asyncmon.checkpoint.os_errors import error_class
 from asyncmon.errors import AlreadyExistsError
-from asyncmon.files import beside, in_thread
+from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +36,6 @@ def read_file(filename: Any, name: str | None = None) -> g.Tensor:
     In the run: NotFoundError where there is no such file.
     """
     return g.create_op("ReadFile", (filename,), None, name)
-
-
-def write_file(filename: Any, contents: Any, name: str | None = None) -> g.Operation:
-    """Return an operation that writes a file, with its directories. TF1: ``tf.write_file``.
-
-    It is written beside and then renamed, in a worker thread. It stays where the run fails later on.
-    """
-    return g.create_operation("WriteFile", (filename, contents), None, name)
 
 
 def matching_files(pattern: Any, name: str | None = None) -> g.Tensor:
@@ -69,15 +61,6 @@ def _read(path: str) -> bytes:
         return Path(path).read_bytes()
 
 
-def _write(path: str, contents: Any) -> None:
-    target = Path(path)
-    with file_errors(path):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written = target.with_name(beside(target.name))
-        written.write_bytes(bytes_of(contents))
-        written.replace(target)
-
-
 def _matching(patterns: Any) -> Any:
     found: set[bytes] = set()
     for one in np.ravel(patterns):
@@ -92,28 +75,21 @@ async def _read_file(run: Any, op: Any, filename: Any) -> bytes:
     return await in_thread(_read, _path_of(filename))
 
 
-async def _write_file(run: Any, op: Any, filename: Any, contents: Any) -> None:
-    await in_thread(_write, _path_of(filename), contents)
-
-
 async def _matching_files(run: Any, op: Any, patterns: Any) -> Any:
     return await in_thread(_matching, patterns)
 
 
-def _rule(*outputs: g.Spec, most: int = 0) -> Any:
-    """Return a rule: inputs are strings, of so many dimensions at most."""
-
-    def check(*inputs: g.Spec) -> Any:
-        for spec in inputs:
-            if spec.dtype is not g.string or (spec.shape is not None and len(spec.shape) > most):
-                kind = "scalar or vector" if most else "scalar"
-                raise ValueError(f"Names, patterns and contents are a string {kind}, got {spec}.")
-        return outputs
-
-    return check
+def _read_rule(filename: g.Spec) -> g.Spec:
+    if filename.dtype is not g.string or filename.shape not in (None, ()):
+        raise ValueError(f"The name of a file is a string scalar, got {filename}.")
+    return g.Spec(g.string, ())
 
 
-g.register(g.AwaitedOpDef("ReadFile", _read_file, _rule(g.Spec(g.string, ())), nowait=True))
-g.register(g.AwaitedOpDef("WriteFile", _write_file, _rule(), nowait=True, changes=True))
-_names = _rule(g.Spec(g.string, (None,)), most=1)
-g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _names, nowait=True))
+def _matching_rule(pattern: g.Spec) -> g.Spec:
+    if pattern.dtype is not g.string or (pattern.shape is not None and len(pattern.shape) > 1):
+        raise ValueError(f"A pattern is a string scalar or vector, got {pattern}.")
+    return g.Spec(g.string, (None,))
+
+
+g.register(g.AwaitedOpDef("ReadFile", _read_file, _read_rule, nowait=True))
+g.register(g.AwaitedOpDef("MatchingFiles", _matching_files, _matching_rule, nowait=True))

@@ -10,9 +10,7 @@ from asyncmon.graph import (
 )
 from asyncmon.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
-from asyncmon.tf1.file_ops import (
-    matching_files as matching_files, read_file as read_file, write_file as write_file,
-)
+from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
 from asyncmon.tf1.image_files import (
     decode_jpeg as decode_jpeg, decode_png as decode_png, encode_jpeg as encode_jpeg,
     encode_png as encode_png,

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+# fmt: off
+# isort: off
 from asyncmon import graph as g
-from asyncmon.graph import GraphKeys
 from asyncmon.missing_names import missing_name
-from asyncmon.summary import Event as Event
-from asyncmon.summary import FileWriter as FileWriter
-from asyncmon.summary import FileWriterCache as FileWriterCache
-from asyncmon.summary import HistogramProto as HistogramProto
-from asyncmon.summary import SessionLog as SessionLog
-from asyncmon.summary import Summary as Summary
-from asyncmon.summary import SummaryMetadata as SummaryMetadata
-from asyncmon.summary import TaggedRunMetadata as TaggedRunMetadata
-from asyncmon.summary import audio as audio
-from asyncmon.summary import follow as follow
-from asyncmon.summary import histogram as histogram
-from asyncmon.summary import image as image
-from asyncmon.summary import merge as merge
-from asyncmon.summary import merge_all as merge_all
-from asyncmon.summary import scalar as scalar
-from asyncmon.summary import summary_iterator as summary_iterator
-from asyncmon.summary import tensor_summary as tensor_summary
-from asyncmon.summary import text as text
+from asyncmon.summary import (
+    Event as Event, FileWriter as FileWriter, FileWriterCache as FileWriterCache,
+    HistogramProto as HistogramProto, SessionLog as SessionLog, Summary as Summary,
+    SummaryMetadata as SummaryMetadata, TaggedRunMetadata as TaggedRunMetadata, audio as audio,
+    follow as follow, histogram as histogram, image as image, merge as merge, merge_all as merge_all,
+    scalar as scalar, summary_iterator as summary_iterator, tensor_summary as tensor_summary,
+    text as text,
+)
 from asyncmon.summary.ops import collect
+# isort: on
+# fmt: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from asyncmon.graph import Tensor
 
 
 # fmt: off
 def scalar_summary(
     tags: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
-) -> Tensor:
+) -> g.Tensor:
     """Return an op that summarises numbers. TF1: ``tf.scalar_summary``, before 1.0.
 
     ``tags`` is one tag, as it is, or a list with one for each element of the vector ``values``.
@@ -48,12 +39,12 @@ def scalar_summary(
         parts = [
             _summary("ScalarSummary", None, (), tag, x) for tag, x in zip(tags, elements, strict=True)
         ]
-    return merge(parts, [GraphKeys.SUMMARIES] if collections is None else collections)
+    return merge(parts, [g.GraphKeys.SUMMARIES] if collections is None else collections)
 
 
 def histogram_summary(
     tag: Any, values: Any, collections: Sequence[str] | None = None, name: str | None = None
-) -> Tensor:
+) -> g.Tensor:
     """Return an op that summarises a distribution. TF1: ``tf.histogram_summary``, before 1.0."""
     return _summary("HistogramSummary", name, collections, tag, values)
 
@@ -61,7 +52,7 @@ def histogram_summary(
 def image_summary(
     tag: Any, tensor: Any, max_images: int = 3,
     collections: Sequence[str] | None = None, name: str | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return an op that summarises images. TF1: ``tf.image_summary``, before 1.0."""
     return _summary("ImageSummary", name, collections, tag, tensor, max_images=max_images)
 
@@ -69,7 +60,7 @@ def image_summary(
 def audio_summary(
     tag: Any, tensor: Any, sample_rate: Any, max_outputs: int = 3,
     collections: Sequence[str] | None = None, name: str | None = None,
-) -> Tensor:
+) -> g.Tensor:
     """Return an op that summarises sounds. TF1: ``tf.audio_summary``, before 1.0."""
     inputs = (tensor, g.convert_to_tensor(sample_rate, g.float32))
     return _summary("AudioSummaryV2", name, collections, tag, *inputs, max_outputs=max_outputs)
@@ -81,7 +72,7 @@ merge_all_summaries = merge_all
 
 def _summary(
     kind: str, name: str | None, collections: Sequence[str] | None, tag: Any, *inputs: Any, **attrs: Any
-) -> Tensor:
+) -> g.Tensor:
     attrs["tag"] = tag.decode() if isinstance(tag, bytes) else tag
     return collect(g.create_op(kind, inputs, attrs, name), collections)
 # fmt: on
