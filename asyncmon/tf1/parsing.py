@@ -247,23 +247,16 @@ def _dense(one: _Wanted, found: Mapping[bytes, Any], label: Any = None) -> Any:
             f"Key: {one.name}.  Data types don't match. Data type: {values} but expected type: "
             f"{one.dtype.name}"
         )
-    count, size = len(values), one.size
+    count = len(values)
+    if not (one.size and count % one.size == 0 if one.rows else count == one.size):
+        wanted = "a whole number of rows of shape" if one.rows else "output shape:"
+        raise InvalidArgumentError(
+            f"Key: {one.name}.  Number of {one.dtype.name} values != expected.  values size: {count} "
+            f"but {wanted} {list(one.shape)}"
+        )
     if one.rows:
-        if not size or count % size:
-            raise _wrong_size(one, count, "a whole number of rows of shape")
         return values.reshape(-1, *one.shape)
-    if count != size:
-        raise _wrong_size(one, count, "output shape:")
-    if one.shape:
-        return values.reshape(one.shape)
-    return values[0]
-
-
-def _wrong_size(one: _Wanted, count: int, what: str) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"Key: {one.name}.  Number of {one.dtype.name} values != expected.  values size: {count} but "
-        f"{what} {list(one.shape)}"
-    )
+    return values.reshape(one.shape) if one.shape else values[0]
 
 
 def _parse_rule(
