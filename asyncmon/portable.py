@@ -9,14 +9,21 @@ Linux is the reference. What differs elsewhere:
   file. So :func:`replace` retries for a while, and a deletion that is refused counts as "in use".
   Directories cannot be opened, and need no fsync: NTFS journals names. There is no fork.
 * A system, or a file system, that has no locks at all raises :class:`OSError` with ``ENOTSUP``.
+* A child process inherits descriptors; on Windows it finds shared memory by name, and is given a copy
+  of a socket. Only Linux ends a child with its parent; elsewhere the child notices the parent's end.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import mmap
 import os
+import select
 import shutil
+import socket
+import sys
+import tempfile
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -37,6 +44,7 @@ _fcntl = _module("fcntl")
 _msvcrt = _module("msvcrt")
 _LOCKED_BYTE = 1 << 30
 _ATTEMPTS, _PAUSE_SECS = 50, 0.02
+_PR_SET_PDEATHSIG = 1
 _BINARY: int = getattr(os, "O_BINARY", 0)
 
 DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
@@ -141,3 +149,103 @@ def disk_of(path: Path) -> str:
 def user_id() -> int | None:
     """Return the number of the user this process runs as; None where users have none."""
     return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+# --- child processes ------------------------------------------------------------------------------
+class SharedMemory:
+    """Memory that a process and its child see. It is gone when both are, however they end.
+
+    It is used in parts, each mapped by itself. What differs between systems is inside: a descriptor
+    that the child inherits, or a name.
+
+    Args:
+        found: :meth:`described` of the parent's; None for new memory.
+    """
+
+    def __init__(self, found: str | None = None) -> None:
+        self.descriptor = -1
+        self._name = found or f"asyncmon-{os.urandom(16).hex()}"
+        if found is not None:
+            self.descriptor = int(found) if found.isdigit() else -1
+        elif hasattr(os, "memfd_create"):
+            self.descriptor = os.memfd_create("asyncmon")
+        elif os.name != "nt":
+            self.descriptor, path = tempfile.mkstemp()
+            os.unlink(path)
+
+    def described(self) -> str:
+        """Return text by which the child finds it."""
+        return self._name if self.descriptor < 0 else str(self.descriptor)
+
+    def map(self, start: int, size: int, *, new: bool = False) -> mmap.mmap:
+        """Map a part, which is reserved first where it is new. Blocking.
+
+        Args:
+            start: a multiple of 64 kB.
+            size: likewise.
+            new: whether it was never mapped.
+
+        Raises:
+            OSError: there is no memory.
+        """
+        if self.descriptor < 0:
+            name: dict[str, Any] = {"tagname": f"{self._name}-{start}"}
+            return mmap.mmap(-1, size, **name)
+        if new and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self.descriptor, start, size)  # else writing to it is a SIGBUS
+        elif new:
+            os.ftruncate(self.descriptor, start + size)
+        return mmap.mmap(self.descriptor, size, offset=start)
+
+    def close(self) -> None:
+        """Give the descriptor back; parts that are mapped stay."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+def give_back(mapping: mmap.mmap) -> None:
+    """Return the memory of a part that is not used any more, where the system can."""
+    if hasattr(mmap, "MADV_REMOVE"):
+        mapping.madvise(mmap.MADV_REMOVE)
+
+
+def inherited(*descriptors: int) -> dict[str, Any]:
+    """Return the options of ``subprocess`` that let a child inherit descriptors, and no signals."""
+    if os.name == "nt":
+        return {}
+    return {"pass_fds": descriptors, "start_new_session": True}
+
+
+def give_socket(end: socket.socket, process: int) -> str:
+    """Return text by which a child that has inherited a socket takes it."""
+    if hasattr(end, "share"):
+        return base64.b64encode(end.share(process)).decode()
+    return str(end.fileno())
+
+
+def take_socket(given: str) -> socket.socket:
+    """Return the socket of :func:`give_socket`."""
+    if given.isdigit():
+        return socket.socket(fileno=int(given))
+    fromshare: Any = getattr(socket, "fromshare")  # noqa: B009 - only Windows has it
+    made: socket.socket = fromshare(base64.b64decode(given))
+    return made
+
+
+def end_with_parent() -> None:
+    """Have the system kill this process when the thread that started it ends, where it can."""
+    if sys.platform == "linux":
+        ctypes = import_module("ctypes")
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def wait_for_end_of_parent(descriptor: int) -> None:
+    """Return when the other end of a pipe is closed or this process has another parent. Blocking."""
+    parent = os.getppid()
+    while True:
+        if os.name != "nt" and not select.select([descriptor], [], [], 1.0)[0]:
+            if os.getppid() != parent:
+                return
+        elif not os.read(descriptor, 1 << 10):
+            return

@@ -88,6 +88,7 @@ class RemoteBackend:
         self._plans = 0
         self._sequence = 0
         self._under_way: set[int] = set()
+        self._is_silent = False  # the last request was not answered
 
     def check_open(self) -> None:
         """Raise RuntimeError once it is closed."""
@@ -160,7 +161,8 @@ class RemoteBackend:
         try:
             if self._session:
                 request = Encoder().json({"do": "close", **self._session})
-                await self._channel.call(request, self._timeout)
+                secs = min(self._timeout, 1.0) if self._is_silent else self._timeout
+                await self._channel.call(request, secs)
         except OpError as error:
             logger.debug("The session at %s could not be closed: %s", self._target, error)
         finally:
@@ -235,8 +237,10 @@ class RemoteBackend:
             answer = await self._channel.call(request, self._timeout)
         except UnavailableError:
             if self.closed or monotonic() - begun > self._timeout / 4:
+                self._is_silent = True
                 raise
             answer = await self._channel.call(request, self._timeout)
+        self._is_silent = False
         content: dict[str, Any] = Decoder(answer).value()
         if "error" in content:
             raise error_of(content["error"], self._graph)

@@ -1,0 +1,107 @@
+"""The child process of a session with the target ``"local"``: ``python -m`` of this module.
+
+It reads one line from its input, and ends at the end of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import portable
+from asyncmon.distributed.error_data import error_data
+from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
+from asyncmon.distributed.service import SessionService
+from asyncmon.distributed.wire import Encoder, Message
+from asyncmon.errors import ResourceExhaustedError
+from asyncmon.graph.execution.executor import Executor
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.session.backend import DirectBackend
+
+if TYPE_CHECKING:
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.session_config import SessionConfig
+
+logger = logging.getLogger("asyncmon.distributed.local_child")  # not "__main__"
+
+
+def main() -> None:
+    """Serve the parent until it closes this process's input or ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the parent's to handle
+    portable.end_with_parent()
+    given = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, name="end of parent", daemon=True).start()
+    asyncio.run(_serve(given))
+
+
+def _end_with_parent() -> None:
+    portable.wait_for_end_of_parent(0)
+    os._exit(0)
+
+
+async def _serve(given: dict[str, Any]) -> None:
+    service = SessionService(_backend)
+    lost = asyncio.Event()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def received(_kind: int, number: int, request: Message) -> None:
+        task = asyncio.create_task(_answer(service, stream, number, request))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    here, there = [portable.SharedMemory(found) for found in given["memory"]]
+    stream = Stream(Outbox(there), Inbox(here), received, lost.set)
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: stream, sock=portable.take_socket(given["socket"]))
+    forwarding = _Forwarding(stream, loop)
+    logging.basicConfig(handlers=[forwarding], level=given["level"], format="%(message)s")
+    logger.debug("Process %d runs a session of %d.", os.getpid(), os.getppid())
+    stream.write(READY, 0, Message(b""))
+    await lost.wait()
+    os._exit(0)  # nothing here outlives the parent's interest
+
+
+def _backend(graph: Graph, config: SessionConfig) -> DirectBackend:
+    store = StateStore(random.SystemRandom().getrandbits(63))
+    return DirectBackend(graph, Executor(store, config))
+
+
+async def _answer(service: SessionService, stream: Stream, number: int, request: Message) -> None:
+    answer = await service.answer(request)
+    del request  # its blocks are free, and the answer brings the word
+    try:
+        await stream.send(CALL, number, answer)
+    except OSError as error:
+        failure = ResourceExhaustedError(
+            f"There is no shared memory for results of {answer.nbytes:,} bytes: {error}."
+        )
+        stream.write(CALL, number, Encoder().message({"error": error_data(failure)}))
+    finally:
+        answer.sent()
+
+
+class _Forwarding(logging.Handler):
+    """Sends log records to the parent."""
+
+    def __init__(self, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._stream = stream
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one, as text."""
+        text = self.format(record)
+        message = Message(json.dumps([record.name, record.levelno, text]).encode())
+        self._loop.call_soon_threadsafe(self._stream.write, LOG, 0, message)
+
+
+if __name__ == "__main__":
+    main()
