@@ -123,8 +123,9 @@ def start_save(state: State, directory: Path) -> float:
 def rates(state: State, directory: Path) -> list[Row]:
     """Save and restore, by turns with safetensors.
 
-    A session's saves write over the files of checkpoints that retention has deleted; a first save is
-    written to pages that are new to the system, which is most of its time on a virtual machine.
+    Files get new pages, which in memory take two thirds of the time: 0.12 of 0.18 s for 500 MB.
+    A first save's pages are new to the system, too, which is most of its time on a virtual machine.
+    Later ones get the pages that retention freed; its deletion is part of a save's time.
     """
     plain = directory / "plain.safetensors"
     loop, saver, steps = asyncio.Runner(), Saver(max_to_keep=1), itertools.count(1)
