@@ -158,11 +158,11 @@ def checked(field: Field, value: Any) -> Any:
             return field.kind.check(value)
         except TypeError as error:
             raise _refused(field, value, error) from None
+    if type(value) is field.message:
+        return value
     if isinstance(value, Mapping):
         return field.message(**value)
-    if type(value) is not field.message:
-        raise _refused(field, value, f"expected {field.message.__name__} or a dict")
-    return value
+    raise _refused(field, value, f"expected {field.message.__name__} or a dict")
 
 
 def _refused(field: Field, value: Any, why: object) -> TypeError:

@@ -69,13 +69,12 @@ class Message:
         layout = _layout(type(self))
         if args or not layout.by_name.keys() >= values.keys():
             values = layout.named(type(self).__name__, args, values)
-        for field in layout.composite:
-            value = values.get(field.name)
-            if value is not None:
-                values[field.name] = _kept(field, value)
-            elif field.name in values:
-                del values[field.name]
-        self.__dict__.update(values)
+        composite = layout.composite
+        for name, value in values.items():
+            if name not in composite:
+                self.__dict__[name] = value
+            elif value is not None:
+                self.__dict__[name] = _kept(composite[name], value)
 
     def __getattr__(self, name: str) -> Any:
         """Make what was not set of a nested message, list or map, to be filled."""
@@ -175,7 +174,7 @@ class Message:
         Raises:
             WireError: the bytes are not such a message.
         """
-        message = cls()
+        message = object.__new__(cls)
         message.MergeFromString(data)
         return message
 
@@ -194,21 +193,22 @@ class Message:
         Raises:
             WireError: the bytes are not such a message.
         """
-        by_number = _layout(type(self)).by_number
+        layout, values = _layout(type(self)), self.__dict__
         for number, wire_type, raw in fields(serialized):
-            field = by_number.get(number)
+            field = layout.by_number.get(number)
             if field is None:
                 continue
             if field.key is not None:
                 dict.update(self._container(field), [decode_entry(field, wire_type, raw)])
             elif field.repeated:
                 list.extend(self._container(field), decode_all(field, wire_type, raw))
-            elif field.message is not None and self._has(field):
-                self.__dict__[field.name].MergeFrom(decode(field, wire_type, raw))
+            elif field.message is not None and field.name in values and self._has(field):
+                values[field.name].MergeFrom(decode(field, wire_type, raw))
             else:
                 if field.oneof:  # the last one on the wire wins
-                    self.ClearField(field.oneof)
-                self.__dict__[field.name] = decode(field, wire_type, raw)
+                    for other in layout.oneofs[field.oneof]:
+                        values.pop(other.name, None)
+                values[field.name] = decode(field, wire_type, raw)
         self.SetInParent()
         return len(serialized)
 
@@ -281,7 +281,9 @@ class _Layout:
     def __init__(self, cls: type[Any]) -> None:
         declared = dataclasses.fields(cls)
         self.fields = [make_field(field.name, *field.metadata["proto"]) for field in declared]
-        self.composite = [field for field in self.fields if field.repeated or field.message]
+        self.composite = {
+            field.name: field for field in self.fields if field.repeated or field.key or field.message
+        }
         self.by_number = {field.number: field for field in self.fields}
         self.by_name = {field.name: field for field in self.fields}
         self.order = {field.name: i for i, field in enumerate(self.fields)}

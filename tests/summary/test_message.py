@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tensorboard.compat.proto import event_pb2
 
 from asyncmon.protobuf import WireError, integer, string
+from asyncmon.protobuf.step_stats import DeviceStepStats
 from asyncmon.protobuf.tensors import TensorProto, TensorShapeDim, TensorShapeProto
 from asyncmon.summary import Event, HistogramProto, SessionLog, Summary, SummaryMetadata
 from asyncmon.summary.events import PluginData, TaggedRunMetadata
@@ -319,6 +320,21 @@ def test_lists_change_in_place_and_hold_copies() -> None:
     value.tag = "changed"
     assert summary == Summary(value=[{"tag": "loss", "simple_value": 0.5}])
     assert pickle.loads(pickle.dumps(summary.value)) == summary.value
+
+
+def test_a_map_checks_its_keys_and_changes_in_place() -> None:
+    stats = DeviceStepStats(thread_names={1: "one"})
+    stats.thread_names[np.int64(2)] = "two"
+    stats.thread_names.MergeFrom({3: "three"})
+    assert DeviceStepStats.FromString(stats.SerializeToString()).thread_names == {
+        1: "one", 2: "two", 3: "three",
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="Field 'key' takes a int, got 'x'"):
+        stats.thread_names["x"] = "four"
+    with pytest.raises(KeyError, match="5"):
+        _ = stats.thread_names[5]
+    with pytest.raises(TypeError, match="expected str, int found"):
+        DeviceStepStats(thread_names={1: 1})
 
 
 def test_a_group_has_a_field_and_is_cleared_by_its_name() -> None:
