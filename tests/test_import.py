@@ -28,7 +28,7 @@ print(json.dumps({
 """
 
 EXTRAS = {
-    "grpc", "httpx", "jax", "matplotlib", "obstore", "prometheus_client", "pytest", "rich",
+    "grpc", "httpx", "jax", "matplotlib", "obstore", "prometheus_client", "pytest", "ray", "rich",
     "starlette", "tensorboard", "torch", "uvicorn",
 }  # fmt: skip
 

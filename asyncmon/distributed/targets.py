@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from asyncmon.graph.session.backend import Backend
     from asyncmon.session_config import SessionConfig
 
-_MODULES: dict[str, str] = {"local": "asyncmon.distributed.local"}
+_MODULES: dict[str, str] = {
+    "local": "asyncmon.distributed.local",
+    "ray": "asyncmon.distributed.ray_backend",
+}
 """By the first part of targets. Each module has ``backend(target, graph, config)``."""
 
 
