@@ -30,7 +30,6 @@ _PRIVATE = {
     "training.moving_averages training.learning_rate_decay training.basic_loops "
     "training.checkpoint_utils training.evaluation training.slot_creator",
     "nn": "ops.nn ops.nn_ops ops.nn_impl",
-    "timeline": "client.timeline",
     "nn.rnn_cell": "ops.rnn_cell ops.rnn_cell_impl",
     "nn.rnn": "ops.rnn",
     "errors": "framework.errors framework.errors_impl",

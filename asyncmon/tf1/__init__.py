@@ -38,7 +38,7 @@ from asyncmon.tf1 import (
     flags as flags, gfile as gfile, image as image, initializer_names, io as io, layers as layers,
     linalg as linalg, logging as logging, losses as losses, manip as manip, math as math,
     metrics as metrics, nn as nn, python_io as python_io, random as random, strings as strings,
-    summary as summary, timeline as timeline, train as train,
+    summary as summary, train as train,
 )
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.constants import *

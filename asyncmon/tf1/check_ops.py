@@ -221,10 +221,7 @@ def verify_tensor_all_finite(
 def add_check_numerics_ops() -> Operation:
     """Return an operation that fails where any tensor of floats built so far is not finite.
 
-    TF1: same name. The error names the tensor.
-
-    Raises:
-        ValueError: there are branches or loops, whose insides it could not check.
+    TF1: same name. The error names the tensor. ValueError where there are branches or loops.
     """
     operations = [op for op in g.get_default_graph().get_operations() if op.type != "VariableV2"]
     for op in operations:

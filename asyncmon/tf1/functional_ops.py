@@ -33,16 +33,13 @@ def map_fn(
         fn: takes an element, or the structure of elements; returns tensors of any structure.
         elems: tensors of shape ``[n, ...]``, in any structure.
         dtype: the dtypes of what ``fn`` returns, in its structure; needed where that is not ``elems``'.
-        parallel_iterations: without effect, as ``swap_memory``.
         back_prop: false stops gradients.
-        swap_memory: see above.
         infer_shape: false says nothing of the shape of the result. All elements of it must be of one
             shape in the run even so.
         name: the scope of the new ops.
 
-    Raises:
-        TypeError: ``fn`` is no function, or what it returns is not of ``dtype``.
-        ValueError: ``elems`` holds a scalar, or ``fn`` returns another structure than ``dtype``'s.
+    TypeError where ``fn`` is no function, or returns another dtype; ValueError for a scalar in elems
+    or another structure.
     """
     _check_callable(fn)
     stacks = _stacks(elems)
@@ -79,9 +76,8 @@ def scan(
 
     The other arguments are those of :func:`map_fn`.
 
-    Raises:
-        TypeError: ``fn`` is no function, or the dtype of the value changes.
-        ValueError: ``elems`` holds a scalar; the value changes its structure or shape.
+    TypeError where ``fn`` is no function, or the value's dtype changes; ValueError for a scalar in
+    ``elems``, or where the value's structure or shape changes.
     """
     stacks, value, first = _begin(fn, elems, initializer, reverse=reverse)
 

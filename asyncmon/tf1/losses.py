@@ -33,15 +33,10 @@ _REGULARIZATION = tf.GraphKeys.REGULARIZATION_LOSSES
 
 
 class Reduction:
-    """How weighted losses become the loss. TF1: ``tf.losses.Reduction``.
+    """How weighted losses become the loss: not at all, by their sum, or that by a divisor.
 
-    Attributes:
-        NONE: not at all: the loss has a shape.
-        SUM: their sum.
-        MEAN: the sum by the sum of the weights.
-        SUM_OVER_BATCH_SIZE: the sum by the number of losses.
-        SUM_BY_NONZERO_WEIGHTS: the sum by the number of losses with a weight that is not 0.
-        SUM_OVER_NONZERO_WEIGHTS: an old name of that.
+    TF1: ``tf.losses.Reduction``. The divisor is the sum of the weights (MEAN), the number of losses
+    (SUM_OVER_BATCH_SIZE), or of those with a weight that is not 0 (SUM_BY_NONZERO_WEIGHTS).
     """
 
     NONE = "none"

@@ -74,29 +74,18 @@ def dynamic_rnn(
 def _loop(cell: Any, steps: Any, state: Any, lengths: Any, batch: Any) -> tuple[Any, Any]:
     """Return the outputs by time, and the last state."""
     if lengths is None:
-
-        def step(state: Any, x: Any) -> Any:
-            output, after = cell(x, state)
-            return _like(state, after), output
-
-        last, outputs = scan_loop(step, state, steps, name="while")
+        last, outputs = scan_loop(lambda *now: _step(cell, *now), state, steps, name="while")
         return outputs, last
     flat = nest.flatten(steps)
     time = flat[0].shape[0].value
     every = tf.shape(flat[0])[0] if time is None else time
     bound = tf.minimum(every, tf.maximum(1, tf.reduce_max(lengths)))  # later steps have nothing to do
     running = tf.expand_dims(tf.range(bound), 1) < tf.expand_dims(lengths, 0)
-
-    def masked(state: Any, element: Any) -> Any:
-        now, x = element
-        output, after = cell(x, state)
-        return (
-            map_structure(lambda new, old: _chosen(now, new, old), _like(state, after), state),
-            map_structure(lambda y: _chosen(now, y, tf.zeros_like(y)), output),
-        )
-
     taken = map_structure(lambda x: x[:bound], steps)
-    last, outputs = scan_loop(masked, state, (running, taken), bound, name="while")
+    last, outputs = scan_loop(
+        lambda state, now: _step(cell, state, now[1], now[0]), state, (running, taken), bound,
+        name="while",
+    )  # fmt: skip
 
     def padded(x: tf.Tensor) -> tf.Tensor:
         left = tf.stack([every - bound, *tf.unstack(tf.shape(x))[1:]])
@@ -107,29 +96,34 @@ def _loop(cell: Any, steps: Any, state: Any, lengths: Any, batch: Any) -> tuple[
     return map_structure(padded, outputs), last
 
 
-def _like(state: Any, after: Any) -> Any:
+def _step(cell: Any, state: Any, x: Any, running: Any = None) -> tuple[Any, Any]:
+    """Return state and output; of rows that do not run, the old state and zeros."""
+    output, after = cell(x, state)
     if not nest.same_structure(state, after):
         raise ValueError(f"The cell takes a state {state!r}, but returns another structure: {after!r}.")
-    return nest.pack_like(state, nest.flatten(after))
+    after = nest.pack_like(state, nest.flatten(after))
+    if running is None:
+        return after, output
 
+    def chosen(new: Any, old: Any) -> tf.Tensor:
+        value = tf.convert_to_tensor(new)
+        if value.shape.ndims == 0:
+            return value
+        found = tf.where(running, value, old)
+        found.set_shape(value.shape)
+        return found
 
-def _chosen(running: Any, new: Any, old: Any) -> tf.Tensor:
-    """Return the rows of sequences that still run from ``new``, the others from ``old``."""
-    value = tf.convert_to_tensor(new)
-    if value.shape.ndims == 0:
-        return value
-    found = tf.where(running, value, old)
-    found.set_shape(value.shape)
-    return found
+    return (
+        map_structure(chosen, after, state),
+        map_structure(lambda y: chosen(y, tf.zeros_like(y)), output),
+    )
 
 
 def _check_cell(cell: Any) -> None:
     """Refuse what is no cell with a TypeError."""
-    lacks = [name for name in ("output_size", "state_size") if not hasattr(type(cell), name)]
-    lacks = [name for name in lacks if name not in getattr(cell, "__dict__", {})]
-    if not callable(cell):
-        lacks.append("__call__")
-    if lacks:
+    own = getattr(cell, "__dict__", {})
+    needed = ("output_size", "state_size", "__call__")
+    if lacks := [name for name in needed if not hasattr(type(cell), name) and name not in own]:
         raise TypeError(
             f"The argument 'cell' ({cell!r}) is not an RNNCell: it has no {', '.join(lacks)}."
         )
@@ -251,11 +245,7 @@ def static_rnn(
         for time, x in enumerate(steps):
             if time:
                 entered.reuse_variables()
-            output, after = cell(x, state)
-            if lengths is not None:
-                now = time < lengths
-                after = map_structure(lambda a, b, now=now: _chosen(now, a, b), after, state)
-                output = map_structure(lambda y, now=now: _chosen(now, y, tf.zeros_like(y)), output)
+            now = None if lengths is None else time < lengths
+            state, output = _step(cell, state, x, now)
             outputs.append(output)
-            state = after
     return outputs, state

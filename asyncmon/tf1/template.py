@@ -39,12 +39,7 @@ class Template:
     """What :func:`make_template` returns; calling it calls the function."""
 
     def __init__(
-        self,
-        name: str,
-        func: Callable[..., Any],
-        create_scope_now: bool = False,
-        unique_name: str | None = None,
-        custom_getter: Any = None,
+        self, name: str, func: Callable[..., Any], now: bool, unique_name: Any, custom_getter: Any
     ) -> None:
         if name is None:
             raise ValueError("name cannot be None.")
@@ -52,7 +47,7 @@ class Template:
         self._custom_getter = custom_getter
         self._scope: g.VariableScope | None = None
         self._created = False
-        if create_scope_now:
+        if now:
             with self._new_scope() as self._scope:
                 pass
 
@@ -79,23 +74,18 @@ class Template:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._scope is None:
             with self._new_scope() as self._scope:
-                return self._first(*args, **kwargs)
-        if not self._created:
-            with g.variable_scope(self._scope):
-                return self._first(*args, **kwargs)
-        with g.variable_scope(self._scope, reuse=True):
-            before = len(g.trainable_variables())
-            result = self._func(*args, **kwargs)
-            if len(g.trainable_variables()) != before:
-                raise ValueError(
-                    "Trainable variable created when calling a template after the first time, perhaps "
-                    "you used tf.Variable when you meant tf.get_variable: "
-                    f"{g.trainable_variables()[before:]}"
-                )
-            return result
+                return self._build(*args, **kwargs)
+        with g.variable_scope(self._scope, reuse=self._created or None):
+            return self._build(*args, **kwargs)
 
-    def _first(self, *args: Any, **kwargs: Any) -> Any:
+    def _build(self, *args: Any, **kwargs: Any) -> Any:
+        before = len(g.trainable_variables())
         result = self._func(*args, **kwargs)
+        if self._created and len(g.trainable_variables()) != before:
+            raise ValueError(
+                "Trainable variable created when calling a template after the first time, perhaps you "
+                f"used tf.Variable when you meant tf.get_variable: {g.trainable_variables()[before:]}"
+            )
         self._created = True
         return result
 

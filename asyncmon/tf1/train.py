@@ -18,6 +18,7 @@ from asyncmon.distributed import (
     ClusterSpec as ClusterSpec, replica_device_setter as replica_device_setter,
 )
 from asyncmon.graph.train import *
+from asyncmon.graph.train.averages import assign_moving_average as assign_moving_average
 from asyncmon.hooks import (
     CheckpointSaverHook as CheckpointSaverHook, CheckpointSaverListener as CheckpointSaverListener,
     EarlyStoppingHook as EarlyStoppingHook, EvalHook as EvalHook, FeedFnHook as FeedFnHook,
@@ -64,7 +65,6 @@ from asyncmon.tf1.input import (
     match_filenames_once as match_filenames_once, range_input_producer as range_input_producer,
     slice_input_producer as slice_input_producer, string_input_producer as string_input_producer,
 )
-from asyncmon.tf1.moving_averages import assign_moving_average as assign_moving_average
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 # isort: on
 # fmt: on

@@ -64,7 +64,6 @@ def whole(text: str) -> str:
             "from asyncmon.tf1.train import SessionRunHook",
         ),
         ("from tensorflow.python.framework import ops", "import asyncmon.tf1 as ops"),
-        ("from tensorflow.python.client import timeline", "from asyncmon.tf1 import timeline"),
         (
             "from tensorflow.python.framework.errors import OutOfRangeError",
             "from asyncmon.errors import OutOfRangeError",

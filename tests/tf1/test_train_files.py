@@ -1,8 +1,7 @@
-"""Files and data of ``tf.train`` and around it: graphs, checkpoint readers, timelines, errors."""
+"""Files and data of ``tf.train`` and around it: graphs, checkpoint readers, errors."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +9,6 @@ from google.protobuf import text_format
 from tensorboard.compat.proto.graph_pb2 import GraphDef
 
 import asyncmon.tf1 as tf
-from asyncmon.tf1.timeline import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,29 +48,6 @@ async def test_a_checkpoint_reader_is_opened_by_its_old_name(tmp_path: Path) -> 
     await reader.close()
     with pytest.raises(tf.errors.NotFoundError):
         await tf.train.NewCheckpointReader(str(tmp_path / "none"))
-
-
-async def test_a_traced_run_becomes_a_timeline() -> None:
-    with tf.Graph().as_default() as graph:
-        x = tf.placeholder(tf.float32, [2, 2], name="x")
-        y = tf.matmul(x, x, name="y")
-        z = tf.add(y, 1.0, name="z")
-        metadata = tf.RunMetadata()
-        async with tf.Session() as sess:
-            options = tf.RunOptions(trace_level=tf.RunOptions.FULL_TRACE)
-            await sess.run(z, {x: [[1.0, 0.0], [0.0, 1.0]]}, options, metadata)
-    named = [node.node_name for node in metadata.step_stats.dev_stats[0].node_stats]
-    assert {"y", "z"} <= set(named)
-    trace = json.loads(
-        Timeline(metadata.step_stats, graph).generate_chrome_trace_format(show_memory=True)
-    )
-    slices = {one["args"]["name"]: one for one in trace["traceEvents"] if one["ph"] == "X"}
-    assert slices["y"]["name"] == "MatMul"
-    assert slices["y"]["args"]["bytes"] == 16
-    kinds = {one["ph"] for one in trace["traceEvents"]}
-    assert {"s", "t", "C"} <= kinds
-    plain = json.loads(Timeline(metadata.step_stats).generate_chrome_trace_format())
-    assert {one["ph"] for one in plain["traceEvents"]} == {"M", "X"}
 
 
 async def test_the_error_of_a_run_has_the_node() -> None:

@@ -159,7 +159,7 @@ class BatchNormalization(Layer):
 
     def _move(self, averages: list[Variable], mean: Tensor, variance: Tensor, momentum: Any) -> None:
         for average, value in zip(averages, (mean, variance), strict=True):
-            self.add_update(assign_moving_average(average, stop_gradient(value), momentum))
+            self.add_update(assign_moving_average(average, stop_gradient(value), momentum, False))
 
 
 def batch_normalization(

@@ -53,11 +53,12 @@ register(VariableOpDef("AssignUnbiasedAverage", None,
 
 
 def assign_moving_average(
-    variable: Variable, value: Any, decay: Any, zero_debias: bool = False, name: str | None = None
+    variable: Variable, value: Any, decay: Any, zero_debias: bool = True, name: str | None = None
 ) -> Tensor:
     """Return an average after its move to ``decay * average + (1 - decay) * value``.
 
-    ``zero_debias`` corrects for an average that began at zero; it creates two variables beside it.
+    TF1: same name, in ``tensorflow.python.training.moving_averages``. ``zero_debias`` corrects for an
+    average that began at zero; it creates two variables, ``biased`` and ``local_step``, beside it.
     """
     target = convert_to_tensor(value, variable.dtype)
     weight = cast(convert_to_tensor(decay, preferred_dtype=variable.dtype), variable.dtype)

@@ -106,7 +106,7 @@ def test_only_floats_are_averaged() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_one_average_by_itself(ops: Any, dtype: Any) -> None:
     v = tf.Variable(np.zeros(3, dtype), trainable=False, name="v")
-    moved = assign_moving_average(v, np.ones(3), 0.75)
+    moved = assign_moving_average(v, np.ones(3), 0.75, zero_debias=False)
     value = ops.evaluate(moved)
     assert value.dtype == dtype
     assert value.tolist() == [0.25] * 3
