@@ -52,6 +52,7 @@ class _Plan:
     number: int
     fetches: list[list[Any]]
     feeds: list[tuple[Feed, list[int]]]
+    done: list[int]
     waits: bool = True
     changes: tuple[str, ...] = ()
     known: bool = False  # to the other side
@@ -69,10 +70,18 @@ class RemoteBackend:
         config: how the other side is to use its machine.
         channel: to the service; closed with this.
         timeout_secs: an answer that takes longer is an ``UnavailableError``.
+        is_part: do all that is asked for there, whatever the devices of the graph.
     """
 
     def __init__(
-        self, target: str, graph: Graph, config: SessionConfig, channel: Channel, timeout_secs: float
+        self,
+        target: str,
+        graph: Graph,
+        config: SessionConfig,
+        channel: Channel,
+        timeout_secs: float,
+        *,
+        is_part: bool = False,
     ) -> None:
         self.closed = False
         self.global_step: int | None = None
@@ -81,6 +90,7 @@ class RemoteBackend:
         self._config = config
         self._channel = channel
         self._timeout = timeout_secs
+        self._is_part = is_part
         self._functions = Functions()
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
@@ -95,13 +105,19 @@ class RemoteBackend:
         if self.closed:
             raise RuntimeError("Attempted to use a closed Session.")
 
-    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> _Plan:
+    def prepare(
+        self,
+        fetches: Sequence[Tensor | Operation],
+        fed: Sequence[Tensor],
+        done: Sequence[Operation] = (),
+    ) -> _Plan:
         """Number a set of fetches and fed tensors."""
         self._plans += 1
         return _Plan(
             self._plans,
             [[x.op.id, x.value_index if isinstance(x, Tensor) else None] for x in fetches],
             [(Feed(x), [x.op.id, x.value_index]) for x in fed],
+            [op.id for op in done],
         )
 
     def run_inline(self, plan: _Plan, fed: Sequence[Any]) -> None:
@@ -115,8 +131,12 @@ class RemoteBackend:
         metadata: RunMetadata | None = None,
         *,
         peek: bool = False,
+        update: list[Any] | None = None,
     ) -> list[Any]:
-        """Run a plan there."""
+        """Run a plan there.
+
+        ``update`` labels a part of a step, see :meth:`.update_barrier.UpdateBarrier.update`.
+        """
         encoder = Encoder()
         request: dict[str, Any] = {
             "job": "peek" if peek else "run",
@@ -127,6 +147,9 @@ class RemoteBackend:
         if not plan.known:
             request["fetches"] = plan.fetches
             request["feeds"] = [place for _, place in plan.feeds]
+            request["done"] = plan.done
+        if update is not None:
+            request["update"] = update
         answer = await self._job(request, encoder)
         plan.known = True
         if metadata is not None and "metadata" in answer:
@@ -149,6 +172,19 @@ class RemoteBackend:
         self.check_open()
         return asyncio.ensure_future(self._snapshot())
 
+    async def hold(self, token: str) -> dict[str, Any]:
+        """Hold updates there. See :mod:`.update_barrier`, as for the next two."""
+        applied: dict[str, Any] = (await self._barrier("hold", token))["applied"]
+        return applied
+
+    async def allow(self, token: str, wanted: Mapping[str, int], place: str) -> None:
+        """Let some updates be applied there, and wait for them."""
+        await self._barrier("allow", token, wanted=dict(wanted), place=place)
+
+    async def release(self, token: str) -> None:
+        """Let updates go on there."""
+        await self._barrier("release", token)
+
     def pending_operations(self) -> list[str]:
         """Return nothing: what runs wait for is known there."""
         return []
@@ -170,6 +206,10 @@ class RemoteBackend:
 
     # Requests.
 
+    async def _barrier(self, do: str, token: str, **more: Any) -> dict[str, Any]:
+        await self._send_graph()
+        return await self._ask(Encoder().json({"do": do, "token": token, **more, **self._session}))
+
     async def _snapshot(self) -> Snapshot:
         answer = await self._job({"job": "snapshot"}, Encoder())
         return Snapshot(answer["values"], answer["step"])
@@ -177,8 +217,7 @@ class RemoteBackend:
     async def _job(self, request: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
         """Start a job, and wait for its end."""
         self.check_open()
-        if self._version != self._graph.version:
-            await self._send_graph()
+        await self._send_graph()
         self._sequence += 1
         sequence = self._sequence
         self._under_way.add(sequence)
@@ -255,10 +294,12 @@ class RemoteBackend:
             await outlast(asyncio.ensure_future(self._channel.call(request, self._timeout)))
 
     async def _send_graph(self) -> None:
-        """Open the session there, or send what was added to the graph."""
+        """Open the session there, or send what was added to the graph, if need be."""
+        if self._version == self._graph.version and self._session:
+            return
         async with self._opening:
             version = self._graph.version
-            if self._version == version:
+            if self._version == version and self._session:
                 return
             encoder = Encoder()
             data = await asyncio.to_thread(
@@ -268,7 +309,10 @@ class RemoteBackend:
                 await self._ask(encoder.json({"do": "extend", "graph": data, **self._session}))
             else:
                 config = self._config.engine_options()
-                request = {"do": "open", "version": VERSION, "config": config, "graph": data}
+                request = {
+                    "do": "open", "version": VERSION, "config": config, "graph": data,
+                    "part": self._is_part,
+                }  # fmt: skip
                 answer = await self._ask(encoder.json(request))
                 self._session = {
                     "session": answer["session"], "incarnation": answer["incarnation"]

@@ -15,11 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextvars import ContextVar
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import GraphReader
+from asyncmon.distributed.job import Job, current_job
+from asyncmon.distributed.update_barrier import UpdateBarrier
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import (
     AbortedError,
@@ -47,64 +49,6 @@ MAX_SESSIONS = 1000
 
 _LARGE = 1 << 20  # bytes: a result of that size is not kept for a request that comes twice
 
-_job: ContextVar[_Job] = ContextVar("asyncmon_job")
-
-
-class _Job:
-    """What a client waits for: a task, and the functions that it waits for in turn.
-
-    Attributes:
-        answer: the message with the result; None while there is none.
-    """
-
-    def __init__(self) -> None:
-        self.answer: Message | None = None
-        self.task: asyncio.Task[Message] | None = None
-        self.lease: asyncio.TimerHandle | None = None
-        self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to tell the client of
-        self._results: dict[int, asyncio.Future[Any]] = {}
-        self._calls = 0
-        self._changed: asyncio.Future[None] | None = None
-
-    async def call(self, number: int, *arrays: Any) -> Any:
-        """Have the client call a function, and wait for what it returns."""
-        self._calls += 1
-        call = self._calls
-        future = self._results[call] = asyncio.get_running_loop().create_future()
-        self.asked[call] = (number, arrays)
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
-        try:
-            return await future
-        finally:
-            self._results.pop(call, None)
-            self.asked.pop(call, None)
-
-    def deliver(self, call: int, result: Any, error: Exception | None) -> None:
-        """Hand on what a function returned or raised; nothing where nobody waits any more."""
-        future = self._results.get(call)
-        if future is not None and not future.done():
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-
-    async def wait(self, secs: float) -> None:
-        """Wait until it is done or there is something to call, so many seconds at most."""
-        if self.asked or self.task is None or self.task.done():
-            return
-        self._changed = asyncio.get_running_loop().create_future()
-        await asyncio.wait(
-            (self.task, self._changed), timeout=secs, return_when=asyncio.FIRST_COMPLETED
-        )
-
-    def cancel(self) -> None:
-        """End it, if it is under way."""
-        if self.lease is not None:
-            self.lease.cancel()
-        if self.task is not None:
-            self.task.cancel()
-
 
 class _Served:
     """A session of a client."""
@@ -113,12 +57,13 @@ class _Served:
         self.reader = GraphReader(self._call)
         self.backend = backend_of(self.reader.graph)
         self.plans: dict[int, Any] = {}
-        self.jobs: dict[int, _Job] = {}
+        self.jobs: dict[int, Job] = {}
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
+        self.workers: set[str] = set()  # whose updates came through it
 
     async def _call(self, number: int, *arrays: Any) -> Any:
-        return await _job.get().call(number, *arrays)
+        return await current_job.get().call(number, *arrays)
 
     async def close(self) -> None:
         self.closed = True
@@ -133,14 +78,21 @@ class SessionService:
 
     Args:
         backend_of: makes what a new session computes with, of its graph and config.
+        part_backend_of: likewise, for a session that is a part of another task's.
         lease_secs: a job that a client does not ask for again within this time is cancelled.
     """
 
     def __init__(
-        self, backend_of: Callable[[Graph, SessionConfig], Backend], *, lease_secs: float = 30.0
+        self,
+        backend_of: Callable[[Graph, SessionConfig], Backend],
+        part_backend_of: Callable[[Graph, SessionConfig], Backend] | None = None,
+        *,
+        lease_secs: float = 30.0,
     ) -> None:
         self.incarnation = secrets.token_hex(8)
         self._backend_of = backend_of
+        self._part_backend_of = part_backend_of or backend_of
+        self._barrier = UpdateBarrier(lease_secs)
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
@@ -151,6 +103,9 @@ class SessionService:
             "resume": self._resume,
             "cancel": self._cancel,
             "pending": self._pending,
+            "hold": self._hold,
+            "allow": self._allow,
+            "release": self._release,
             "close": self._close,
         }
 
@@ -195,7 +150,8 @@ class SessionService:
                 f"version {VERSION}. Use the same version of asyncmon on both sides."
             )
         config = SessionConfig(**decoder.decode(content["config"]))
-        served = _Served(lambda graph: self._backend_of(graph, config))
+        backend_of = self._part_backend_of if content["part"] else self._backend_of
+        served = _Served(lambda graph: backend_of(graph, config))
         try:
             await asyncio.to_thread(served.reader.add, content["graph"], decoder)
         except BaseException:
@@ -224,7 +180,7 @@ class SessionService:
         if job is None:
             if sequence < served.answered:
                 raise AbortedError(f"Request {sequence} was answered already; it is not done again.")
-            job = served.jobs[sequence] = _Job()
+            job = served.jobs[sequence] = Job()
             try:
                 work = self._work(served, kind, decoder, job)
             except Exception as error:
@@ -259,7 +215,22 @@ class SessionService:
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
         del self._sessions[int(decoder.content["session"])]
+        for worker in served.workers:
+            self._barrier.forget(worker)
         await served.close()
+        return _done({})
+
+    async def _hold(self, decoder: Decoder) -> Message:
+        self._served(decoder)
+        return _done({"applied": await self._barrier.hold(str(decoder.content["token"]))})
+
+    async def _allow(self, decoder: Decoder) -> Message:
+        content = decoder.content
+        await self._barrier.allow(str(content["token"]), content["wanted"], content["place"])
+        return _done({})
+
+    async def _release(self, decoder: Decoder) -> Message:
+        await self._barrier.release(str(decoder.content["token"]))
         return _done({})
 
     # Jobs.
@@ -277,7 +248,7 @@ class SessionService:
         return served
 
     def _work(
-        self, served: _Served, kind: str, decoder: Decoder, job: _Job
+        self, served: _Served, kind: str, decoder: Decoder, job: Job
     ) -> Callable[[], Awaitable[Message]] | None:
         """Return what a job awaits; None where it is done already."""
         content, backend = decoder.content, served.backend
@@ -301,7 +272,10 @@ class SessionService:
                 f"peek() cannot compute what was fetched: operation {plan.changes[0]!r} changes the "
                 "state. Use run()."
             )
-        if options is None and not peek and not plan.waits:
+        update = content.get("update")
+        if update is not None:
+            served.workers.add(update[0])
+        if options is None and not peek and not plan.waits and update is None:
             results = backend.run_inline(plan, fed)
             if results is not None:
                 job.answer = _results(backend, results)
@@ -309,7 +283,8 @@ class SessionService:
 
         async def run() -> Message:
             metadata = RunMetadata() if trace else None
-            results = await backend.run(plan, fed, options, metadata, peek=peek)
+            async with nullcontext() if update is None else self._barrier.update(update):
+                results = await backend.run(plan, fed, options, metadata, peek=peek)
             return _results(backend, results, metadata)
 
         return run
@@ -323,7 +298,8 @@ class SessionService:
                 operations[i] if k is None else operations[i].outputs[k] for i, k in content["fetches"]
             ]
             fed = [operations[i].outputs[k] for i, k in content["feeds"]]
-            plan = served.plans[number] = served.backend.prepare(fetched, fed)
+            done = [operations[i] for i in content["done"]]
+            plan = served.plans[number] = served.backend.prepare(fetched, fed, done)
         return plan
 
     async def _load(self, backend: Backend, values: dict[str, Any]) -> Message:
@@ -337,8 +313,8 @@ class SessionService:
         message.sent = snapshot.release
         return message
 
-    async def _run(self, served: _Served, work: Callable[[], Awaitable[Message]], job: _Job) -> Message:
-        _job.set(job)
+    async def _run(self, served: _Served, work: Callable[[], Awaitable[Message]], job: Job) -> Message:
+        current_job.set(job)
         try:
             return await work()
         except asyncio.CancelledError:
@@ -347,7 +323,7 @@ class SessionService:
         except Exception as error:
             return _failed(error)
 
-    async def _wait(self, served: _Served, sequence: int, job: _Job, secs: float) -> Message:
+    async def _wait(self, served: _Served, sequence: int, job: Job, secs: float) -> Message:
         if job.lease is not None:
             job.lease.cancel()
         try:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
+from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.partitioned_backend import PartitionedBackend
+from asyncmon.distributed.placement import Placement
 from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Message, frame, unframe
-from asyncmon.errors import UnavailableError
+from asyncmon.errors import CancelledError, UnavailableError
 from asyncmon.graph import Session
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore
 from asyncmon.graph.session.backend import DirectBackend, register_session_factory
+from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
-    from asyncmon.session_config import SessionConfig
+    from asyncmon.graph import Graph
 
 _numbers = itertools.count()
 
@@ -25,6 +30,62 @@ def own_state_service(**options: float) -> SessionService:
     return SessionService(
         lambda graph, config: DirectBackend(graph, Executor(StateStore(1), config)), **options
     )
+
+
+class InProcessCluster:
+    """Tasks of a cluster in this process, each with a state that its sessions share.
+
+    Attributes:
+        services: by place.
+        channels: all that were made, by place.
+    """
+
+    def __init__(self, spec: Any, lease_secs: float = 30.0) -> None:
+        self.spec = ClusterSpec(spec)
+        self.services: dict[str, SessionService] = {}
+        self.executors: dict[str, Executor] = {}
+        self.channels: dict[str, list[InProcessChannel]] = defaultdict(list)
+        for job in self.spec.jobs:
+            for task in self.spec.task_indices(job):
+                self.start(f"/job:{job}/task:{task}", lease_secs)
+
+    def start(self, place: str, lease_secs: float = 30.0) -> None:
+        """Start a task, with nothing in its state."""
+        executor = self.executors[place] = Executor(StateStore(1), SessionConfig())
+        self.services[place] = SessionService(
+            lambda graph, _config: SharedBackend(graph, executor), lease_secs=lease_secs
+        )
+        for channel in self.channels[place]:
+            channel.service = self.services[place]
+
+    async def close(self) -> None:
+        """End the threads of all tasks."""
+        for executor in self.executors.values():
+            await executor.close(CancelledError("The cluster was closed."))
+
+    def session(self, job: str, task: int, config: SessionConfig | None = None) -> Session:
+        """Return a session of the default graph at a task."""
+        own = self.executors[f"/job:{job}/task:{task}"]
+
+        def make(_target: str, graph: Graph, config: SessionConfig) -> PartitionedBackend:
+            def connect(place: str) -> RemoteBackend:
+                channel = InProcessChannel(self.services[place])
+                self.channels[place].append(channel)
+                return RemoteBackend(place, graph, config, channel, 10.0, is_part=True)
+
+            placement = Placement(graph, self.spec, job, task)
+            return PartitionedBackend(graph, SharedBackend(graph, own), placement, connect)
+
+        self.target = f"cluster{next(_numbers)}"
+        register_session_factory(self.target, make)
+        return Session(self.target, config=config)
+
+
+class SharedBackend(DirectBackend):
+    """One of several on one state: closing it leaves that alone."""
+
+    async def close(self) -> None:
+        pass
 
 
 class InProcessChannel:
@@ -39,13 +100,16 @@ class InProcessChannel:
         self.lose_answers = 0
         self.closed = False
         self.requests: list[bytes] = []
+        self.moved = 0  # bytes
 
     async def call(self, request: Message, timeout: float) -> Message:
         if self.closed:
             raise UnavailableError("The channel is closed.")
         self.requests.append(request.header)
+        self.moved += sum(len(buffer) for buffer in request.buffers)
         answer = await self.service.answer(unframe(b"".join(frame(request))))
         data = bytearray(b"".join(frame(answer)))
+        self.moved += sum(len(buffer) for buffer in answer.buffers)
         answer.sent()
         if self.lose_answers:
             self.lose_answers -= 1

@@ -27,10 +27,19 @@ if TYPE_CHECKING:
 _GENERAL, _MULTI = Kind.GENERAL, Kind.MULTI  # looked up once: a plan may have 100,000 instructions
 
 
-def needed_ops(targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> list[Operation]:
-    """Return the operations that targets need, in the order in which they were built."""
+def needed_ops(
+    targets: Sequence[Tensor | Operation],
+    fed: Collection[Tensor],
+    done: Collection[Operation] = (),
+) -> list[Operation]:
+    """Return the operations that targets need, in the order in which they were built.
+
+    Those that are done already are left out where they are to come before others.
+    """
     ops = [target.op for target in targets if target not in fed]
-    return ancestors(ops, partial(predecessors, fed=fed))
+    if not done:
+        return ancestors(ops, partial(predecessors, fed=fed))
+    return ancestors(ops, lambda op: [x for x in predecessors(op, fed) if x not in done])
 
 
 class Uses(NamedTuple):
@@ -49,10 +58,15 @@ class Uses(NamedTuple):
     lives: dict[Operation, Live]
 
     @classmethod
-    def of(cls, targets: Sequence[Tensor | Operation], fed: Collection[Tensor]) -> Uses:
+    def of(
+        cls,
+        targets: Sequence[Tensor | Operation],
+        fed: Collection[Tensor],
+        done: Collection[Operation] = (),
+    ) -> Uses:
         """Return what targets need. Of a node that runs subgraphs this may be a part."""
         found = cls([], set(), set(), {})
-        ops = needed_ops(targets, fed)
+        ops = needed_ops(targets, fed, done)
         some = any(isinstance(op.op_def, ControlOpDef) for op in ops)
         needed = {target.op for target in targets}
         for op in reversed(ops):  # what uses a node comes first

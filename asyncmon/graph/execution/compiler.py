@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.graph.core.node import Operation, Tensor
 from asyncmon.graph.core.op import AwaitedOpDef, ControlOpDef, OpDef, RandomOpDef, VariableOpDef
 from asyncmon.graph.core.shape import is_known, num_elements
-from asyncmon.graph.execution.analysis import (
-    Uses,
-    Versions,
-    with_frees,
-    without_dead_code,
-)
+from asyncmon.graph.execution.analysis import Uses, Versions, with_frees, without_dead_code
 from asyncmon.graph.execution.awaits import COMPUTE, Node, Stage, side_by_side, stages_of
 from asyncmon.graph.execution.facts import Facts, OuterFacts, fold, kernel_of, split_inputs
 from asyncmon.graph.execution.feeds import Feed, missing_feed
@@ -40,7 +35,7 @@ from asyncmon.graph.execution.update import group_updates
 from asyncmon.graph.execution.values import Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from asyncmon.graph.execution.program import AwaitedStep
     from asyncmon.graph.execution.state import StateStore
@@ -53,6 +48,7 @@ def compile_plan(
     targets: Sequence[Tensor | Operation],
     fed: Sequence[Tensor],
     *,
+    done: Collection[Operation] = (),
     outer: OuterFacts | None = None,
 ) -> Plan:
     """Return the plan that computes targets from fed tensors and the state.
@@ -61,12 +57,13 @@ def compile_plan(
         store: where variables have their slots.
         targets: what is fetched; operations give None.
         fed: tensors whose values are given, in this order.
+        done: operations that others are ordered after and that are not to be done by this plan.
         outer: of a subgraph's plan, what the plan around it knows of its inputs.
 
     Raises:
         InvalidArgumentError: a placeholder is needed and not fed.
     """
-    return _Compiler(store, targets, frozenset(fed), outer).compile(targets, fed)
+    return _Compiler(store, targets, frozenset(fed), frozenset(done), outer).compile(targets, fed)
 
 
 class _Compiler:
@@ -75,6 +72,7 @@ class _Compiler:
         store: StateStore,
         targets: Sequence[Tensor | Operation],
         fed: frozenset[Tensor],
+        done: frozenset[Operation],
         outer: OuterFacts | None,
     ) -> None:
         self.store = store
@@ -85,7 +83,7 @@ class _Compiler:
         self.values = Values()
         self.written: dict[tuple[Operation, str], int] = {}
         self.updates: list[Update] = []
-        self.ops, self.used, captured, self.live = Uses.of(targets, fed)
+        self.ops, self.used, captured, self.live = Uses.of(targets, fed, done)
         """What is fetched, or nodes other than subgraphs use. Those read a variable when they run."""
         self.threaded = frozenset[Operation]() if self.embedded else side_by_side(self.ops, fed)
         self.facts = Facts(self.outer.weaker)

@@ -60,8 +60,16 @@ class Backend(Protocol):
     def check_open(self) -> None:
         """Raise RuntimeError once it is closed, or what else keeps it from running anything."""
 
-    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Any:
-        """Return the :class:`Prepared` form of a run; no value has been computed or sent yet."""
+    def prepare(
+        self,
+        fetches: Sequence[Tensor | Operation],
+        fed: Sequence[Tensor],
+        done: Sequence[Operation] = (),
+    ) -> Any:
+        """Return the :class:`Prepared` form of a run; no value has been computed or sent yet.
+
+        ``done`` are operations that others come after, and that are done by somebody else.
+        """
 
     def run_inline(self, plan: Any, fed: Sequence[Any]) -> list[Any] | None:
         """Run at once. None, and nothing is done, where something has to wait."""
@@ -126,9 +134,14 @@ class DirectBackend:
         value = self.store.values[known[1]] if known[1] else None
         return None if value is None else value.item()
 
-    def prepare(self, fetches: Sequence[Tensor | Operation], fed: Sequence[Tensor]) -> Plan:
+    def prepare(
+        self,
+        fetches: Sequence[Tensor | Operation],
+        fed: Sequence[Tensor],
+        done: Sequence[Operation] = (),
+    ) -> Plan:
         """Compile a plan."""
-        return compile_plan(self.store, fetches, fed)
+        return compile_plan(self.store, fetches, fed, done=done)
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""

@@ -1,0 +1,234 @@
+"""A run, cut into parts that each task does by itself: values are pulled, used, and pushed.
+
+A part is what one place does at one stage. It needs what other places did at earlier stages, so the
+parts of a stage are done at once. An operation is put off to the last stage that it can have: what no
+other place waits for is done together. So a training step on variables of servers is three stages: each
+server gives values of its variables, the worker computes, each server applies what it gets.
+
+Where an operation only has to come *after* one of another server, both are in one stage: what a run
+writes is sent to all servers at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.distributed.placement import OWN, is_constant
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.execution.analysis import Access, needed_ops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from asyncmon.distributed.placement import Placement
+    from asyncmon.graph.core.node import Operation
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """What one place does at one stage.
+
+    Attributes:
+        place: where.
+        stage: when.
+        fetches: what others need of it.
+        feeds: what it needs of others.
+        done: operations that came before, elsewhere, and are not to be done again.
+        writes: whether it changes what the place holds.
+        plan: of the place's backend.
+    """
+
+    place: str
+    stage: int
+    fetches: list[Tensor | Operation] = field(default_factory=list)
+    feeds: list[Tensor] = field(default_factory=list)
+    done: list[Operation] = field(default_factory=list)
+    writes: bool = False
+    plan: Any = None
+
+    def position(self, element: Tensor | Operation) -> int:
+        """Return where a fetch is among the results; it is added if it is new."""
+        if element not in self.fetches:
+            self.fetches.append(element)
+        return self.fetches.index(element)
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """Attributes:
+    stages: the parts, stage by stage.
+    sources: for each target: the part that has it and the position in its results; the number of
+        a fed value; or None for an operation.
+    changes: the names of operations that change what a place holds.
+    """
+
+    stages: list[list[Part]]
+    sources: list[tuple[Part, int] | int | None]
+    changes: list[str]
+
+
+def partition(
+    targets: Sequence[Tensor | Operation], fed: Sequence[Tensor], placement: Placement
+) -> Partition:
+    """Cut what targets need into parts.
+
+    Raises:
+        InvalidArgumentError: an operation cannot be placed.
+    """
+    return _Cut(targets, fed, placement).result()
+
+
+class _Cut:
+    def __init__(
+        self, targets: Sequence[Tensor | Operation], fed: Sequence[Tensor], placement: Placement
+    ) -> None:
+        self.targets, self.fed = targets, list(fed)
+        given = frozenset(fed)
+        self.constants: set[Tensor] = set()
+        self.ops: list[Operation] = []
+        for op in needed_ops(targets, given):
+            if is_constant(op, self.constants) and given.isdisjoint(op.outputs):
+                self.constants.update(op.outputs)
+            else:
+                self.ops.append(op)
+        self.given = given
+        self.ops = [op for op in self.ops if not self._is_only_order(op)]
+        self.places = {op: placement.place(op) for op in self.ops}
+        self.pulled = {
+            x.op.attrs["variable"]: x.op
+            for op in self.ops
+            for x in op.inputs[op.op_def.refs :]
+            if x.op.type == "VariableV2" and self.places.get(x.op, self.places[op]) != self.places[op]
+        }
+        """The variables whose values, as they are before the run's writes, other places use."""
+        self.stage = self._stages()
+        self.parts: dict[tuple[int, str], Part] = {}
+
+    def _is_only_order(self, op: Operation) -> bool:
+        return op.type == "NoOp"
+
+    # Which stage.
+
+    def _values(self, op: Operation) -> Iterator[Operation]:
+        """Yield the operations whose outputs an operation uses."""
+        for tensor in op.inputs[op.op_def.refs :]:
+            if tensor not in self.given and tensor not in self.constants:
+                yield tensor.op
+
+    def _before(self, op: Operation) -> Iterator[Operation]:
+        """Yield the operations that one is ordered after, also through those that each place does."""
+        stack, seen = self._everywhere(op), set[Any]()
+        while stack:
+            other = stack.pop()
+            if other in seen:
+                continue
+            seen.add(other)
+            if other in self.places:
+                yield other
+            else:
+                stack += self._everywhere(other)
+
+    def _everywhere(self, op: Operation) -> list[Operation]:
+        constant = [x.op for x in op.inputs if x in self.constants and x not in self.given]
+        return [*op.control, *constant]
+
+    def _step(self, before: Operation, op: Operation, *, is_order: bool) -> int:
+        """Return how many stages after another operation one has to come."""
+        here, there = self.places[op], self.places[before]
+        if here == there or (is_order and OWN not in (here, there)):
+            return 0
+        return 1
+
+    def _edges(self, op: Operation) -> Iterator[tuple[Operation, int]]:
+        for before in self._values(op):
+            yield before, self._step(before, op, is_order=False)
+        for before in self._before(op):
+            yield before, self._step(before, op, is_order=True)
+        access = Access.of(op) if self.pulled and op.op_def.changes else None
+        for name in access.writes if access is not None else ():
+            if name in self.pulled:
+                yield self.pulled[name], 1
+
+    def _stages(self) -> dict[Operation, int]:
+        first: dict[Operation, int] = {}
+        for op in self.ops:
+            first[op] = max([first[x] + step for x, step in self._edges(op)], default=0)
+        last: dict[Operation, int] = {}
+        for op in reversed(self.ops):  # what nothing else needs is done as early as it can be
+            last.setdefault(op, first[op])
+            for before, step in self._edges(op):
+                last[before] = min(last.get(before, last[op] - step), last[op] - step)
+        return last
+
+    # The parts.
+
+    def result(self) -> Partition:
+        """Return the parts."""
+        changes, used = [], set[Any]()
+        for op in self.ops:
+            part = self._part(op)
+            if op.op_def.changes:
+                part.writes = True
+                changes.append(op.name)
+            for tensor in op.inputs[op.op_def.refs :]:
+                self._use(part, tensor, used)
+            for before in self._before(op):
+                if self._part(before) is not part:
+                    part.done.append(before)
+                else:
+                    used.add(before)
+        sources = [self._source(target) for target in self.targets]
+        for op in self.ops:
+            part = self._part(op)
+            if (
+                op.type != "VariableV2"
+                and used.isdisjoint((op, *op.outputs))
+                and not {op, *op.outputs} & {*part.fetches}
+            ):
+                part.fetches.append(op)
+        stages: dict[int, list[Part]] = defaultdict(list)
+        for (stage, _place), part in sorted(self.parts.items(), key=lambda item: item[0]):
+            stages[stage].append(part)
+        return Partition([stages[stage] for stage in sorted(stages)], sources, changes)
+
+    def _part(self, op: Operation) -> Part:
+        key = self.stage[op], self.places[op]
+        if key not in self.parts:
+            self.parts[key] = Part(key[1], key[0])
+        return self.parts[key]
+
+    def _use(self, part: Part, tensor: Tensor, used: set[Any]) -> None:
+        """Let a part have a value."""
+        if tensor in self.constants:
+            return
+        if tensor in self.given:
+            if tensor not in part.feeds:
+                part.feeds.append(tensor)
+            return
+        source = self._part(tensor.op)
+        if source is part:
+            used.add(tensor)
+        elif tensor not in part.feeds:
+            source.position(tensor)
+            part.feeds.append(tensor)
+
+    def _source(self, target: Tensor | Operation) -> tuple[Part, int] | int | None:
+        if not isinstance(target, Tensor):
+            if target in self.places:
+                self._part(target).position(target)
+            return None
+        if target in self.given:
+            return self.fed.index(target)
+        if target in self.constants:
+            part = self.parts.setdefault((0, OWN), Part(OWN, 0))
+            return part, part.position(target)
+        part = self._part(target.op)
+        if target.op.type == "VariableV2":  # it is read after what the run writes
+            name = target.op.attrs["variable"]
+            for op in self.ops:
+                access = Access.of(op)
+                if access is not None and name in access.writes:
+                    part = max(part, self._part(op), key=lambda x: x.stage)
+        return part, part.position(target)

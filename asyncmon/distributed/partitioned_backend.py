@@ -1,0 +1,275 @@
+"""The backend of a session whose graph is on several tasks of a cluster. TF1: a master's partitions.
+
+Variables live on the tasks of their devices, and so does what writes them; the rest is done by the
+session's own task. A run is a transaction on each of them: it pulls from all at once, computes, and
+pushes to all at once. One that fails or is cancelled in between may have been applied by some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.cancellation import outlast
+from asyncmon.distributed.partition import partition
+from asyncmon.distributed.placement import OWN
+from asyncmon.errors import DeadlineExceededError
+from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.execution.feeds import Feed
+from asyncmon.graph.variables.global_step import step_counter
+from asyncmon.run_options import RunMetadata, RunOptions
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from asyncmon.distributed.partition import Part, Partition
+    from asyncmon.distributed.placement import Placement
+    from asyncmon.distributed.remote_backend import RemoteBackend
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.session.backend import Backend
+
+
+@dataclass(slots=True, eq=False)
+class _Plan:
+    """See :class:`~asyncmon.graph.session.backend.Prepared`.
+
+    Attributes:
+        own: the plan of the session's own task, where that does everything.
+        parts: else what is done where.
+        several: whether more than one other task is written by it.
+    """
+
+    feeds: Sequence[tuple[Feed, Any]]
+    waits: bool
+    changes: Sequence[str]
+    own: Any = None
+    parts: Partition | None = None
+    several: bool = False
+
+
+class PartitionedBackend:
+    """See the module.
+
+    Args:
+        graph: what is run.
+        own: does what is on the session's own task; closed with this.
+        placement: of the graph's operations.
+        connect: makes the backend for another place, at the first use of it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        own: Backend,
+        placement: Placement,
+        connect: Callable[[str], RemoteBackend],
+    ) -> None:
+        self._graph = graph
+        self._own = own
+        self._placement = placement
+        self._connect = connect
+        self._others: dict[str, RemoteBackend] = {}
+        self._name = secrets.token_hex(6)
+        self._updates = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._own.closed
+
+    @property
+    def global_step(self) -> int | None:
+        """The committed global step, of the last answer where it is another task's."""
+        step = step_counter(self._graph)
+        place = OWN if step is None else self._placement.place(step.op)
+        found: int | None = self._part_at(place).global_step
+        return found
+
+    def check_open(self) -> None:
+        """Raise RuntimeError once it is closed."""
+        self._own.check_open()
+
+    def prepare(
+        self,
+        fetches: Sequence[Tensor | Operation],
+        fed: Sequence[Tensor],
+        done: Sequence[Operation] = (),
+    ) -> _Plan:
+        """Cut a run into parts, and prepare each of them."""
+        found = partition(fetches, fed, self._placement)
+        parts = list(chain(*found.stages))
+        if all(part.place == OWN for part in parts):
+            plan = self._own.prepare(fetches, fed, done)
+            return _Plan(plan.feeds, plan.waits, plan.changes, own=plan)
+        for part in parts:
+            part.plan = self._part_at(part.place).prepare(part.fetches, part.feeds, part.done)
+        written = {part.place for part in parts if part.writes} - {OWN}
+        feeds = [(Feed(tensor), None) for tensor in fed]
+        return _Plan(feeds, True, found.changes, parts=found, several=len(written) > 1)
+
+    def run_inline(self, plan: _Plan, fed: Sequence[Any]) -> list[Any] | None:
+        """Run at once what is the own task's only, where nothing has to wait."""
+        return None if plan.own is None else self._own.run_inline(plan.own, fed)
+
+    async def run(
+        self,
+        plan: _Plan,
+        fed: Sequence[Any],
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        """Run stage after stage, the parts of each at once."""
+        if plan.own is not None:
+            return await self._own.run(plan.own, fed, options, metadata, peek=peek)
+        assert plan.parts is not None, "a plan is the own task's or has parts"
+        started, traces = monotonic(), []
+        values = {feed.tensor: value for (feed, _), value in zip(plan.feeds, fed, strict=True)}
+        results: dict[Part, list[Any]] = {}
+        update = self._next_update(plan) if plan.several and not peek else None
+        for parts in plan.parts.stages:
+            left = _left(options, started)
+            calls = []
+            for part in parts:
+                given = [values[tensor] for tensor in part.feeds]
+                trace = None if metadata is None else RunMetadata()
+                traces.append(trace)
+                more: dict[str, Any] = {"peek": peek}
+                if update is not None and part.writes and part.place != OWN:
+                    more["update"] = update
+                calls.append(self._part_at(part.place).run(part.plan, given, left, trace, **more))
+            for part, found in zip(parts, await _all(calls), strict=True):
+                results[part] = found
+                values.update(
+                    (element, value)
+                    for element, value in zip(part.fetches, found, strict=True)
+                    if isinstance(element, Tensor) and element not in values
+                )
+        if metadata is not None:
+            metadata.nodes[:] = [node for trace in traces if trace for node in trace.nodes]
+            metadata.duration = monotonic() - started
+        return [_value(source, results, fed) for source in plan.parts.sources]
+
+    async def repeat(self, plan: _Plan, until: Callable[[], bool]) -> None:
+        """Run until that is true."""
+        if plan.own is not None:
+            await self._own.repeat(plan.own, until)
+            return
+        while not until():
+            await self.run(plan, ())
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set variables, each where it is. All of one task or none."""
+        shares: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            shares.setdefault(self._place_of(name), {})[name] = value
+        await _all([self._part_at(place).load(share) for place, share in shares.items()])
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot of one version: each step is in it on all tasks, or on none."""
+        self.check_open()
+        return asyncio.ensure_future(self._snapshot())
+
+    def pending_operations(self) -> list[str]:
+        """Return the names of what runs of the own task wait for."""
+        return self._own.pending_operations()
+
+    async def close(self) -> None:
+        """Close all parts."""
+        await _all([part.close() for part in (*self._others.values(), self._own)])
+
+    def _part_at(self, place: str) -> Any:
+        if place == OWN:
+            return self._own
+        if place not in self._others:
+            self._others[place] = self._connect(place)
+        return self._others[place]
+
+    def _place_of(self, name: str) -> str:
+        known = name in self._graph._operations  # the generator's state has a name too
+        return self._placement.variable_place(name) if known else OWN
+
+    def _next_update(self, plan: _Plan) -> list[Any]:
+        assert plan.parts is not None, "a plan that writes on several tasks has parts"
+        self._updates += 1
+        parts = [part for part in chain(*plan.parts.stages) if part.writes and part.place != OWN]
+        counts = {place: sum(x.place == place for x in parts) for place in {x.place for x in parts}}
+        return [self._name, self._updates, counts]
+
+    async def _snapshot(self) -> Snapshot:
+        places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
+        others = {place: self._part_at(place) for place in sorted(places - {OWN})}
+        if len(others) > 1:
+            found = await _consistent(others)
+        else:
+            found = await _all([part.snapshot() for part in others.values()])
+        own = await self._own.snapshot()
+        values: dict[str, Any] = dict(own)
+        for place, snapshot in zip(others, found, strict=True):
+            values.update((n, x) for n, x in snapshot.items() if self._place_of(n) == place)
+        step = step_counter(self._graph)
+        counted = None if step is None else values.get(step.op.name)
+        return Snapshot(values, None if counted is None else counted.item(), own.release)
+
+
+async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
+    """Snapshot several tasks between two steps: see :mod:`.update_barrier`."""
+    token, held = secrets.token_hex(6), []
+    try:
+        applied = {}
+        for place, part in others.items():  # one after another, in order: two of these cannot block
+            held.append(part)
+            applied[place] = await part.hold(token)
+        wanted: dict[str, dict[str, int]] = {place: {} for place in others}
+        for worker in set().union(*applied.values()):
+            known = {place: found[worker] for place, found in applied.items() if worker in found}
+            number = max(number for number, _, _ in known.values())
+            counts = next(counts for last, _, counts in known.values() if last == number)
+            for place in counts:
+                if place in wanted:
+                    wanted[place][worker] = number
+        await _all([part.allow(token, wanted[place], place) for place, part in others.items()])
+        return await _all([part.snapshot() for part in others.values()])
+    finally:
+        await _all([part.release(token) for part in held])
+
+
+def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]], fed: Any) -> Any:
+    match source:
+        case None:
+            return None
+        case int():
+            return fed[source]
+        case part, position:
+            return results[part][position]
+
+
+def _left(options: RunOptions | None, started: float) -> RunOptions | None:
+    """Return options with the time that is left."""
+    if options is None or not options.timeout_in_ms:
+        return options
+    left = options.timeout_in_ms - int((monotonic() - started) * 1000)
+    if left <= 0:
+        raise DeadlineExceededError(f"The run took longer than {options.timeout_in_ms} ms.")
+    return replace(options, timeout_in_ms=left)
+
+
+async def _all(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    """Await all at once. The first that fails ends the others, and its error is raised."""
+    if len(calls) == 1:
+        return [await calls[0]]
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        return [task.result() for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+            await outlast(task)

@@ -1,0 +1,117 @@
+"""Where each operation of a graph is done: by the session's task, or by another of the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph import DeviceSpec
+from asyncmon.graph.core.op import ControlOpDef, OpDef
+from asyncmon.graph.execution.analysis import Access
+
+if TYPE_CHECKING:
+    from asyncmon.distributed.cluster_spec import ClusterSpec
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.core.node import Operation, Tensor
+
+OWN = ""
+"""The place of the session itself."""
+
+_RESOURCES = ("queue", "reader", "accumulator")  # attributes: the first input stands for one
+_PARTIAL = frozenset({"GatherV2", "GatherNd", "Shape", "ShapeN", "Size", "Rank"})
+"""Ops that use less than all of a variable."""
+
+
+class Placement:
+    """The places of operations, by their devices.
+
+    A place is ``"/job:ps/task:0"``, or :data:`OWN` for the session's task. What reads, writes or
+    gathers rows of a variable is where the variable is, an op on a queue where the queue is.
+
+    Args:
+        graph: whose operations.
+        cluster: which tasks there are.
+        job: of the session's own task.
+        task: its index.
+    """
+
+    def __init__(self, graph: Graph, cluster: ClusterSpec, job: str, task: int) -> None:
+        self._graph = graph
+        self._cluster = cluster
+        self._own = (job, task)
+        self._places: dict[str, str] = {"": OWN}
+
+    def place(self, op: Operation) -> str:
+        """Return the place of an operation.
+
+        Raises:
+            InvalidArgumentError: its device is no task of the cluster, or it accesses variables of
+                several.
+        """
+        access = None if isinstance(op.op_def, OpDef) else Access.of(op)
+        if access is not None:
+            is_control = isinstance(op.op_def, ControlOpDef)  # what it reads is one of its inputs
+            names = access.writes or (() if is_control else access.reads)
+            places = {self._of_device(self._graph.get_operation_by_name(name)) for name in names}
+            if len(places) > 1:
+                raise InvalidArgumentError(
+                    f"Operation {op.name!r} ({op.type}) accesses variables {list(names)} on several "
+                    f"devices: {sorted(places)}. Put them on one, or read them outside and pass values."
+                )
+            if places:
+                return places.pop()
+        if op.inputs:
+            source = op.inputs[0].op
+            if any(name in op.attrs for name in _RESOURCES):
+                return self._of_device(source)
+            if op.type in _PARTIAL:
+                op = next((x.op for x in op.inputs if x.op.type == "VariableV2"), op)
+        return self._of_device(op)
+
+    def variable_place(self, name: str) -> str:
+        """Return the place of a variable."""
+        return self._of_device(self._graph.get_operation_by_name(name))
+
+    def address(self, place: str) -> str:
+        """Return the address of the task at a place."""
+        spec = DeviceSpec.from_string(place)
+        return self._cluster.task_address(str(spec.job), int(spec.task or 0))
+
+    def _of_device(self, op: Operation) -> str:
+        device = op.device
+        found = self._places.get(device)
+        if found is None:
+            found = self._places[device] = self._resolved(device, op)
+        return found
+
+    def _resolved(self, device: str, op: Operation) -> str:
+        spec = DeviceSpec.from_string(device)
+        job, task = spec.job, spec.task
+        if job is None:
+            return OWN
+        if task is None:
+            task = self._own[1] if job == self._own[0] else 0
+        if (job, task) == self._own:
+            return OWN
+        if job not in self._cluster.jobs or task not in self._cluster.task_indices(job):
+            raise InvalidArgumentError(
+                f"Cannot assign a device for operation {op.name!r}: it is to be on {device!r}, and the "
+                f"cluster has {self._cluster.as_dict()}. This task is /job:{self._own[0]}/task:"
+                f"{self._own[1]}."
+            )
+        return f"/job:{job}/task:{task}"
+
+
+def is_constant(op: Operation, constants: set[Tensor]) -> bool:
+    """Return whether an operation computes the same everywhere: each place does it for itself.
+
+    ``constants`` are the outputs of those for which that is known.
+    """
+    op_def = op.op_def
+    return (
+        isinstance(op_def, OpDef)
+        and op_def.kernel is not None
+        and not (op_def.stateful or op_def.foreign)
+        and not any(name in op.attrs for name in _RESOURCES)
+        and constants.issuperset(op.inputs)
+    )

@@ -1,0 +1,151 @@
+"""A barrier for updates, so that a snapshot of several servers is of one version.
+
+Each step of a worker that writes on several servers has a number, which it sends to each. A snapshot
+*holds* all servers: updates that come from then on wait. It learns which steps each has applied, and
+*allows* those that another server has applied already. Then each server has the same steps, and the
+snapshots are taken; *release* lets the updates go on. Workers compute meanwhile, and wait with their
+updates only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import AbortedError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+_WORKERS = 10_000  # remembered; the one that updated last stays
+_LATE_SECS = 3.0
+"""For how long a snapshot waits for an update that another server has applied already."""
+
+
+class UpdateBarrier:
+    """See the module. One a server.
+
+    Args:
+        place: this server's.
+        lease_secs: what holds it and is not heard of for so long does no more.
+    """
+
+    def __init__(self, lease_secs: float) -> None:
+        self._lease_secs = lease_secs
+        self._applied: dict[str, list[Any]] = {}  # by worker: number, parts, how many for each place
+        self._given_up: dict[str, int] = {}
+        self._running = 0
+        self._token: str | None = None
+        self._allowed: Mapping[str, int] = {}
+        self._lease: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Condition()
+
+    @contextlib.asynccontextmanager
+    async def update(self, label: list[Any]) -> AsyncIterator[None]:
+        """Do an update inside, when it may be done. Only one that does not fail counts.
+
+        Args:
+            label: the worker, the number of its step, and how many parts it has at each place.
+
+        Raises:
+            AbortedError: a snapshot was taken without it, which has its other half.
+        """
+        worker, number, counts = label
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._may_run(worker, number))
+            if number <= self._given_up.get(worker, 0):
+                raise AbortedError(
+                    f"Step {number} of a worker came too late: a snapshot was taken that has its "
+                    "updates of other servers."
+                )
+            self._running += 1
+        try:
+            yield
+            last = self._applied.pop(worker, [0, 0, {}])
+            parts = last[1] + 1 if last[0] == number else 1
+            self._applied[worker] = [number, parts, counts]
+            while len(self._applied) > _WORKERS:
+                del self._applied[next(iter(self._applied))]
+        finally:
+            self._running -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    def _may_run(self, worker: str, number: int) -> bool:
+        return self._token is None or number <= self._allowed.get(worker, 0)
+
+    async def hold(self, token: str) -> dict[str, list[Any]]:
+        """Let updates wait from now on; return what was applied, once those under way are done."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._token in (None, token))
+            self._token, self._allowed = token, {}
+            self._renew(token)
+            await self._changed.wait_for(lambda: not self._running)
+            return dict(self._applied)
+
+    async def allow(self, token: str, wanted: Mapping[str, int], place: str) -> None:
+        """Let these steps of workers be applied, and wait until they are, for a bounded time.
+
+        A worker that died between two servers is not waited for again, nor is what it sends later
+        applied.
+        """
+        async with self._changed:
+            self._check(token)
+            self._allowed = wanted
+            self._renew(token)
+            self._changed.notify_all()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(_LATE_SECS, self._lease_secs / 2)):
+                    await self._changed.wait_for(
+                        lambda: (
+                            not self._running
+                            and all(
+                                self._has(worker, number, place) for worker, number in wanted.items()
+                            )
+                        )
+                    )
+            self._allowed = {}
+            for worker, number in wanted.items():
+                if not self._has(worker, number, place):
+                    self._given_up[worker] = number
+            self._renew(token)
+
+    def forget(self, worker: str) -> None:
+        """Forget a worker whose session is closed."""
+        self._applied.pop(worker, None)
+        self._given_up.pop(worker, None)
+
+    def _has(self, worker: str, number: int, place: str) -> bool:
+        if number <= self._given_up.get(worker, 0):
+            return True
+        if worker not in self._applied:
+            return False
+        last, parts, counts = self._applied[worker]
+        return bool(last > number or (last == number and parts >= counts.get(place, 1)))
+
+    async def release(self, token: str) -> None:
+        """Let updates go on."""
+        async with self._changed:
+            if self._token == token:
+                self._free()
+
+    def _free(self) -> None:
+        self._token, self._allowed = None, {}
+        if self._lease is not None:
+            self._lease.cancel()
+        self._changed.notify_all()
+
+    def _check(self, token: str) -> None:
+        if self._token != token:
+            raise AbortedError("A snapshot of several servers took too long; updates go on again.")
+
+    def _renew(self, token: str) -> None:
+        if self._lease is not None:
+            self._lease.cancel()
+        loop = asyncio.get_running_loop()
+        self._lease = loop.call_later(self._lease_secs, self._expire, token)
+
+    def _expire(self, token: str) -> None:
+        task = asyncio.ensure_future(self.release(token))
+        task.add_done_callback(lambda _: None)
