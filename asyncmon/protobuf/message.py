@@ -94,7 +94,7 @@ class Message:
 
     def __setattr__(self, name: str, value: Any) -> None:
         field = self._field(name, AttributeError)
-        self._set(field, _kept(field, value) if field.repeated or field.key or field.message else value)
+        self._set(field, _kept(field, value) if name in _layout(type(self)).composite else value)
 
     def _set(self, field: Field, value: Any) -> None:
         if field.oneof:
@@ -119,7 +119,9 @@ class Message:
         return type(self).FromString, (self.SerializeToString(),)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._set_values() == _set_values(other)
+        if not isinstance(other, Message) or type(self) is not type(other):
+            return False
+        return self.ListFields() == other.ListFields()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -144,9 +146,6 @@ class Message:
         if fallback is not None and fallback.name not in values and self._has(fallback):
             found.append((fallback, fallback.kind.default))
         return found
-
-    def _set_values(self) -> dict[str, Any]:
-        return {field.name: value for field, value in self.ListFields()}
 
     def _has(self, field: Field) -> bool:
         values = self.__dict__
@@ -321,8 +320,3 @@ def _kept(field: Field, value: Any) -> Any:
     value = checked(field, value)
     value.__dict__.pop(_UNSET_IN, None)
     return value
-
-
-def _set_values(message: Any) -> dict[str, Any]:
-    values: dict[str, Any] = message._set_values()
-    return values

@@ -17,31 +17,28 @@ from asyncmon.tf1.image_files import decode_jpeg as decode_jpeg
 from asyncmon.tf1.image_files import decode_png as decode_png
 from asyncmon.tf1.image_files import encode_jpeg as encode_jpeg
 from asyncmon.tf1.image_files import encode_png as encode_png
-from asyncmon.tf1.image_resize import ResizeMethod as ResizeMethod
-from asyncmon.tf1.image_resize import image_tensor
-from asyncmon.tf1.image_resize import resize_images as resize_images
 from asyncmon.tf1.more_math import saturate_cast
 
 
 # --- flips ----------------------------------------------------------------------------------------
 def flip_left_right(image: Any) -> g.Tensor:
     """Return images mirrored along their width. TF1: same name."""
-    return g.reverse(image_tensor(image), [-2])
+    return g.reverse(_image_tensor(image), [-2])
 
 
 def flip_up_down(image: Any) -> g.Tensor:
     """Return images mirrored along their height. TF1: same name."""
-    return g.reverse(image_tensor(image), [-3])
+    return g.reverse(_image_tensor(image), [-3])
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> g.Tensor:
     """Return each image as it is or mirrored along its width, as likely. TF1: same name."""
-    return _random_flip(image_tensor(image), -2, seed)
+    return _random_flip(_image_tensor(image), -2, seed)
 
 
 def random_flip_up_down(image: Any, seed: int | None = None) -> g.Tensor:
     """Return each image as it is or mirrored along its height, as likely. TF1: same name."""
-    return _random_flip(image_tensor(image), -3, seed)
+    return _random_flip(_image_tensor(image), -3, seed)
 
 
 def _random_flip(image: g.Tensor, axis: int, seed: int | None) -> g.Tensor:
@@ -67,7 +64,7 @@ def random_brightness(image: Any, max_delta: float, seed: int | None = None) -> 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> g.Tensor:
     """Return images whose distance from each channel's mean is multiplied. TF1: same name."""
-    tensor = image_tensor(images)
+    tensor = _image_tensor(images)
     adjusted = g.cast(_floating(tensor), g.float32)
     mean = g.reduce_mean(adjusted, [-3, -2], keepdims=True)
     adjusted = (adjusted - mean) * g.cast(contrast_factor, g.float32) + mean
@@ -88,7 +85,7 @@ def per_image_standardization(image: Any) -> g.Tensor:
 
     The standard deviation is taken to be 1 / sqrt(number of elements) at least.
     """
-    tensor = image_tensor(image)
+    tensor = _image_tensor(image)
     tensor = tensor if tensor.dtype in (g.float16, g.float32) else g.cast(tensor, g.float32)
     mean = g.reduce_mean(tensor, [-3, -2, -1], keepdims=True)
     deviation = g.sqrt(g.reduce_mean(g.square(tensor - mean), [-3, -2, -1], keepdims=True))
@@ -134,7 +131,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: 
 
     Heights and widths may be tensors.
     """
-    result = tensor = image_tensor(image)
+    result = tensor = _image_tensor(image)
     known: list[int | None] = tensor.shape.as_list() if tensor.shape.ndims else [None] * 3
     targets = {-3: target_height, -2: target_width}
     for axis, target in targets.items():
@@ -177,6 +174,76 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
             limit = whole - extents + 1
         draws = g.random_uniform(g.shape(whole), 0, extents.dtype.max, extents.dtype, seed=seed)
         return g.slice(tensor, draws % limit, extents, name=scope)
+
+
+# --- sizes ---------------------------------------------------------------------------------------
+class ResizeMethod:
+    """TF1: ``tf.image.ResizeMethod``. Bicubic and area are not supported."""
+
+    BILINEAR, NEAREST_NEIGHBOR, BICUBIC, AREA = 0, 1, 2, 3
+
+
+def resize_images(
+    images: Any,
+    size: Any,
+    method: int = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+    name: str | None = None,
+) -> g.Tensor:
+    """Return one image or a batch in another size. TF1: same name, without its aspect ratios.
+
+    ``size`` are height and width, two integers or an int32 tensor. Images that are known to have it
+    stay as they are. Else bilinear gives float32.
+    """
+    if method not in (ResizeMethod.BILINEAR, ResizeMethod.NEAREST_NEIGHBOR):
+        raise ValueError(
+            f"Resize method is not implemented: {method}; use ResizeMethod.BILINEAR or NEAREST_NEIGHBOR"
+        )
+    tensor, wanted = _image_tensor(images), g.convert_to_tensor(size)
+    value: Any = wanted.spec.value
+    if value is not None and tensor.shape.ndims and list(value) == tensor.shape.as_list()[-3:-1]:
+        return tensor
+    attrs = {"bilinear": method == ResizeMethod.BILINEAR, "align": bool(align_corners)}
+    return g.create_op("ResizeImages", (tensor, wanted), attrs, name)
+
+
+def _resize(images: Any, size: Any, *, bilinear: bool, align: bool) -> Any:
+    result = images.astype(np.float32) if bilinear else images
+    for axis, new in ((-3, int(size[0])), (-2, int(size[1]))):
+        old = images.shape[axis]
+        scale = (old - 1) / (new - 1) if align and new > 1 else old / new
+        places = np.arange(new, dtype=np.float32) * np.float32(scale)
+        below = np.floor(places if bilinear or not align else places + np.float32(0.5))
+        low = result.take(np.minimum(below, old - 1).astype(np.intp), axis)
+        if bilinear:
+            high = result.take(np.minimum(below + 1, old - 1).astype(np.intp), axis)
+            low = low + (high - low) * (places - below).reshape(-1, *[1] * (-1 - axis))
+        result = low
+    return result
+
+
+def _resize_rule(images: g.Spec, size: g.Spec, *, bilinear: bool, align: bool) -> g.Spec:
+    if size.shape not in (None, (2,), (None,)):
+        raise ValueError(f"'size' must be a 1-D Tensor of 2 elements, got shape {size.shape}.")
+    new = size.known_dims() or (None, None)
+    if any(extent is not None and extent < 1 for extent in new):
+        raise ValueError(f"output dimensions must be positive, got {list(new)}.")
+    found = None if images.shape is None else (*images.shape[:-3], *new, images.shape[-1])
+    return g.Spec(g.float32 if bilinear else images.dtype, found)
+
+
+g.register(g.OpDef("ResizeImages", _resize, _resize_rule))
+
+
+def _image_tensor(image: Any) -> g.Tensor:
+    """Return one image or several as a tensor. ValueError: it is known to be neither."""
+    tensor = g.convert_to_tensor(image)
+    found = tensor.shape
+    if found.ndims not in (None, 3, 4):
+        raise ValueError(f"An image has 3 dimensions, a batch of them 4, got shape {found}.")
+    if found.ndims and 0 in found.as_list()[-3:]:
+        raise ValueError(f"inner 3 dims of 'image.shape' must be > 0: {found}")
+    return tensor
 
 
 resize = resize_images
