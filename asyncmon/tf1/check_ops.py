@@ -185,24 +185,24 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 # --- dtypes ---------------------------------------------------------------------------------------
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """Raise TypeError unless a tensor is of integers. TF1: same name."""
-    tensor = g.convert_to_tensor(x)
-    if not tensor.dtype.is_integer:
-        before = f"{message} " if message else ""
-        found = tensor.dtype.name
-        raise TypeError(f"{before}Expected 'x' to be integer type. Found: {found} of {tensor.name}.")
-    return g.no_op(name or "assert_integer")
+    x = g.convert_to_tensor(x)
+    text = f"Expected 'x' to be integer type. Found: {x.dtype.name} of {x.name}."
+    return _of_dtype(x.dtype.is_integer, text, message, name or "assert_integer")
 
 
 def assert_type(
     tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
 ) -> Operation:
     """Raise TypeError unless a tensor is of a dtype. TF1: same name."""
-    found = g.convert_to_tensor(tensor)
-    if found.dtype != g.as_dtype(tf_type):
-        before = f"{message} " if message else ""
-        wanted = g.as_dtype(tf_type).name
-        raise TypeError(f"{before}{found.name} must be of type {wanted}, got {found.dtype.name}.")
-    return g.no_op(name or "assert_type")
+    x, wanted = g.convert_to_tensor(tensor), g.as_dtype(tf_type)
+    text = f"{x.name} must be of type {wanted.name}, got {x.dtype.name}."
+    return _of_dtype(x.dtype == wanted, text, message, name or "assert_type")
+
+
+def _of_dtype(fits: bool, text: str, message: str | None, name: str) -> Operation:
+    if not fits:
+        raise TypeError(f"{message} {text}" if message else text)
+    return g.no_op(name)
 
 
 # --- numbers that are none ------------------------------------------------------------------------

@@ -3,15 +3,13 @@
 from asyncmon.graph import einsum, eye, global_norm, matmul, tensordot
 from asyncmon.graph.nn import l2_normalize
 from asyncmon.missing_names import lacking
-from asyncmon.tf1.more_math import matrix_transpose
-from asyncmon.tf1.more_math import matrix_transpose as transpose
 from asyncmon.tf1.more_ops import diag as tensor_diag
 from asyncmon.tf1.more_ops import diag_part as tensor_diag_part
 from asyncmon.tf1.more_ops import norm
 
 __all__ = [
-    "einsum", "eye", "global_norm", "l2_normalize", "matmul", "matrix_transpose", "norm",
-    "tensor_diag", "tensor_diag_part", "tensordot", "transpose",
+    "einsum", "eye", "global_norm", "l2_normalize", "matmul", "norm",
+    "tensor_diag", "tensor_diag_part", "tensordot",
 ]  # fmt: skip
 
 __getattr__ = lacking(__name__, "linalg.", globals())

@@ -83,7 +83,7 @@ def compute_weighted_loss(
             if reduction == Reduction.MEAN:
                 loss = _mean(loss, tf.reduce_sum(tf.ones_like(x) * weight))
             elif reduction == Reduction.SUM_OVER_BATCH_SIZE:
-                loss = _mean(loss, _count(x))
+                loss = _mean(loss, tf.cast(tf.size(x, name="num_elements"), x.dtype))
             elif reduction == Reduction.SUM_BY_NONZERO_WEIGHTS:
                 loss = _mean(loss, _present(x, weights))
         loss = tf.cast(loss, values.dtype)
@@ -95,14 +95,10 @@ def _mean(total: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     return tf.div_no_nan(total, count, name="value")
 
 
-def _count(losses: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.size(losses, name="num_elements"), losses.dtype)
-
-
 def _present(losses: tf.Tensor, weights: Any, per_row: bool = False) -> tf.Tensor:
     """Return the number of losses whose weight is not 0, in all or for each row."""
     if isinstance(weights, float) and weights != 0 and not per_row:
-        return _count(losses)
+        return tf.cast(tf.size(losses, name="num_elements"), losses.dtype)
     with tf.name_scope("num_present"):
         present = tf.cast(tf.not_equal(tf.cast(weights, tf.float32), 0.0), tf.float32)
         present = broadcast_weights(present, losses)

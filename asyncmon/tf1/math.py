@@ -16,7 +16,7 @@ from asyncmon.graph import (
 from asyncmon.graph.nn import (
     l2_normalize, log_softmax, softmax, softplus, softsign, zero_fraction,
 )
-from asyncmon.tf1.more_math import count_nonzero, log_sigmoid, scalar_mul
+from asyncmon.tf1.more_math import count_nonzero, scalar_mul
 # isort: on
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "atanh", "ceil", "conj", "cos", "cosh", "count_nonzero", "cumprod", "cumsum", "divide",
     "divide_no_nan", "equal", "erf", "erfc", "exp", "expm1", "floor", "floordiv", "floormod",
     "greater", "greater_equal", "in_top_k", "invert_permutation", "is_finite", "is_inf", "is_nan",
-    "l2_normalize", "less", "less_equal", "log", "log1p", "log_sigmoid", "log_softmax",
+    "l2_normalize", "less", "less_equal", "log", "log1p", "log_softmax",
     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod",
     "multiply", "negative", "not_equal", "pow", "reciprocal", "reduce_all", "reduce_any",
     "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum",

@@ -12,7 +12,7 @@ from asyncmon.graph import IndexedSlices
 if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
-__all__ = ["count_nonzero", "log_sigmoid", "matrix_transpose", "saturate_cast", "scalar_mul"]
+__all__ = ["count_nonzero", "saturate_cast", "scalar_mul"]
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
@@ -53,12 +53,6 @@ def count_nonzero(
         return g.cast(count, dtype)
 
 
-def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
-    """Return ``log(sigmoid(x))``, safe from overflow. TF1: same name."""
-    with g.name_scope(name, "LogSigmoid", [x]) as scope:
-        return g.negative(g.nn.softplus(-g.convert_to_tensor(x)), scope)
-
-
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return values as a dtype; those outside of its range become its ends. TF1: same name."""
     with g.name_scope(name, "saturate_cast", [value]) as scope:
@@ -71,12 +65,3 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
                 most = np.nextafter(most, np.zeros_like(most))
             x = g.minimum(x, g.constant(most, x.dtype))
         return g.cast(x, dtype, scope)
-
-
-def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = False) -> Tensor:
-    """Return a tensor of a known rank with its last two axes exchanged. TF1: same name."""
-    x = g.convert_to_tensor(a)
-    rank = x.shape.ndims
-    if rank is None or rank < 2:
-        raise ValueError(f"`a` should be a (batch) matrix with rank >= 2, got shape {x.shape}.")
-    return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2], name, conjugate)

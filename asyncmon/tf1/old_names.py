@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import graph as g
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from asyncmon.graph import Tensor
 
@@ -39,7 +39,7 @@ to_complex128 = _caster("ToComplex128", g.complex128)
 
 mul, sub, neg, inv = g.multiply, g.subtract, g.negative, g.reciprocal
 floor_div, lin_space, select = g.floordiv, g.linspace, g.where
-concat_v2, reverse_v2 = g.concat, g.reverse
+concat_v2, reverse_v2, pack, unpack = g.concat, g.reverse, g.stack, g.unstack
 numpy_function = g.py_func
 all_variables = g.global_variables
 initialize_all_variables = g.global_variables_initializer
@@ -55,16 +55,6 @@ def arg_max(input: Any, dimension: Any, output_type: Any = g.int64, name: str | 
 def arg_min(input: Any, dimension: Any, output_type: Any = g.int64, name: str | None = None) -> Tensor:
     """Return the positions of the smallest elements along an axis. TF1: same name."""
     return g.argmin(input, dimension, name, output_type=output_type)
-
-
-def pack(values: Sequence[Any], axis: int = 0, name: str = "pack") -> Tensor:
-    """Return :func:`asyncmon.graph.stack` of tensors. TF1: same name, before 1.0."""
-    return g.stack(values, axis, name)
-
-
-def unpack(value: Any, num: int | None = None, axis: int = 0, name: str = "unpack") -> list[Tensor]:
-    """Return :func:`asyncmon.graph.unstack` of a tensor. TF1: same name, before 1.0."""
-    return g.unstack(value, num, axis, name)
 
 
 def tables_initializer(name: str = "init_all_tables") -> g.Operation:

@@ -103,14 +103,6 @@ async def test_scalar_mul() -> None:
         tf.scalar_mul([2.0], [1.0])
 
 
-async def test_log_sigmoid_is_safe_from_overflow() -> None:
-    x = tf.constant([-1000.0, 0.0, 3.0, 1000.0], tf.float64)
-    y = tf.log_sigmoid(x)
-    found, grad = await value([y, tf.gradients(y, x)[0]])
-    np.testing.assert_allclose(found, [-1000, -np.log(2), -np.log1p(np.exp(-3)), 0], rtol=1e-14)
-    np.testing.assert_allclose(grad, [1, 0.5, 1 / (1 + np.exp(3)), 0], rtol=1e-12)
-
-
 async def test_saturate_cast() -> None:
     found = await value(tf.saturate_cast([-5.5, 3.7, 300.0], tf.uint8))
     assert found.tolist() == [0, 3, 255]
@@ -119,16 +111,6 @@ async def test_saturate_cast() -> None:
     assert found.tolist() == [2**63 - 1024, -(2**63)]
     found = await value(tf.saturate_cast([1e10, -1e10], tf.int32))
     assert found.tolist() == [2**31 - 128, -(2**31)]  # as TF1: the greatest float32 below 2**31
-
-
-async def test_matrix_transpose() -> None:
-    array = np.arange(12.0).reshape(2, 3, 2)
-    np.testing.assert_array_equal(await value(tf.matrix_transpose(array)), array.swapaxes(1, 2))
-    numbers = array + 1j
-    found = await value(tf.linalg.transpose(numbers, conjugate=True))
-    np.testing.assert_array_equal(found, numbers.swapaxes(1, 2).conj())
-    with pytest.raises(ValueError, match="matrix with rank >= 2"):
-        tf.matrix_transpose([1.0])
 
 
 async def test_other_names_before_1_0() -> None:
@@ -164,7 +146,7 @@ async def test_old_summaries_have_their_tags_as_they_are() -> None:
 
 async def test_names_in_namespaces_are_those_of_the_root() -> None:
     for space, names in {
-        tf.math: ["abs", "reduce_sum", "log_sigmoid", "argmax", "add_n"],
+        tf.math: ["abs", "reduce_sum", "argmax", "add_n"],
         tf.linalg: ["matmul", "eye", "einsum", "tensordot", "global_norm"],
         tf.dtypes: ["float32", "as_dtype", "cast", "saturate_cast", "string"],
         tf.debugging: ["Assert", "check_numerics", "is_finite"],
@@ -176,5 +158,4 @@ async def test_names_in_namespaces_are_those_of_the_root() -> None:
     assert tf.math.softplus is graph.nn.softplus
     assert tf.random.normal is tf.random_normal
     assert tf.random.shuffle is tf.random_shuffle
-    assert tf.linalg.transpose is tf.matrix_transpose
     assert tf.train.piecewise_constant_decay is tf.train.piecewise_constant

@@ -30,13 +30,10 @@ def sequence_loss(
         logits: of shape ``[batch, time, classes]``.
         targets: int classes of shape ``[batch, time]``.
         weights: of shape ``[batch, time]``; 0 beyond the end of a sequence.
-        average_across_timesteps: average over time; ``average_across_batch`` likewise.
-        average_across_batch: see above.
-        sum_over_timesteps: add up over time, which excludes an average; ``sum_over_batch`` likewise.
-        sum_over_batch: see above.
+        average_across_timesteps: average over time; the next one over the batch.
+        sum_over_timesteps: add up over time, which excludes an average; the next one over the batch.
         softmax_loss_function: called as ``f(labels=, logits=)`` on classes ``[batch * time]`` and
             logits ``[batch * time, classes]``; by default ``sparse_softmax_cross_entropy_with_logits``.
-        name: the scope of the new ops.
 
     Returns:
         A scalar, ``[time]``, ``[batch]`` or ``[batch, time]``: what neither argument reduces is left.

@@ -17,9 +17,7 @@ class LSTMStateTuple(NamedTuple):
 
     @property
     def dtype(self) -> Any:
-        """The dtype of both. TypeError where they differ."""
-        if self.c.dtype != self.h.dtype:
-            raise TypeError(f"Inconsistent internal state: {self.c.dtype} vs {self.h.dtype}")
+        """That of the memory."""
         return self.c.dtype
 
 
@@ -116,10 +114,9 @@ def _zeros(size: Any, dtype: Any, batch_size: Any) -> tf.Tensor:
     return tf.zeros(tf.stack([tf.cast(batch_size, tf.int32), *dims]), dtype)
 
 
-def check_depth(inputs_shape: tf.TensorShape) -> int:
+def check_depth(inputs_shape: Any) -> int:
     """Return the last dimension of the inputs. ValueError where it is not known."""
-    inputs_shape = tf.TensorShape(inputs_shape)
-    depth = inputs_shape[-1].value if inputs_shape.ndims else None
+    depth = tf.TensorShape(inputs_shape)[-1].value
     if depth is None:
         raise ValueError(f"Expected inputs.shape[-1] to be known, saw shape: {inputs_shape}")
     return int(depth)

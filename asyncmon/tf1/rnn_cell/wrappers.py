@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 class MultiRNNCell(RNNCell):
     """Cells on top of each other: the output of each is the input of the next. TF1: same name.
 
-    Their variables lie in ``multi_rnn_cell/cell_0``, ``multi_rnn_cell/cell_1``, ...
-
-    Args:
-        cells: the cells, the lowest first.
-        state_is_tuple: the state is a tuple of the cells' states, else these side by side.
+    The lowest is first. Their variables lie in ``multi_rnn_cell/cell_0``, ``.../cell_1``, and so on.
+    The state is a tuple of the cells' states, else, if not ``state_is_tuple``, these side by side.
 
     Raises:
         TypeError: ``cells`` is no list.
@@ -202,7 +199,7 @@ class DropoutWrapper(RNNCell):
         """Drop elements of the leaves of a structure that are chosen."""
         if not self._drops(part):
             return values
-        pairs = zip(flatten(values), _chosen(choose(values), choose, values), strict=True)
+        pairs = zip(flatten(values), _chosen(choose, values), strict=True)
         left = [self._drop(part, i, x) if yes else x for i, (x, yes) in enumerate(pairs)]
         return pack_like(values, left)
 
@@ -214,18 +211,15 @@ class DropoutWrapper(RNNCell):
         return kept
 
 
-def _chosen(wanted: Any, choose: Callable[[Any], Any], value: Any) -> list[bool]:
-    """Return for each leaf whether it is wanted: as a structure says, or by asking for each part."""
-    if not isinstance(value, list | tuple | dict):
-        return [bool(wanted)]
+def _chosen(choose: Callable[[Any], Any], value: Any) -> list[Any]:
+    """Return for each leaf whether a filter chooses it, which sees each part that it chooses."""
+    wanted = choose(value)
+    if isinstance(wanted, list | tuple | dict):
+        return flatten(wanted)
+    if not wanted or not isinstance(value, list | tuple | dict):
+        return [bool(wanted)] * len(flatten(value))
     parts = [value[key] for key in sorted(value)] if isinstance(value, dict) else value
-    if isinstance(wanted, dict):
-        each = [wanted[key] for key in sorted(wanted)]
-    else:
-        given = isinstance(wanted, list | tuple)
-        each = list(wanted) if given else [bool(wanted) and choose(part) for part in parts]
-    pairs = zip(each, parts, strict=True)
-    return [yes for one, part in pairs for yes in _chosen(one, choose, part)]
+    return [yes for part in parts for yes in _chosen(choose, part)]
 
 
 def _but_memory(state: Any) -> Any:
