@@ -4,12 +4,66 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class HeldArray:
+    """An array of a snapshot that another process holds.
+
+    Attributes:
+        name: in the snapshot.
+        dtype, shape: of the array.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return prod(self.shape) * self.itemsize
+
+    def __array__(self, *_args: object, **_options: object) -> NoReturn:
+        raise TypeError(f"{self!r} is in another process. Order a snapshot by snapshot().")
+
+
+class Holder(Protocol):
+    """The process that holds arrays of a snapshot, and sees the files of this one."""
+
+    def write_file(
+        self, path: str, header: bytes, arrays: Mapping[str, Any], control: Any
+    ) -> dict[str, int]:
+        """Write a tensor file there, durably but for its name in the directory. Blocking.
+
+        Args:
+            path: of the file, which does not exist.
+            header: its first bytes.
+            arrays: what follows, in order: arrays and :class:`HeldArray`.
+            control: stops or unthrottles it, a :class:`~asyncmon.checkpoint.throttle.Control`.
+
+        Returns:
+            The CRC-32C of each array.
+
+        Raises:
+            OpError: it was not written, and nothing of it is left unless the process has ended.
+        """
+
+    async def pull(self) -> Snapshot:
+        """Return the snapshot with all of its arrays here."""
 
 
 class Snapshot(Mapping[str, "NDArray[Any]"]):
@@ -23,18 +77,22 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
         values: names to arrays. Views of them are handed out read-only.
         step: the global step the state belongs to, or None where the program counts none.
         on_release: called once, when the sharing ends. Must not refer to the snapshot.
+        holder: has those of its values that are :class:`HeldArray`. Only a snapshot that was ordered to
+            be written has one.
     """
 
-    __slots__ = ("__weakref__", "_finalizer", "_values", "step")
+    __slots__ = ("__weakref__", "_finalizer", "_values", "holder", "step")
 
     def __init__(
         self,
         values: Mapping[str, NDArray[Any]],
         step: int | None = None,
         on_release: Callable[[], None] | None = None,
+        holder: Holder | None = None,
     ) -> None:
         self.step = step
-        self._values = {name: _read_only(array) for name, array in values.items()}
+        self.holder = holder
+        self._values: dict[str, Any] = {name: _read_only(array) for name, array in values.items()}
         self._finalizer = weakref.finalize(self, on_release) if on_release is not None else None
         if self._finalizer is not None:
             self._finalizer.atexit = False
@@ -46,7 +104,8 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
             self._finalizer()
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._values[name]
+        found: NDArray[Any] = self._values[name]
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -61,7 +120,9 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
         self.release()
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = np.asarray(array).view()
+def _read_only(array: Any) -> Any:
+    if isinstance(array, HeldArray):
+        return array
+    view: NDArray[Any] = np.asarray(array).view()
     view.flags.writeable = False
     return view

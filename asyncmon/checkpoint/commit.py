@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from asyncmon.checkpoint.store import Store
+    from asyncmon.snapshot import Holder
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Draft(NamedTuple):
     Attributes:
         path: its prefix, ``basename`` in the store's directory.
         state: the state file that is part of its commit, name to content; empty: none is.
+        holder: writes the tensor files, where it has some of the arrays.
     """
 
     path: str
@@ -54,6 +57,7 @@ class Draft(NamedTuple):
     shard_bytes: int
     control: Control
     state: Mapping[str, bytes] = MappingProxyType({})
+    holder: Holder | None = None
 
 
 def write(store: Store, draft: Draft) -> Manifest:
@@ -77,7 +81,15 @@ def write(store: Store, draft: Draft) -> Manifest:
 
     def write_part(file: str, part: tensor_file.Part) -> None:
         checksums: dict[str, int] = {}
-        store.write(file, _chunks(part, draft.control, checksums))
+        if draft.holder is None:
+            store.write(file, chunks(part, draft.control, checksums))
+        else:
+            path = os.path.abspath(os.path.join(store.directory, file))
+            try:
+                checksums = draft.holder.write_file(path, part.header, part.arrays, draft.control)
+            except BaseException:
+                store.delete(file)  # where that process was killed
+                raise
         written[file] = checksums
 
     with op_errors(f"Checkpoint {draft.path!r} was not saved", store.describe):
@@ -163,7 +175,7 @@ def _complete_state(store: Store, journal: Manifest, manifest: str) -> None:
         store.put({name: text.encode()})
 
 
-def _chunks(
+def chunks(
     part: tensor_file.Part, control: Control, checksums: dict[str, int]
 ) -> Iterator[bytes | memoryview]:
     """Yield a file's content, and fill in the checksums of its arrays."""

@@ -51,6 +51,10 @@ class Claims:
         """Return the store of a directory, which need not be claimed."""
         return open_store(directory, self._calls)
 
+    def has_plain_files(self, directory: str) -> bool:
+        """Return whether any process of this machine writes a file of a directory as this one does."""
+        return not is_url(directory) and type(self._calls) is FileCalls
+
     def claim(self, directory: str) -> None:
         """Make a directory, lock other processes out and clean up after a crash. Blocking.
 

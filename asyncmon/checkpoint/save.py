@@ -16,17 +16,25 @@ from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
 from asyncmon.checkpoint.manifest import Manifest, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
-from asyncmon.checkpoint.saveable_session import describe, known_names, raw_session, release
+from asyncmon.checkpoint.saveable_session import (
+    describe,
+    known_names,
+    order_snapshot,
+    raw_session,
+    release,
+)
 from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import FailedPreconditionError
+from asyncmon.snapshot import HeldArray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from asyncmon.checkpoint.stateful import StatefulRegistry
     from asyncmon.checkpoint.variable_selection import Selection
+    from asyncmon.snapshot import Holder
 
 _SHARDS = 4
 _RESERVED = "__metadata__"  # safetensors keeps this name of a header for itself
@@ -99,9 +107,15 @@ class Save:
             self.snapshot = asyncio.get_running_loop().create_future()
             self.snapshot.set_result(present)
             return
-        self.snapshot = asyncio.ensure_future(self._raw.snapshot())
+        self.snapshot = asyncio.ensure_future(order_snapshot(self._raw))
         if self._states and self._step is not None:
             self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
+
+    async def taken(self, *, pull: bool) -> Mapping[str, Any]:
+        """Return the snapshot, when it is there, with all of its arrays here if that is asked for."""
+        snapshot = await self.snapshot
+        holder: Holder | None = getattr(snapshot, "holder", None)
+        return await holder.pull() if pull and holder is not None else snapshot
 
     def discard(self) -> None:
         """End the sharing of the snapshot's arrays, now or when it is there. Twice is fine."""
@@ -144,7 +158,10 @@ class Save:
             total = sum(array.nbytes for array in arrays.values())
             shard_bytes = min(shard_bytes, max(1, -(-total // _SHARDS)))
         basename = locations.split(self.handle.path)[1]
-        return Draft(self.handle.path, basename, arrays, manifest, shard_bytes, self.control)
+        holder = getattr(snapshot, "holder", None)
+        return Draft(
+            self.handle.path, basename, arrays, manifest, shard_bytes, self.control, holder=holder
+        )
 
     def _name_by(self, step: int | None) -> None:
         """Give the checkpoint its path: with the step, padded to 8 digits or not, or without one."""
@@ -177,7 +194,7 @@ class Save:
         snapshot = await ordered
         while getattr(snapshot, "step", self._step) != self._step:
             release(snapshot)
-            snapshot = await self._raw.snapshot()
+            snapshot = await order_snapshot(self._raw)
             self._pack()
         return snapshot
 
@@ -201,7 +218,7 @@ def _by_kind(state: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Text
     texts: dict[str, TextEntry] = {}
     problems: list[str] = []
     for name, value in state.items():
-        array = np.asarray(value)
+        array: Any = value if isinstance(value, HeldArray) else np.asarray(value)
         try:
             if name == _RESERVED:
                 raise TypeError("the file format keeps this name for itself")

@@ -18,6 +18,9 @@ class SaveableSession(Protocol):
     is free, or None in it where a dimension is) and ``dtype``: all variables that it can load, whether
     they have values or not. Then a restore skips other entries, and names missing ones in an error.
     Without it, all entries of the checkpoint are loaded, and those of a snapshot must be among them.
+
+    One that is run by another process may have ``snapshot_to_write()``, like ``snapshot()``: large
+    arrays stay where they are, and the ``holder`` of the snapshot writes them.
     """
 
     def snapshot(self) -> Awaitable[Mapping[str, Any]]:
@@ -44,6 +47,12 @@ def raw_session(session: Any) -> Any:
             " and load()."
         )
     return raw
+
+
+def order_snapshot(raw: Any) -> Awaitable[Any]:
+    """Order a snapshot that is to be written."""
+    ordered: Awaitable[Any] = getattr(raw, "snapshot_to_write", raw.snapshot)()
+    return ordered
 
 
 class StateSpec(NamedTuple):

@@ -372,7 +372,8 @@ class Saver:
     # --- inside
 
     async def _write(self, save: Save) -> str | None:
-        draft = await in_thread(self._prepare, save, await save.snapshot)
+        snapshot = await save.taken(pull=not self._claims.has_plain_files(save.directory))
+        draft = await in_thread(self._prepare, save, snapshot)
         if draft is None:
             return None
         store, decision = self._claims.open(save.directory), None

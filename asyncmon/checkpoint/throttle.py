@@ -33,22 +33,34 @@ class Control:
         left: bytes that are not written yet.
     """
 
-    __slots__ = ("_urgent", "due", "left", "stopped")
+    __slots__ = ("_changed", "_urgent", "due", "left", "stopped")
 
     def __init__(self, due: float | None = None) -> None:
         self.due = due
         self.left = 0
         self.stopped = False
         self._urgent = threading.Event()
+        self._changed: Callable[[], object] | None = None
 
     def stop(self) -> None:
         """Make the threads stop at the next piece."""
         self.stopped = True
-        self._urgent.set()
+        self.unthrottle()
 
     def unthrottle(self) -> None:
         """End all pauses: the caller waits for the end of the save."""
         self._urgent.set()
+        if self._changed is not None:
+            self._changed()
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether it was unthrottled or stopped."""
+        return self._urgent.is_set()
+
+    def on_change(self, fn: Callable[[], object] | None) -> None:
+        """Have a function called, in any thread, by each :meth:`stop` and :meth:`unthrottle`."""
+        self._changed = fn
 
     def check(self) -> None:
         """Raise :class:`~asyncmon.errors.CancelledError` after :meth:`stop`."""

@@ -53,7 +53,8 @@ def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
     """
     if target != "local":
         raise NotFoundError(f"The target of a session in a child process is 'local', got {target!r}.")
-    return RemoteBackend(target, graph, config, LocalChannel(), config.rpc_options.timeout_secs)
+    secs = config.rpc_options.timeout_secs
+    return RemoteBackend(target, graph, config, LocalChannel(), secs, writes_files=True)
 
 
 class LocalChannel:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon import portable
 from asyncmon.distributed.error_data import error_data
+from asyncmon.distributed.held_snapshots import HeldSnapshots
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.wire import Encoder, Message
@@ -49,6 +50,8 @@ def _end_with_parent() -> None:
 
 async def _serve(given: dict[str, Any]) -> None:
     service = SessionService(_backend)
+    for name, job in HeldSnapshots().jobs.items():
+        service.add_job(name, job)
     lost = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
 

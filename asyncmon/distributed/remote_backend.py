@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from asyncmon.cancellation import outlast
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
+from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import OpError, UnavailableError
 from asyncmon.graph.core.node import Tensor
@@ -71,6 +72,8 @@ class RemoteBackend:
         channel: to the service; closed with this.
         timeout_secs: an answer that takes longer is an ``UnavailableError``.
         is_part: do all that is asked for there, whatever the devices of the graph.
+        writes_files: whether the other process writes the files of a save, for it sees those of this
+            one and has the jobs of :class:`.held_snapshots.HeldSnapshots`.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class RemoteBackend:
         timeout_secs: float,
         *,
         is_part: bool = False,
+        writes_files: bool = False,
     ) -> None:
         self.closed = False
         self.global_step: int | None = None
@@ -91,6 +95,8 @@ class RemoteBackend:
         self._channel = channel
         self._timeout = timeout_secs
         self._is_part = is_part
+        self._writes_files = writes_files
+        self._unsent: asyncio.Future[None] | None = None  # done when the last snapshot is sent for
         self._functions = Functions()
         self._session: dict[str, Any] = {}  # its number and the service's incarnation
         self._version = 0  # operations that the service has
@@ -150,7 +156,7 @@ class RemoteBackend:
             request["done"] = plan.done
         if update is not None:
             request["update"] = update
-        answer = await self._job(request, encoder)
+        answer = await self.job(request, encoder)
         plan.known = True
         if metadata is not None and "metadata" in answer:
             metadata.nodes[:], metadata.duration = answer["metadata"]
@@ -165,12 +171,17 @@ class RemoteBackend:
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables there."""
         encoder = Encoder()
-        await self._job({"job": "load", "values": encoder.encode(dict(values))}, encoder)
+        await self.job({"job": "load", "values": encoder.encode(dict(values))}, encoder)
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot, which is sent here."""
-        self.check_open()
-        return asyncio.ensure_future(self._snapshot())
+        return asyncio.ensure_future(self._snapshot(self._ordered("snapshot")))
+
+    def snapshot_to_write(self) -> Awaitable[Snapshot]:
+        """Order a snapshot for a save, which stays there where that process writes files."""
+        if not self._writes_files:
+            return self.snapshot()
+        return asyncio.ensure_future(held_snapshot(self.job, self._ordered("hold")))
 
     async def hold(self, token: str) -> dict[str, Any]:
         """Hold updates there. See :mod:`.update_barrier`, as for the next two."""
@@ -210,13 +221,31 @@ class RemoteBackend:
         await self._send_graph()
         return await self._ask(Encoder().json({"do": do, "token": token, **more, **self._session}))
 
-    async def _snapshot(self) -> Snapshot:
-        answer = await self._job({"job": "snapshot"}, Encoder())
+    def _ordered(self, kind: str) -> asyncio.Task[dict[str, Any]]:
+        """Start a job, which is sent before those that are started after this call."""
+        self.check_open()
+        sent = self._unsent = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(self.job({"job": kind}, Encoder(), sent))
+        task.add_done_callback(lambda _task: sent.cancel())  # where it failed before
+        return task
+
+    async def _snapshot(self, answered: Awaitable[dict[str, Any]]) -> Snapshot:
+        answer = await answered
         return Snapshot(answer["values"], answer["step"])
 
-    async def _job(self, request: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
-        """Start a job, and wait for its end."""
+    async def job(
+        self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
+    ) -> dict[str, Any]:
+        """Start a job, wait for its end, and return the answer.
+
+        Args:
+            request: JSON, with the kind of the ``"job"``.
+            encoder: has the buffers.
+            sent: completed when it is sent; other jobs wait for that of the last snapshot.
+        """
         self.check_open()
+        if sent is None and self._unsent is not None and not self._unsent.done():
+            await asyncio.wait((self._unsent,))
         await self._send_graph()
         self._sequence += 1
         sequence = self._sequence
@@ -224,6 +253,8 @@ class RemoteBackend:
         request.update(
             self._session, do="start", sequence=sequence, answered=min(self._under_way), wait=self._wait
         )
+        if sent is not None:  # at the first await below
+            sent.set_result(None)
         try:
             answer = await self._ask(encoder.json(request))
             if "pending" in answer:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.session.backend import Backend
 
+    Work = Callable[[], Awaitable[Message]]
+    Kind = Callable[[Backend, Decoder], Work]
+
 logger = logging.getLogger(__name__)
 
 MAX_WAIT = 30.0
@@ -96,6 +99,7 @@ class SessionService:
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
+        self._jobs: dict[str, Kind] = {"load": _load, "snapshot": _snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
             "extend": self._extend,
@@ -112,6 +116,10 @@ class SessionService:
     def add_method(self, name: str, method: Callable[[Decoder], Awaitable[Message]]) -> None:
         """Answer another request too."""
         self._methods[name] = method
+
+    def add_job(self, name: str, job: Kind) -> None:
+        """Do another job too."""
+        self._jobs[name] = job
 
     @property
     def num_sessions(self) -> int:
@@ -247,16 +255,11 @@ class SessionService:
         self._sessions[number] = self._sessions.pop(number)  # the last one used
         return served
 
-    def _work(
-        self, served: _Served, kind: str, decoder: Decoder, job: Job
-    ) -> Callable[[], Awaitable[Message]] | None:
+    def _work(self, served: _Served, kind: str, decoder: Decoder, job: Job) -> Work | None:
         """Return what a job awaits; None where it is done already."""
         content, backend = decoder.content, served.backend
-        if kind == "load":
-            values = decoder.decode(content["values"])
-            return lambda: self._load(backend, values)
-        if kind == "snapshot":
-            return lambda: self._snapshot(backend)
+        if kind in self._jobs:
+            return self._jobs[kind](backend, decoder)
         if kind not in ("run", "peek"):
             raise InvalidArgumentError(f"There is no job {kind!r}.")
         plan = self._plan(served, content)
@@ -302,18 +305,7 @@ class SessionService:
             plan = served.plans[number] = served.backend.prepare(fetched, fed, done)
         return plan
 
-    async def _load(self, backend: Backend, values: dict[str, Any]) -> Message:
-        await backend.load(values)
-        return _results(backend, [])
-
-    async def _snapshot(self, backend: Backend) -> Message:
-        snapshot = await backend.snapshot()
-        encoder = Encoder()
-        message = encoder.message({"values": dict(snapshot), "step": snapshot.step})
-        message.sent = snapshot.release
-        return message
-
-    async def _run(self, served: _Served, work: Callable[[], Awaitable[Message]], job: Job) -> Message:
+    async def _run(self, served: _Served, work: Work, job: Job) -> Message:
         current_job.set(job)
         try:
             return await work()
@@ -349,6 +341,28 @@ class SessionService:
             served.answered = answered
             for sequence in [number for number in served.jobs if number < answered]:
                 served.jobs.pop(sequence).cancel()
+
+
+def _load(backend: Backend, decoder: Decoder) -> Work:
+    values = decoder.decode(decoder.content["values"])
+
+    async def load() -> Message:
+        await backend.load(values)
+        return _results(backend, [])
+
+    return load
+
+
+def _snapshot(backend: Backend, _decoder: Decoder) -> Work:
+    ordered = backend.snapshot()  # before the requests that come after
+
+    async def take() -> Message:
+        snapshot = await ordered
+        message = Encoder().message({"values": dict(snapshot), "step": snapshot.step})
+        message.sent = snapshot.release
+        return message
+
+    return take
 
 
 def _done(value: dict[str, Any]) -> Message:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon.checkpoint.saveable_session import order_snapshot
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,7 +59,7 @@ class StepBoundary:
                 result: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
                 self._waiting.append((result, fn))
                 return await result
-            snapshot = await raw.snapshot()  # waits where a step is just being applied
+            snapshot = await order_snapshot(raw)  # waits where a step is just being applied
             step = raw.global_step
             if snapshot.step == step and not self._hooks_lag(step) and self.vetoed is None:
                 try:

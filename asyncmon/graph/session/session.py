@@ -240,6 +240,15 @@ class Session:
         """
         return self._backend.snapshot()
 
+    def snapshot_to_write(self) -> Awaitable[Snapshot]:
+        """Order a snapshot as :meth:`snapshot` does, for a save.
+
+        Of a session in a child process, large arrays stay there, and its holder writes them.
+        """
+        backend = self._backend
+        ordered: Awaitable[Snapshot] = getattr(backend, "snapshot_to_write", backend.snapshot)()
+        return ordered
+
     def state_spec(self) -> dict[str, Spec]:
         """Return dtype and shape of all that is saved, by name, whether it has a value yet or not.
 
