@@ -51,6 +51,10 @@ class Repeated(list[T]):
             super().__setitem__(key, _copy(self._field, value))
         _set_owner(self)
 
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(key)
+        _set_owner(self)
+
     def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[misc,override]
         self.extend(values)
         return self

@@ -201,7 +201,7 @@ class Message:
                 dict.update(self._container(field), [decode_entry(field, wire_type, raw)])
             elif field.repeated:
                 list.extend(self._container(field), decode_all(field, wire_type, raw))
-            elif field.message is not None and field.name in values and self._has(field):
+            elif field.message is not None and field.name in values:
                 values[field.name].MergeFrom(decode(field, wire_type, raw))
             else:
                 if field.oneof:  # the last one on the wire wins
@@ -240,9 +240,9 @@ class Message:
             raise TypeError(f"Expected {type(self).__name__}, got {type(other).__name__}.")
 
     def Clear(self) -> None:
-        """Unset all fields."""
-        for name in set(self.__dict__) - {_UNSET_IN}:
-            del self.__dict__[name]
+        """Unset all fields; in its own message it is set."""
+        self.SetInParent()
+        self.__dict__.clear()
 
     def ClearField(self, field_name: str) -> None:
         """Unset a field, or the one of a group that is set. ValueError: there is no such field."""

@@ -82,6 +82,21 @@ def test_a_part_that_is_switched_to_and_back_starts_anew() -> None:
     assert feature == Feature(bytes_list=tf.train.BytesList())
 
 
+def test_what_is_emptied_is_set() -> None:
+    feature = ints(1)
+    del feature.float_list.value[:]
+    assert feature.WhichOneof("kind") == "float_list"
+    feature.bytes_list.Clear()
+    assert feature == Feature(bytes_list=tf.train.BytesList())
+
+
+def test_a_part_that_was_read_is_merged_into() -> None:
+    example = tf.train.Example()
+    features = example.features.feature
+    example.MergeFrom(tf.train.Example(features={"feature": {"x": ints(1)}}))
+    assert features == {"x": ints(1)}
+
+
 def test_what_is_given_is_copied() -> None:
     values = ints(1)
     features = tf.train.Features(feature={"x": values})
