@@ -42,9 +42,10 @@ from asyncmon.tf1 import (
 )
 from asyncmon.tf1.check_ops import *
 from asyncmon.tf1.constants import *
-from asyncmon.tf1.control_flow import case as case
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
-from asyncmon.tf1.functional_ops import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from asyncmon.tf1.functional_ops import (
+    case as case, foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan,
+)
 from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1.logging import get_logger as get_logger
 from asyncmon.tf1.more_math import *

@@ -156,8 +156,8 @@ def _share_of(own: str, count: Callable[..., Metric], doc: str) -> Callable[...,
 
     def share(labels: Any, predictions: Any, weights: Any, name: Any, **keys: Any) -> Metric:
         with tf.variable_scope(name, own):
-            x, y, w = _fitted(tf.cast(predictions, tf.bool), tf.cast(labels, tf.bool), weights)
-            states, updates = zip(true_positives(y, x, w), count(y, x, w), strict=True)
+            given = labels, predictions, weights
+            states, updates = zip(true_positives(*given), count(*given), strict=True)
             return _of_both(
                 lambda hits, rest, name: _ratio(hits, hits + rest, name), states, updates, **keys
             )

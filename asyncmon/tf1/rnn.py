@@ -37,7 +37,6 @@ def dynamic_rnn(
         initial_state: the state before the first step; by default zeros of ``dtype``.
         dtype: of the state, where ``initial_state`` is not given.
         parallel_iterations: without effect, as ``swap_memory``: steps run one after another.
-        swap_memory: see above.
         time_major: inputs and outputs are of shape ``[time, batch, ...]``, and are not transposed.
         scope: the variable scope; "rnn" by default.
 

@@ -103,10 +103,9 @@ class HParams:
         """Set values from a JSON object; return these HParams. Errors as :meth:`set_hparam`."""
         return self.override_from_dict(json.loads(values_json))
 
-    def to_json(self, indent: Any = None, separators: Any = None, sort_keys: bool = False) -> str:
-        """Return the values as a JSON object, without functions."""
-        values = {name: value for name, value in self.values().items() if not callable(value)}
-        return json.dumps(values, indent=indent, separators=separators, sort_keys=sort_keys)
+    def to_json(self, **options: Any) -> str:
+        """Return the values as a JSON object, with the options of ``json.dumps``."""
+        return json.dumps(self.values(), **options)
 
     def values(self) -> dict[str, Any]:
         """Return the values by name."""

@@ -103,28 +103,24 @@ class GRUCell(_Cell):
         super().__init__(num_units, activation, reuse, name, dtype, **kwargs)
         self._kernel_initializer = kernel_initializer
         self._bias_initializer = bias_initializer
+        self._weights: dict[str, tuple[Any, Any]] = {}
 
     def build(self, input_shape: tf.TensorShape) -> None:
         """Create the kernels and biases of the gates and the candidate."""
-        units = self._num_units
+        units, start = self._num_units, self._bias_initializer
         rows = check_depth(input_shape) + units
-        bias = self._bias_initializer
-        self._gates, self._candidate = (
-            (
-                self.add_variable(f"{name}/kernel", [rows, n], initializer=self._kernel_initializer),
-                self.add_variable(f"{name}/bias", [n], initializer=start if bias is None else bias),
+        for part, n, bias in (("gates", 2 * units, 1.0), ("candidate", units, 0.0)):
+            kernel = self.add_variable(
+                f"{part}/kernel", [rows, n], initializer=self._kernel_initializer
             )
-            for name, n, start in (
-                ("gates", 2 * units, tf.constant_initializer(1.0)),
-                ("candidate", units, tf.zeros_initializer()),
-            )
-        )
+            first = tf.constant_initializer(bias) if start is None else start
+            self._weights[part] = kernel, self.add_variable(f"{part}/bias", [n], initializer=first)
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
         """Return the output and the new state, which are the same."""
-        reset, update = tf.split(tf.sigmoid(_affine(inputs, state, *self._gates)), 2, 1)
-        candidate = self._activation(_affine(inputs, reset * state, *self._candidate))
+        reset, update = tf.split(tf.sigmoid(_affine(inputs, state, *self._weights["gates"])), 2, 1)
+        candidate = self._activation(_affine(inputs, reset * state, *self._weights["candidate"]))
         output = update * state + (1 - update) * candidate
         return output, output
 
