@@ -61,7 +61,8 @@ class StopAtStepHook(SessionRunHook):
             coord.request_stop(reason=self._reason(step))
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        step = step_after(run_values)
+        # A hook before this one may have waited for an update, or another replica made one.
+        step = max(step_after(run_values), global_step_of(self, run_context.session))
         assert self.last_step is not None, "set in after_create_session"
         if step >= self.last_step:
             run_context.request_stop(self._reason(step))

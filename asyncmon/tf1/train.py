@@ -15,7 +15,8 @@ from asyncmon.checkpoint import (
     wait_for_new_checkpoint as wait_for_new_checkpoint,
 )
 from asyncmon.distributed import (
-    ClusterSpec as ClusterSpec, replica_device_setter as replica_device_setter,
+    ClusterSpec as ClusterSpec, SyncReplicasOptimizer as SyncReplicasOptimizer,
+    replica_device_setter as replica_device_setter,
 )
 from asyncmon.graph.train import *
 from asyncmon.graph.train.averages import assign_moving_average as assign_moving_average

@@ -224,6 +224,12 @@ class QueueCore:
         self._return(taken)
         self._serve()
 
+    def clear(self) -> None:
+        """Drop the elements. Those of runs that have not committed are none of them."""
+        while len(self._order):
+            self._order.take()
+        self._serve()
+
     def _takeable(self) -> int:
         return len(self._order) - (0 if self._closed else self._minimum)
 

@@ -206,6 +206,10 @@ def _try_close(run: Run, op: Operation, _handle: Any) -> None:
     run.on_commit(partial(core.close, cancel_pending_enqueues=op.attrs["cancel"], error=error))
 
 
+def _try_clear(run: Run, op: Operation, _handle: Any) -> None:
+    run.on_commit(op.attrs["queue"].core(run).clear)
+
+
 def _try_size(run: Run, op: Operation, _handle: Any) -> Any:
     return np.int32(op.attrs["queue"].core(run).size(run))
 
@@ -272,6 +276,7 @@ awaited("QueueEnqueueV2", _try_enqueue, _enqueue_rule(0), _enqueue)
 awaited("QueueEnqueueManyV2", _try_enqueue, _enqueue_rule(1), _enqueue)
 awaited("QueueDequeueV2", _try_dequeue, lambda handle, *, queue: queue.components, _dequeue)
 awaited("QueueDequeueManyV2", _try_dequeue, _dequeue_many_rule, _dequeue)
+awaited("QueueClear", _try_clear, lambda handle, **attrs: ())
 awaited("QueueCloseV2", _try_close, lambda handle, **attrs: ())
 awaited("QueueSizeV2", _try_size, _scalar(dtypes.int32), changes=False)
 awaited("QueueIsClosedV2", _try_is_closed, _scalar(dtypes.bool), changes=False)
