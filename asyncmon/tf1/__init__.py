@@ -48,7 +48,6 @@ from asyncmon.tf1.functional_ops import (
 )
 from asyncmon.tf1.image import random_crop as random_crop
 from asyncmon.tf1.logging import get_logger as get_logger
-from asyncmon.tf1.more_math import *
 from asyncmon.tf1.more_ops import *
 from asyncmon.tf1.old_names import *
 from asyncmon.tf1.parsing import (

@@ -7,7 +7,7 @@ from asyncmon.graph import (
     DType, as_dtype, bool, cast, complex128, complex64, double, float16, float32, float64, half,
     int16, int32, int64, int8, string, uint16, uint32, uint64, uint8,
 )
-from asyncmon.tf1.more_math import saturate_cast
+from asyncmon.tf1.old_names import saturate_cast
 # isort: on
 
 __all__ = [

@@ -17,7 +17,7 @@ from asyncmon.tf1.image_files import decode_jpeg as decode_jpeg
 from asyncmon.tf1.image_files import decode_png as decode_png
 from asyncmon.tf1.image_files import encode_jpeg as encode_jpeg
 from asyncmon.tf1.image_files import encode_png as encode_png
-from asyncmon.tf1.more_math import saturate_cast
+from asyncmon.tf1.old_names import saturate_cast
 
 
 # --- flips ----------------------------------------------------------------------------------------

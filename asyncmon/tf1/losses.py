@@ -321,8 +321,7 @@ def get_total_loss(
 ) -> tf.Tensor:
     """Return the sum of all losses, and of those of regularizers. TF1: same name.
 
-    Raises:
-        ValueError: there is none.
+    ValueError where there is none.
     """
     losses = get_losses(scope=scope)
     if add_regularization_losses:

@@ -16,7 +16,7 @@ from asyncmon.graph import (
 from asyncmon.graph.nn import (
     l2_normalize, log_softmax, softmax, softplus, softsign, zero_fraction,
 )
-from asyncmon.tf1.more_math import count_nonzero, scalar_mul
+from asyncmon.tf1.old_names import count_nonzero, scalar_mul
 # isort: on
 
 __all__ = [

@@ -1,10 +1,13 @@
-"""Names that TF1 had first, and other names of what is there."""
+"""Other names of what is there, those that TF1 had first among them, and functions of a few ops."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from asyncmon import graph as g
+from asyncmon.graph import IndexedSlices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,12 +15,12 @@ if TYPE_CHECKING:
     from asyncmon.graph import Tensor
 
 __all__ = [
-    "all_variables", "arg_max", "arg_min", "concat_v2", "disable_eager_execution",
+    "all_variables", "arg_max", "arg_min", "concat_v2", "count_nonzero", "disable_eager_execution",
     "disable_v2_behavior", "enable_resource_variables", "executing_eagerly", "floor_div",
     "initialize_all_tables", "initialize_all_variables", "initialize_local_variables",
     "initialize_variables", "inv", "lin_space", "mul", "neg", "numpy_function", "pack",
-    "reverse_v2", "select", "sub", "tables_initializer", "to_complex64", "to_complex128",
-    "to_double", "to_float", "to_int32", "to_int64", "unpack",
+    "reverse_v2", "saturate_cast", "scalar_mul", "select", "sub", "tables_initializer",
+    "to_complex64", "to_complex128", "to_double", "to_float", "to_int32", "to_int64", "unpack",
 ]  # fmt: skip
 
 
@@ -75,3 +78,52 @@ def disable_v2_behavior() -> None:
 
 
 disable_eager_execution = enable_resource_variables = disable_v2_behavior
+
+
+# --- functions of a few ops -----------------------------------------------------------------------
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+    """Return a tensor, or :class:`~asyncmon.graph.IndexedSlices`, times a scalar. TF1: same name."""
+    slices = isinstance(x, IndexedSlices)
+    values = x.values if slices else g.convert_to_tensor(x)
+    factor = g.convert_to_tensor(scalar, dtype=values.dtype, name="scalar")
+    if factor.shape.ndims not in (None, 0):
+        raise ValueError(f"Only scalar multiply works, got shape {factor.shape}")
+    product = g.multiply(factor, values, name)
+    return IndexedSlices(product, x.indices, x.dense_shape) if slices else product
+
+
+def count_nonzero(
+    input_tensor: Any = None,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: Any = g.int64,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+    input: Any = None,
+) -> Tensor:
+    """Return how many elements are not zero, false or empty, along axes. TF1: same name."""
+    if input_tensor is not None and input is not None:
+        raise ValueError("Cannot specify both 'input_tensor' and 'input'.")
+    with g.name_scope(name, "count_nonzero", [input_tensor if input is None else input]):
+        x = g.convert_to_tensor(input_tensor if input is None else input)
+        zero = "" if x.dtype == g.string else False if x.dtype == g.bool else 0
+        nonzero = g.cast(g.not_equal(x, g.constant(zero, x.dtype)), g.int64)
+        count = g.reduce_sum(
+            nonzero, axis, keepdims, reduction_indices=reduction_indices, keep_dims=keep_dims
+        )
+        return g.cast(count, dtype)
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
+    """Return values as a dtype; those outside of its range become its ends. TF1: same name."""
+    with g.name_scope(name, "saturate_cast", [value]) as scope:
+        x, dtype = g.convert_to_tensor(value), g.as_dtype(dtype)
+        if x.dtype.min < dtype.min:
+            x = g.maximum(x, g.constant(dtype.min, x.dtype))
+        if x.dtype.max > dtype.max:
+            most = np.array(dtype.max, x.dtype.as_numpy_dtype)
+            if int(most) > int(dtype.max):  # a float rounds it up, and out of the range
+                most = np.nextafter(most, np.zeros_like(most))
+            x = g.minimum(x, g.constant(most, x.dtype))
+        return g.cast(x, dtype, scope)

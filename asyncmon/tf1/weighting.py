@@ -12,12 +12,7 @@ _PREFIX = "weights can not be broadcast to values."
 def checked_weights(weights: Any, values: Any) -> tf.Tensor:
     """Return weights that are a scalar, or have the rank of values and for each size that or 1.
 
-    Where shapes are not known, the check is part of the run.
-
-    Raises:
-        ValueError: the shapes do not fit.
-
-    Errors at run time: InvalidArgumentError, likewise.
+    ValueError for other shapes; InvalidArgumentError in the run, where they are not known before.
     """
     w, x = tf.convert_to_tensor(weights), tf.convert_to_tensor(values)
     if w.shape.ndims == 0:

@@ -104,8 +104,8 @@ class HParams:
         return self.override_from_dict(json.loads(values_json))
 
     def to_json(self, **options: Any) -> str:
-        """Return the values as a JSON object, with the options of ``json.dumps``."""
-        return json.dumps(self.values(), **options)
+        """Return the values but functions as a JSON object, with the options of ``json.dumps``."""
+        return json.dumps({k: v for k, v in self.values().items() if not callable(v)}, **options)
 
     def values(self) -> dict[str, Any]:
         """Return the values by name."""
