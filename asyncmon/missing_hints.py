@@ -384,6 +384,7 @@ HINTS = {
     "train.queue_runner": "its names are in tf.train",
     "*QUANTIZED_DTYPES": "quantised numbers are not here",
     "compat.forward_*": _TF2,
+    "compat.path_to_str": "use os.fspath",
     "sparse_*": _DENSE,
     "Sparse*": _DENSE,
     "*sparse*": _DENSE,

@@ -3,21 +3,10 @@
 Each makes a queue that queue runners fill with examples, and returns a batch that is dequeued. The
 queue is closed when all of its runners are at the end of their data; the last batch, where it is
 smaller, is given with ``allow_smaller_final_batch`` only, and then dequeues raise ``OutOfRangeError``.
-Their arguments:
 
-    tensors: a list or dict of tensors, one example; with ``enqueue_many`` each row is one.
-    tensors_list: several of them (``_join``), each enqueued by a runner of its own.
-    batch_size: an integer or a tensor.
-    num_threads: how many runners enqueue ``tensors``.
-    capacity: of the queue.
-    min_after_dequeue: how many examples stay in a shuffling queue, so that they are mixed.
-    seed: of the order of a shuffling queue.
-    enqueue_many: whether the tensors hold many examples.
-    shapes: of an example's tensors; those of ``tensors`` by default.
-    dynamic_pad: whether dimensions may vary: batches are padded to their largest example.
-    allow_smaller_final_batch: whether the last batch may be smaller; the batch size is not static then.
-    shared_name: see :class:`asyncmon.graph.FIFOQueue`.
-    name: of the operations.
+``tensors`` is a list or dict of tensors, one example; with ``enqueue_many`` each row is one. Each of
+``tensors_list`` is enqueued by a runner of its own, ``tensors`` by ``num_threads`` of them. With
+``dynamic_pad`` batches are padded to their largest example.
 
 They return a list of tensors, a tensor for a list of one, or a dict with the same keys. They raise
 ValueError or TypeError for tensors that do not fit each other, or whose shapes are not known.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-import os
 from typing import Any
 
 import numpy as np
@@ -38,11 +37,6 @@ as_str = as_text
 def as_str_any(value: Any, encoding: str = "utf-8") -> str:
     """Return text: bytes are decoded, anything else is converted by ``str``."""
     return value.decode(encoding) if isinstance(value, bytes) else str(value)
-
-
-def path_to_str(path: Any) -> Any:
-    """Return the text of a path object; anything else as it is."""
-    return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
 def _checked(value: Any) -> str:

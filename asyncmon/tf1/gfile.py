@@ -44,13 +44,8 @@ class GFile:
     """A file, which is opened at its first read or write. TF1: ``tf.gfile.GFile``, ``Open``.
 
     Text is UTF-8 and line ends stay as they are; positions and the ``n`` of :meth:`read` count bytes.
-
-    Args:
-        name: its path.
-        mode: "r", "w", "a", "r+", "w+" or "a+"; with a "b", reads return bytes.
-
-    Raises:
-        OpError: by the methods: there is no such file, or it is not open for this.
+    With a "b" in the mode reads return bytes. Methods raise OpError where there is no such file, or
+    where it is not open for this.
     """
 
     def __init__(self, name: Path, mode: str = "r") -> None:

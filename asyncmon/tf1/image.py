@@ -155,16 +155,9 @@ def _larger(x: Any, y: Any) -> Any:
 
 
 def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> g.Tensor:
-    """Return a part of a tensor of any rank, at a random place. TF1: ``tf.random_crop``.
+    """Return a part of a tensor, of the shape ``size``, at a random place. TF1: ``tf.random_crop``.
 
-    Args:
-        value: a tensor.
-        size: the shape of the part, a list or an integer tensor.
-        seed: of the place.
-        name: of the result.
-
-    Raises:
-        InvalidArgumentError: in the run: the tensor is smaller.
+    In the run: InvalidArgumentError for a tensor that is smaller.
     """
     with g.name_scope(name, "random_crop", [value]) as scope:
         tensor, extents = g.convert_to_tensor(value), g.convert_to_tensor(size)

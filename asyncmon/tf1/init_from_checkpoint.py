@@ -101,15 +101,14 @@ def _check(variable: Variable, entry: str, reader: CheckpointReader) -> None:
         raise ValueError(
             f"Tensor {entry} (for {variable.name}) is not found in {reader.path} checkpoint {shapes}"
         )
-    if not variable.shape.is_compatible_with(shapes[entry]):
-        raise ValueError(
-            f"Shape of variable {variable.name} ({variable.shape}) doesn't match with shape of tensor "
-            f"{entry} ({shapes[entry]}) from checkpoint reader."
-        )
     dtype = reader.get_variable_to_dtype_map()[entry]
     name = "string" if dtype.kind in "OSUT" else dtype.name
-    if name != variable.dtype.name:
-        raise ValueError(
-            f"Dtype of variable {variable.name} ({variable.dtype.name}) doesn't match with dtype of "
-            f"tensor {entry} ({name}) from checkpoint reader."
-        )
+    for what, ours, theirs, same in (
+        ("Shape", variable.shape, shapes[entry], variable.shape.is_compatible_with(shapes[entry])),
+        ("Dtype", variable.dtype.name, name, variable.dtype.name == name),
+    ):
+        if not same:
+            raise ValueError(
+                f"{what} of variable {variable.name} ({ours}) doesn't match with {what.lower()} of "
+                f"tensor {entry} ({theirs}) from checkpoint reader."
+            )

@@ -2,15 +2,8 @@
 
 A producer is a queue that a queue runner fills with the rows of a tensor, epoch after epoch. The epochs
 are counted in a local variable; after the last one the queue is closed, and at its end dequeues raise
-``OutOfRangeError``, which ends a monitored session. Their arguments:
-
-    num_epochs: how often each row is produced, see :func:`limit_epochs`; None for ever.
-    shuffle: whether the rows of each epoch are in random order.
-    seed: of that order.
-    capacity: of the queue.
-    shared_name: see :class:`asyncmon.graph.FIFOQueue`.
-    name: of the operations.
-    cancel_op: of the queue runner.
+``OutOfRangeError``, which ends a monitored session. ``num_epochs`` None is for ever; ``shuffle`` gives
+the rows of each epoch a random order.
 """
 
 from __future__ import annotations

@@ -77,12 +77,9 @@ def parse_example(
 ) -> dict[str, g.Tensor]:
     """Return the features of a batch of serialized ``Example`` messages. TF1: same name.
 
-    ``serialized`` is a vector of strings; a scalar is parsed as by :func:`parse_single_example`.
     ``features`` are names to :class:`FixedLenFeature` or :class:`FixedLenSequenceFeature`, of int64,
-    float32 or string. ``example_names`` is a vector of strings that errors name examples by.
-
-    Returns:
-        Names to tensors ``[batch, *shape]``, or ``[batch, rows, *shape]``.
+    float32 or string; each becomes a tensor ``[batch, *shape]`` or ``[batch, rows, *shape]``.
+    Errors name examples by ``example_names``.
 
     Raises:
         ValueError: features that cannot be parsed.
@@ -152,10 +149,7 @@ def _default(key: str, feature: Any, dtype: g.DType) -> Any:
         raise ValueError(
             f"The default_value of {key!r} must be a constant of {dtype.name}, got {value!r}."
         )
-    found = np.asarray(tensor.spec.value)
-    if dtype is g.string:
-        found = np.array([x.encode() if isinstance(x, str) else x for x in found.flat], object)
-    return found.reshape(tensor.spec.shape or ())
+    return np.asarray(tensor.spec.value).reshape(tensor.spec.shape or ())
 
 
 # --- kernels --------------------------------------------------------------------------------------

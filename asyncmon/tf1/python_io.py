@@ -115,9 +115,7 @@ class TFRecordWriter:
 
 
 def tf_record_iterator(path: str | os.PathLike[str], options: Any = None) -> Iterator[bytes]:
-    """Yield the records of a file. TF1: same name. Blocks.
-
-    ``options`` are a :class:`TFRecordOptions`, or its first argument.
+    """Yield the records of a file. TF1: same name. Blocks. ``options`` as of a writer.
 
     Raises:
         NotFoundError: there is no such file.
