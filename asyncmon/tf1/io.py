@@ -8,6 +8,8 @@ from asyncmon.graph import (
     PaddingFIFOQueue as PaddingFIFOQueue, PriorityQueue as PriorityQueue, QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
+from asyncmon.graph.ops.csv_records import decode_csv as decode_csv
+from asyncmon.graph.ops.strings import decode_raw as decode_raw
 from asyncmon.missing_names import missing_name
 from asyncmon.summary import write_graph as write_graph
 from asyncmon.tf1.file_ops import matching_files as matching_files, read_file as read_file
@@ -16,7 +18,6 @@ from asyncmon.tf1.image_files import (
     encode_png as encode_png,
 )
 from asyncmon.tf1.input import match_filenames_once as match_filenames_once
-from asyncmon.tf1.more_ops import decode_csv as decode_csv, decode_raw as decode_raw
 from asyncmon.tf1.parsing import (
     FixedLenFeature as FixedLenFeature, FixedLenSequenceFeature as FixedLenSequenceFeature,
     parse_example as parse_example, parse_single_example as parse_single_example,

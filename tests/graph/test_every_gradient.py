@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, mutually_broadcastable_shapes
 
+import asyncmon.tf1 as ports
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import NOT_DIFFERENTIABLE, ZERO, table
-from asyncmon.tf1 import more_ops as ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

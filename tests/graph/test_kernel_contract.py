@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import asyncmon.tf1 as ports
 from asyncmon import graph as tf
 from asyncmon.graph.core.op import OpDef, RandomOpDef, table
 from asyncmon.graph.ops.gather import unique_rows
-from asyncmon.tf1 import more_ops as ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -348,7 +348,17 @@ def test_entries_keep_their_promises(name: str) -> None:
                     np.testing.assert_allclose(target, outs[0], rtol=1e-12, err_msg=str(op))
 
 
-OTHERS = ["basic", "convert", "variable_ops", "queues", "readers", "ops", "py_func", "checks"]
+OTHERS = [
+    "accumulators",
+    "basic",
+    "convert",
+    "variable_ops",
+    "queues",
+    "readers",
+    "ops",
+    "py_func",
+    "checks",
+]
 """Modules whose ops the plan runs itself, or that have a suite of their own."""
 
 

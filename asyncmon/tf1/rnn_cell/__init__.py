@@ -1,13 +1,18 @@
 """Cells of recurrent networks. TF1: ``tf.nn.rnn_cell``, ``tf.contrib.rnn``."""
 
+# fmt: off
+# isort: off
 from asyncmon.missing_names import lacking
-from asyncmon.tf1.rnn_cell.base import LayerRNNCell, LSTMStateTuple, RNNCell
-from asyncmon.tf1.rnn_cell.cells import BasicLSTMCell, BasicRNNCell, GRUCell, LSTMCell
+from asyncmon.tf1.rnn_cell.cells import (
+    BasicLSTMCell, BasicRNNCell, GRUCell, LayerRNNCell, LSTMCell, LSTMStateTuple, RNNCell,
+)
 from asyncmon.tf1.rnn_cell.wrappers import DropoutWrapper, MultiRNNCell
+# isort: on
 
 __all__ = [
     "BasicLSTMCell", "BasicRNNCell", "DropoutWrapper", "GRUCell", "LSTMCell", "LSTMStateTuple",
     "LayerRNNCell", "MultiRNNCell", "RNNCell",
-]  # fmt: skip
+]
+# fmt: on
 
 __getattr__ = lacking(__name__, "nn.rnn_cell.", globals())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon import graph as tf
 from asyncmon.graph.core.nest import flatten, pack_like
-from asyncmon.tf1.rnn_cell.base import LSTMStateTuple, RNNCell, dims_of
+from asyncmon.tf1.rnn_cell.cells import LSTMStateTuple, RNNCell, dims_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

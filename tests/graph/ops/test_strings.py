@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import asyncmon.tf1 as more
 from asyncmon import errors
 from asyncmon import graph as tf
-from asyncmon.tf1 import more_ops as more
 
 BAD = errors.InvalidArgumentError
 
