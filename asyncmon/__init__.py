@@ -71,6 +71,7 @@ from asyncmon.graph import get_or_create_global_step as get_or_create_global_ste
 from asyncmon.graph import global_step as global_step
 from asyncmon.hooks import CheckpointSaverHook as CheckpointSaverHook
 from asyncmon.hooks import CheckpointSaverListener as CheckpointSaverListener
+from asyncmon.hooks import ClusterHook as ClusterHook
 from asyncmon.hooks import EarlyStoppingHook as EarlyStoppingHook
 from asyncmon.hooks import EvalHook as EvalHook
 from asyncmon.hooks import FeedFnHook as FeedFnHook

@@ -7,7 +7,7 @@ from enum import Enum
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from asyncmon.hooks import CheckpointSaverHook, StepCounterHook, SummarySaverHook
+from asyncmon.hooks import CheckpointSaverHook, ClusterHook, StepCounterHook, SummarySaverHook
 from asyncmon.runtime import (
     ChiefSessionCreator,
     MonitoredSession,
@@ -125,6 +125,8 @@ def MonitoredTrainingSession(
         if scaffold is not None:
             raise ValueError("You cannot provide both saver and scaffold: give the scaffold the saver.")
         scaffold = Scaffold(saver=saver, program=program)
+    if master:
+        hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs)]
     policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)

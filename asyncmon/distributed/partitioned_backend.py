@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from asyncmon.distributed.partition import Part, Partition
+    from asyncmon.distributed.peers import Peers
     from asyncmon.distributed.placement import Placement
     from asyncmon.distributed.remote_backend import RemoteBackend
     from asyncmon.graph.construction.graph import Graph
@@ -59,6 +60,7 @@ class PartitionedBackend:
     Args:
         graph: what is run.
         own: does what is on the session's own task; closed with this.
+        peers: the list of sessions of the own task's server.
         placement: of the graph's operations.
         connect: makes the backend for another place, at the first use of it.
     """
@@ -67,11 +69,13 @@ class PartitionedBackend:
         self,
         graph: Graph,
         own: Backend,
+        peers: Peers,
         placement: Placement,
         connect: Callable[[str], RemoteBackend],
     ) -> None:
         self._graph = graph
         self._own = own
+        self._peers = peers
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
@@ -90,6 +94,13 @@ class PartitionedBackend:
         place = OWN if step is None else self._placement.place(step.op)
         found: int | None = self._part_at(place).global_step
         return found
+
+    @property
+    def peers(self) -> Any:
+        """The sessions that train together, as the task with the global step lists them."""
+        step = step_counter(self._graph)
+        place = OWN if step is None else self._placement.place(step.op)
+        return self._peers if place == OWN else self._part_at(place).peers
 
     def check_open(self) -> None:
         """Raise RuntimeError once it is closed."""
@@ -226,7 +237,7 @@ async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
         applied = {}
         for place, part in others.items():  # one after another, in order: two of these cannot block
             held.append(part)
-            applied[place] = await part.hold(token)
+            applied[place] = (await part.ask("hold", token=token))["applied"]
         wanted: dict[str, dict[str, int]] = {place: {} for place in others}
         for worker in set().union(*applied.values()):
             known = {place: found[worker] for place, found in applied.items() if worker in found}
@@ -235,10 +246,15 @@ async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
             for place in counts:
                 if place in wanted:
                     wanted[place][worker] = number
-        await _all([part.allow(token, wanted[place], place) for place, part in others.items()])
+        await _all(
+            [
+                part.ask("allow", token=token, wanted=wanted[place], place=place)
+                for place, part in others.items()
+            ]
+        )
         return await _all([part.snapshot() for part in others.values()])
     finally:
-        await _all([part.release(token) for part in held])
+        await _all([part.ask("release", token=token) for part in held])
 
 
 def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]], fed: Any) -> Any:

@@ -13,6 +13,7 @@ from asyncmon.cancellation import outlast
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
+from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import OpError, UnavailableError
 from asyncmon.graph.core.node import Tensor
@@ -89,6 +90,7 @@ class RemoteBackend:
     ) -> None:
         self.closed = False
         self.global_step: int | None = None
+        self.peers: Any = RemotePeers(self.ask, timeout_secs / 3)
         self._target = target
         self._graph = graph
         self._config = config
@@ -183,18 +185,11 @@ class RemoteBackend:
             return self.snapshot()
         return asyncio.ensure_future(held_snapshot(self.job, self._ordered("hold")))
 
-    async def hold(self, token: str) -> dict[str, Any]:
-        """Hold updates there. See :mod:`.update_barrier`, as for the next two."""
-        applied: dict[str, Any] = (await self._barrier("hold", token))["applied"]
-        return applied
-
-    async def allow(self, token: str, wanted: Mapping[str, int], place: str) -> None:
-        """Let some updates be applied there, and wait for them."""
-        await self._barrier("allow", token, wanted=dict(wanted), place=place)
-
-    async def release(self, token: str) -> None:
-        """Let updates go on there."""
-        await self._barrier("release", token)
+    async def ask(self, do: str, **content: Any) -> dict[str, Any]:
+        """Ask for something of the session there that is no job, plain data for plain data."""
+        self.check_open()
+        await self._send_graph()
+        return await self._ask(Encoder().json({"do": do, **content, **self._session}))
 
     def pending_operations(self) -> list[str]:
         """Return nothing: what runs wait for is known there."""
@@ -216,10 +211,6 @@ class RemoteBackend:
             await self._channel.close()
 
     # Requests.
-
-    async def _barrier(self, do: str, token: str, **more: Any) -> dict[str, Any]:
-        await self._send_graph()
-        return await self._ask(Encoder().json({"do": do, "token": token, **more, **self._session}))
 
     def _ordered(self, kind: str) -> asyncio.Task[dict[str, Any]]:
         """Start a job, which is sent before those that are started after this call."""
@@ -251,7 +242,11 @@ class RemoteBackend:
         sequence = self._sequence
         self._under_way.add(sequence)
         request.update(
-            self._session, do="start", sequence=sequence, answered=min(self._under_way), wait=self._wait
+            self._session,
+            do="start",
+            sequence=sequence,
+            answered=min(self._under_way),
+            wait=self.wait_secs,
         )
         if sent is not None:  # at the first await below
             sent.set_result(None)
@@ -269,8 +264,8 @@ class RemoteBackend:
         return answer
 
     @property
-    def _wait(self) -> float:
-        """Seconds for which the other side may wait before it answers."""
+    def wait_secs(self) -> float:
+        """For how long the other side may wait before it answers."""
         return self._timeout / 3
 
     async def _resumed(self, sequence: int, answer: dict[str, Any]) -> dict[str, Any]:
@@ -281,13 +276,15 @@ class RemoteBackend:
                 for call, number, arrays in answer["pending"]:
                     calls[asyncio.create_task(called(self._functions[number], arrays))] = call
                 if calls:
-                    await asyncio.wait(calls, timeout=self._wait, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(
+                        calls, timeout=self.wait_secs, return_when=asyncio.FIRST_COMPLETED
+                    )
                 encoder = Encoder()
                 done = [task for task in calls if task.done()]
                 results = [[calls.pop(task), _outcome(task, encoder)] for task in done]
                 request = {
                     "do": "resume", "sequence": sequence, "results": results,
-                    "wait": 0.0 if calls else self._wait, **self._session,
+                    "wait": 0.0 if calls else self.wait_secs, **self._session,
                 }  # fmt: skip
                 answer = await self._ask(encoder.json(request))
         finally:

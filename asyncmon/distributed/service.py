@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import GraphReader
 from asyncmon.distributed.job import Job, current_job
+from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.update_barrier import UpdateBarrier
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import (
@@ -64,6 +65,7 @@ class _Served:
         self.answered = 0  # jobs below were answered, and are forgotten
         self.closed = False
         self.workers: set[str] = set()  # whose updates came through it
+        self.members: set[str] = set()  # of the list of peers
 
     async def _call(self, number: int, *arrays: Any) -> Any:
         return await current_job.get().call(number, *arrays)
@@ -95,6 +97,7 @@ class SessionService:
         self.incarnation = secrets.token_hex(8)
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
+        self.peers = Peers(lease_secs)
         self._barrier = UpdateBarrier(lease_secs)
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
@@ -110,6 +113,7 @@ class SessionService:
             "hold": self._hold,
             "allow": self._allow,
             "release": self._release,
+            "peers": self._ask_peers,
             "close": self._close,
         }
 
@@ -225,6 +229,8 @@ class SessionService:
         del self._sessions[int(decoder.content["session"])]
         for worker in served.workers:
             self._barrier.forget(worker)
+        for name in served.members:
+            await self.peers.leave(name)
         await served.close()
         return _done({})
 
@@ -240,6 +246,13 @@ class SessionService:
     async def _release(self, decoder: Decoder) -> Message:
         await self._barrier.release(str(decoder.content["token"]))
         return _done({})
+
+    async def _ask_peers(self, decoder: Decoder) -> Message:
+        served, content = self._served(decoder), decoder.content
+        peers = getattr(served.backend, "peers", None) or self.peers
+        name, *args = content["args"]
+        served.members.add(name)
+        return _done(await peers.answer(content["method"], name, *args))
 
     # Jobs.
 

@@ -18,6 +18,7 @@ Guards (NaN) stand before all others and savers behind them, whatever the order 
 
 from asyncmon.hooks.checkpoint_listeners import CheckpointSaverListener as CheckpointSaverListener
 from asyncmon.hooks.checkpoint_saver import CheckpointSaverHook as CheckpointSaverHook
+from asyncmon.hooks.cluster import ClusterHook as ClusterHook
 from asyncmon.hooks.early_stopping import EarlyStoppingHook as EarlyStoppingHook
 from asyncmon.hooks.early_stopping import StopRule as StopRule
 from asyncmon.hooks.early_stopping import stop_if_higher as stop_if_higher

@@ -32,7 +32,8 @@ class Session(Protocol):
     missing on a hand-made one: then it cannot be peeked at, and its steps are not counted.
 
     A session may have more, which is used where it is there: ``check_fetches(fetches)``, which refuses
-    unknown fetches; ``pending_operations()``, which a run waits for.
+    unknown fetches; ``pending_operations()``, which a run waits for; ``peers``, those of a cluster that
+    stop together: see :class:`asyncmon.distributed.peers.Peers`.
     """
 
     @property

@@ -118,6 +118,11 @@ class Session:
         """
         return self._backend.global_step
 
+    @property
+    def peers(self) -> Any:
+        """The sessions of the cluster that this one trains with, or None. For hooks."""
+        return getattr(self._backend, "peers", None)
+
     async def run(
         self,
         fetches: Any,

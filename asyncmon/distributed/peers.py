@@ -1,0 +1,130 @@
+"""Who trains together: the sessions of one cluster, which stop together, the chief last.
+
+One server has the list, that which holds the global step. A session joins it, asks again and again
+whether it is to stop, and leaves it. One that is not heard of for a while is taken off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+@dataclass(slots=True)
+class _Member:
+    is_chief: bool
+    seen: float
+    stop: str | None = None
+
+
+class Peers:
+    """The list of one server.
+
+    Args:
+        lease_secs: a member that does not watch for so long has gone.
+    """
+
+    def __init__(self, lease_secs: float) -> None:
+        self._lease_secs = lease_secs
+        self._members: dict[str, _Member] = {}
+        self._changed = asyncio.Event()
+
+    async def join(self, name: str, is_chief: bool) -> None:
+        """Add a member."""
+        self._members[name] = _Member(is_chief, monotonic())
+        self._notify()
+
+    async def leave(self, name: str) -> None:
+        """Take a member off."""
+        if self._members.pop(name, None) is not None:
+            self._notify()
+
+    async def stop(self, name: str, reason: str) -> None:
+        """Tell all members that there are now to stop. One that joins later is not told."""
+        for member in self._members.values():
+            member.stop = member.stop or reason
+        self._notify()
+
+    async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
+        """Return why a member is to stop, if it is, and the names of the other members.
+
+        Args:
+            name: of the member, which is added where it is not there.
+            wait: seconds to wait for a stop.
+            others: wait as long as there are so many others, instead.
+        """
+        member = self._members.setdefault(name, _Member(False, monotonic()))
+        end = monotonic() + wait
+        while True:
+            member.seen = monotonic()
+            gone = [x for x, one in self._members.items() if member.seen - one.seen > self._lease_secs]
+            for one in gone:
+                del self._members[one]
+            rest = [one for one in self._members if one != name]
+            is_due = member.stop is not None if others is None else len(rest) != others
+            left = end - monotonic()
+            if is_due or left <= 0:
+                return {"stop": member.stop, "others": rest}
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+    async def answer(self, method: Any, name: str, *args: Any) -> dict[str, Any]:
+        """Do what a :class:`RemotePeers` asks for.
+
+        Raises:
+            InvalidArgumentError: there is no such method.
+        """
+        match method, args:
+            case "join", [is_chief]:
+                await self.join(name, bool(is_chief))
+            case "leave", []:
+                await self.leave(name)
+            case "stop", [reason]:
+                await self.stop(name, str(reason))
+            case "watch", [wait, others]:
+                return await self.watch(name, float(wait), others)
+            case _:
+                raise InvalidArgumentError(f"There is no method {method!r} of peers for {args!r}.")
+        return {}
+
+    def _notify(self) -> None:
+        self._changed.set()
+
+
+class RemotePeers:
+    """The list of another process, with the methods of :class:`Peers`.
+
+    Args:
+        ask: of the backend of a session there.
+        wait_secs: how long a request may wait at most.
+    """
+
+    def __init__(self, ask: Callable[..., Awaitable[dict[str, Any]]], wait_secs: float) -> None:
+        self._request = ask
+        self._wait_secs = wait_secs
+
+    async def join(self, name: str, is_chief: bool) -> None:
+        await self._ask("join", name, is_chief)
+
+    async def leave(self, name: str) -> None:
+        await self._ask("leave", name)
+
+    async def stop(self, name: str, reason: str) -> None:
+        await self._ask("stop", name, reason)
+
+    async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
+        """Return what :meth:`Peers.watch` does, after as much time as a request may take at most."""
+        return await self._ask("watch", name, min(wait, self._wait_secs), others)
+
+    async def _ask(self, method: str, *args: Any) -> dict[str, Any]:
+        return await self._request("peers", method=method, args=args)

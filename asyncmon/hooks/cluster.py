@@ -1,0 +1,97 @@
+"""Stop together: what the sessions of a cluster tell each other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import AbortedError, UnavailableError
+from asyncmon.runtime import SAVER, SessionRunHook
+
+if TYPE_CHECKING:
+    from asyncmon.runtime import Coordinator, Session
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECS = 10.0  # how long a question may wait for its answer; the server may answer earlier
+_PAUSE_SECS = 1.0  # after an error, while the session recovers
+
+
+class ClusterHook(SessionRunHook):
+    """A stop that is requested in one session of a cluster reaches all, and the chief leaves last.
+
+    :func:`MonitoredTrainingSession` adds one where its ``master`` is not "". A request stops the
+    others; the end of one's data and an error do not. The chief waits until the workers have left, and
+    then its last checkpoint is saved, so that all of their steps are in it. Sessions that are in no
+    cluster are left alone.
+
+    Args:
+        is_chief: whether this session is to leave last.
+        wait_secs: for how long the chief waits. Those that it did not wait for are named in a WARNING.
+    """
+
+    priority = SAVER - 1
+    """After all other hooks but savers."""
+
+    def __init__(self, is_chief: bool = True, wait_secs: float = 30.0) -> None:
+        self._is_chief = is_chief
+        self._wait_secs = wait_secs
+        role = "chief" if is_chief else "worker"
+        self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._coord: Coordinator | None = None
+
+    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+        """Join the sessions that train together."""
+        self._coord = coord
+        peers = getattr(session, "peers", None)
+        if peers is not None:
+            await peers.join(self._name, self._is_chief)
+
+    async def background(self, session: Session, coord: Coordinator) -> None:
+        """Wait for the word that it is to stop."""
+        peers = getattr(session, "peers", None)
+        while peers is not None:
+            try:
+                answer = await peers.watch(self._name, _POLL_SECS)
+            except (AbortedError, UnavailableError) as error:  # the next run recovers from it
+                logger.debug("The other sessions cannot be asked: %s", error)
+                await asyncio.sleep(_PAUSE_SECS)
+                continue
+            if answer["stop"] is not None:
+                coord.request_stop(reason=answer["stop"])
+                return
+
+    async def end(self, session: Session) -> None:
+        """Tell the others of a stop; as the chief, wait for them."""
+        peers, coord = getattr(session, "peers", None), self._coord
+        if peers is None or coord is None:
+            return
+        try:
+            if coord.should_stop():
+                await peers.stop(self._name, coord.stop_reason or f"{self._name} stopped")
+            if self._is_chief:
+                await self._wait_for_others(peers)
+            await peers.leave(self._name)
+        except (AbortedError, UnavailableError) as error:
+            logger.warning("The other sessions of the cluster cannot be told of the end: %s", error)
+
+    async def _wait_for_others(self, peers: Any) -> None:
+        loop = asyncio.get_running_loop()
+        end, waited = loop.time() + self._wait_secs, 0.0
+        others: list[str] = []
+        while (left := end - loop.time()) > 0:
+            answer = await peers.watch(self._name, min(left, waited), len(others))
+            others = answer["others"]
+            if not others:
+                return
+            if not waited:
+                logger.info("Waiting for %d sessions of the cluster to end: %s.", len(others), others)
+            waited = _POLL_SECS
+        logger.warning(
+            "After %g s these sessions of the cluster have not ended, and are not waited for: %s.",
+            self._wait_secs, ", ".join(others),
+        )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Chief and workers: who initialises, who waits, who stops whom, who leaves last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+import asyncmon as am
+from asyncmon import errors, graph
+from asyncmon.testing import wait_all_tasks_blocked
+from tests.distributed.in_process import InProcessCluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1", "e:1"]}
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def cluster() -> AsyncIterator[InProcessCluster]:
+    cluster = InProcessCluster(CLUSTER, lease_secs=2.0)
+    yield cluster
+    await cluster.close()
+
+
+def session(cluster: InProcessCluster, task: int, train: Callable[[Any], Any], **args: Any) -> Any:
+    """Return a monitored session of a worker, and its train op, in a graph of its own."""
+    with graph.Graph().as_default() as own:
+        with graph.device(
+            am.replica_device_setter(cluster=CLUSTER, worker_device=f"/job:worker/task:{task}")
+        ):
+            step = am.get_or_create_global_step()
+            v = graph.get_variable("v", initializer=0.0)
+            op = train([v, step])
+        cluster.session("worker", task)
+        return own, op, am.MonitoredTrainingSession(cluster.target, task == 0, **args)
+
+
+def add(parts: Any) -> Any:
+    v, step = parts
+    return graph.group(v.assign_add(1.0), step.assign_add(1))
+
+
+async def work(own: Any, op: Any, monitored: Any, pause: Callable[[], Any] | None = None) -> Any:
+    with own.as_default():
+        async with monitored as sess:
+            while not sess.should_stop():
+                await sess.run(op)
+                await (pause() if pause else asyncio.sleep(0))
+        return sess.stop_reason
+
+
+async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
+    cluster: InProcessCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    left = []
+
+    class Leaving(am.SessionRunHook):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def cleanup(self, error: BaseException | None) -> None:
+            left.append(self.name)
+
+    class StopAfter(am.SessionRunHook):
+        steps = 0
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            self.steps += 1
+            if self.steps == 20:
+                run_context.request_stop("the worker had enough")
+
+    chief = session(cluster, 0, add, checkpoint_dir=str(tmp_path), hooks=[Leaving("chief")])
+    others = [
+        session(cluster, 1, add, hooks=[StopAfter(), Leaving("worker")]),
+        session(cluster, 2, add, hooks=[Leaving("worker")]),
+    ]
+    reasons = await asyncio.wait_for(asyncio.gather(*[work(*one) for one in (chief, *others)]), 20)
+    assert all("the worker had enough" in reason for reason in reasons)
+    assert left[-1] == "chief"
+    saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
+    assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
+
+
+async def test_the_end_of_a_workers_data_stops_nobody_else(cluster: InProcessCluster) -> None:
+    steps = 0
+
+    async def end() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            raise errors.OutOfRangeError("no more")
+
+    chief = session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=40)])
+    other = session(cluster, 1, add)
+    found = await asyncio.wait_for(asyncio.gather(work(*chief), work(*other, end)), 20)
+    assert "40" in found[0]
+    assert steps == 3
+
+
+async def test_a_worker_waits_for_the_chief_and_joins_in_again(cluster: InProcessCluster) -> None:
+    other = asyncio.create_task(work(*session(cluster, 1, add)))
+    await wait_all_tasks_blocked()
+    assert not other.done()
+    chief = asyncio.create_task(work(*session(cluster, 0, add)))
+    crashed = False
+
+    async def crash() -> None:
+        nonlocal crashed
+        crashed = True
+        raise ValueError("crash")
+
+    with pytest.raises(ValueError, match="crash"):
+        await work(*session(cluster, 2, add), crash)
+    assert crashed
+    assert not other.done()
+    assert not chief.done()
+    last = session(cluster, 2, add, hooks=[am.StopAtStepHook(num_steps=30)])
+    await asyncio.wait_for(asyncio.gather(work(*last), chief, other), 20)
+
+
+async def test_a_chief_that_starts_again_restores_and_workers_go_on(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    other = asyncio.create_task(work(*session(cluster, 1, add)))
+    seen = 0
+
+    async def crash() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 10:
+            raise ValueError("crash")
+
+    options = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 4}
+    with pytest.raises(ValueError, match="crash"):
+        await work(*session(cluster, 0, add, **options), crash)
+    assert not other.done()
+    again = session(cluster, 0, add, hooks=[am.StopAtStepHook(num_steps=30)], **options)
+    await asyncio.wait_for(asyncio.gather(work(*again), other), 20)
+
+
+async def test_the_chief_names_those_it_does_not_wait_for(
+    cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    never, joined = asyncio.Event(), asyncio.Event()
+
+    async def stay() -> None:
+        joined.set()
+        await never.wait()
+
+    chief = session(
+        cluster, 0, add, hooks=[am.StopAtStepHook(last_step=20)], stop_grace_period_secs=0.3
+    )
+    stuck = asyncio.create_task(work(*session(cluster, 1, add), stay))
+    await asyncio.wait_for(work(*chief, joined.wait), 20)
+    assert "have not ended, and are not waited for: worker" in caplog.text
+    never.set()
+    await asyncio.wait_for(stuck, 20)
