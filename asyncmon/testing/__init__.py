@@ -15,6 +15,9 @@ from asyncmon.testing.faults import fail_at_step as fail_at_step
 from asyncmon.testing.faults import fail_in as fail_in
 from asyncmon.testing.gradients import check_gradients as check_gradients
 from asyncmon.testing.leftovers import assert_nothing_left_behind as assert_nothing_left_behind
+from asyncmon.testing.program_case import ProgramCase as ProgramCase
+from asyncmon.testing.program_contract import PROGRAM_CASES as PROGRAM_CASES
+from asyncmon.testing.program_contract import check_program as check_program
 from asyncmon.testing.recording import Recorded as Recorded
 from asyncmon.testing.recording import RecordingHook as RecordingHook
 from asyncmon.testing.scripted import ScriptedCreator as ScriptedCreator
