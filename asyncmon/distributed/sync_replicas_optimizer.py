@@ -18,7 +18,7 @@ from asyncmon.runtime import QueueRunner, SessionRunArgs, SessionRunHook
 from asyncmon.runtime.queue_runner import ProducerTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from asyncmon.graph import Operation, Tensor, Variable
     from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
@@ -35,9 +35,10 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
     the place of those that are left. Where a worker died after it took its token, the others would wait
     for its gradients; so the chief adds a token where no gradient came for a while and none is left.
 
-    The training operation does all of a worker's part by itself: its run waits for a token before it
-    reads any variable. The hook initializes, runs the chief's part, and takes the token of the next
-    step when a step ends, so that this is after its update: a ``StopAtStepHook`` stops at its step.
+    The hook initializes, runs the chief's part, and takes tokens: a step ends when the token of the
+    next one is there, which is after its update, so a ``StopAtStepHook`` stops at its step. Without the
+    hook the training operation takes its token itself. Then workers are in step only where all
+    variables are on one server, for only there a run waits for its token before it reads them.
 
     Args:
         opt: applies the means, and keeps the slots.
@@ -137,14 +138,14 @@ class SyncReplicasOptimizer(graph.train.Optimizer):
         with graph.device(global_step.device), graph.name_scope(None):
             update_op = self._opt.apply_gradients(means, global_step)
             with graph.control_dependencies([update_op]):
-                sync_ops = [self._put_tokens(self._tokens_per_step)]
-                if self._averages is not None:
-                    sync_ops.append(self._averages.apply(self._averaged))
+                averages = self._averages
+                sync_op = update_op if averages is None else averages.apply(self._averaged)
+            tokens_op = self._put_tokens(self._tokens_per_step)
+            self.add_token_op = self._put_tokens(1, add=True)
             progress = [self._tokens.size(), global_step.read_value()]
             progress += [sums.num_accumulated() for sums in self._accumulators]
-            self.add_token_op = self._put_tokens(1, add=True)
             self._runner = _ChiefQueueRunner(
-                self._tokens, graph.group(*sync_ops), progress, self.add_token_op, self._timeout
+                self._tokens, [sync_op, tokens_op], progress, self.add_token_op, self._timeout
             )
         self.local_step_init_op = graph.assign(self._local_step, global_step).op
         set_steps = [sums.set_global_step(global_step) for sums in self._accumulators]
@@ -231,7 +232,7 @@ class _ChiefQueueRunner(QueueRunner):
 
     Args:
         queue: of the tokens.
-        sync_op: does an update.
+        sync_ops: do an update; put its tokens.
         progress: the number of tokens, the step, and the numbers of gradients.
         add_token: puts one.
         timeout: see ``token_timeout_secs``.
@@ -240,12 +241,13 @@ class _ChiefQueueRunner(QueueRunner):
     def __init__(
         self,
         queue: graph.FIFOQueue,
-        sync_op: Operation,
+        sync_ops: list[Operation],
         progress: list[Tensor],
         add_token: Operation,
         timeout: float | None,
     ) -> None:
-        super().__init__(queue, [sync_op])
+        super().__init__(queue, sync_ops[:1])
+        self._sync_ops = sync_ops
         self._progress, self._add_token, self._timeout = progress, add_token, timeout
         self._warned = False
 
@@ -261,6 +263,13 @@ class _ChiefQueueRunner(QueueRunner):
         for task in tasks if start else ():
             task.start()
         return tasks
+
+    async def _repeat(self, sess: Any, enqueue_op: Any, until: Callable[[], bool]) -> None:
+        while not until():
+            for (
+                op
+            ) in self._sync_ops:  # one by one: there are no tokens before all servers are up to date
+                await sess.run(op)
 
     async def _watch(self, sess: Any, producer: ProducerTask) -> None:
         timeout = self._timeout or 30.0
@@ -343,8 +352,10 @@ class _SyncReplicasHook(SessionRunHook):
             self._optimizer.get_chief_queue_runner().create_tasks(session, coord, start=True)
 
     async def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
-        feeds = None if self._held is None else {self._optimizer._token: self._held}
-        return SessionRunArgs(self._steps, feeds)
+        """Feed the token, so that the variables are read after it was there, on all servers."""
+        if self._held is None:
+            self._held = await run_context.session.run(self._optimizer._token)
+        return SessionRunArgs(self._steps, {self._optimizer._token: self._held})
 
     async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Where the run was a step, wait for the next token: of the update, or one that is left."""

@@ -173,11 +173,7 @@ class QueueRunner:
 
     async def _produce(self, sess: Any, enqueue_op: Any, coord: Coordinator | None) -> None:
         try:
-            until = _never if coord is None else coord.should_stop
-            if hasattr(sess, "repeat"):
-                await sess.repeat(enqueue_op, until)
-            while not until():
-                await sess.run(enqueue_op)
+            await self._repeat(sess, enqueue_op, _never if coord is None else coord.should_stop)
         except self.queue_closed_exception_types:
             self._with_data[id(sess)] -= 1
             if not self._with_data[id(sess)]:
@@ -197,6 +193,13 @@ class QueueRunner:
                 self.exceptions_raised.append(error)
             await self._fail(sess, error)
             raise
+
+    async def _repeat(self, sess: Any, enqueue_op: Any, until: Callable[[], bool]) -> None:
+        """Run an operation until the stop."""
+        if hasattr(sess, "repeat"):
+            await sess.repeat(enqueue_op, until)
+        while not until():
+            await sess.run(enqueue_op)
 
     async def _fail(self, sess: Any, error: Exception) -> None:
         """Raise the error in consumers, which would wait for data that never comes."""

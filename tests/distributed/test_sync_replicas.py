@@ -303,6 +303,66 @@ async def test_the_hook_of_a_worker_waits_for_its_update() -> None:
         assert await raw.run(left) == 1
 
 
+async def test_gradients_are_computed_after_the_token_has_arrived() -> None:
+    model = Model(graph.train.GradientDescentOptimizer(0.1), 2, token_timeout_secs=100)
+    x = graph.placeholder(graph.float32, [3, 1])
+    change = graph.assign(model.w, x)
+    grads = [sums.take_grad(1) for sums in model.opt._accumulators]
+    async with graph.Session() as sess:
+        await sess.run(model.init)
+        waiting = asyncio.create_task(model.train(sess, part(0, 2)))
+        await wait_all_tasks_blocked()
+        await sess.run(change, {x: np.full((3, 1), 7.0)})
+        await sess.run(model.init_tokens)
+        await waiting
+        found = await sess.run(grads)
+    rows = part(0, 2)
+    error = X[rows] @ np.full((3, 1), 7.0, np.float32) - Y[rows]
+    np.testing.assert_allclose(found[0], 2 * X[rows].T @ error / 32, rtol=1e-4)
+
+
+class Preempt(am.SessionRunHook):
+    """Lose the session once, in the middle of a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        if run_values.step == self.step:
+            self.step = -1
+            raise am.errors.AbortedError("preempted")
+
+
+async def test_the_chief_recovers_from_a_checkpoint(tmp_path: Path) -> None:
+    model = Model(graph.train.AdamOptimizer(0.1), 1)
+    hooks = [model.opt.make_session_run_hook(True), am.StopAtStepHook(last_step=8), Preempt(5)]
+    async with am.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), hooks=hooks, save_checkpoint_steps=2, log_step_count_steps=None
+    ) as sess:
+        while not sess.should_stop():
+            await sess.run(model.train_op, {model.x: X, model.y: Y})
+    expected = await big_batches(lambda: graph.train.AdamOptimizer(0.1), 8)
+    async with await am.load_checkpoint(str(tmp_path)) as reader:
+        assert await reader.get_tensor("global_step") == 8
+        np.testing.assert_allclose(await reader.get_tensor("w"), expected[8][0], rtol=1e-4)
+
+
+async def test_a_replica_that_leaves_puts_its_token_back() -> None:
+    model = Model(graph.train.GradientDescentOptimizer(0.1), 2, 3, token_timeout_secs=100)
+    left, close = model.opt._tokens.size(), model.opt._tokens.close()
+    hook = model.opt.make_session_run_hook(False)
+    async with am.MonitoredSession(hooks=[hook]) as sess:
+        raw = sess.raw_session()
+        await raw.run(model.opt.chief_init_op)
+        await raw.run(model.init_tokens)
+        await sess.run(model.train_op, {model.x: X[:8], model.y: Y[:8]})
+        assert await raw.run(left) == 1, "one is used, one is held"
+        await hook.end(raw)
+        assert await raw.run(left) == 2
+        await raw.run(close)
+        await hook.end(raw)
+
+
 async def test_misuse() -> None:
     opt = am.SyncReplicasOptimizer(graph.train.GradientDescentOptimizer(0.1), 3, 2)
     var = graph.get_variable("v", initializer=np.float32(0))
