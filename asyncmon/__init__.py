@@ -57,6 +57,7 @@ from asyncmon.checkpoint import remove_checkpoint as remove_checkpoint
 from asyncmon.checkpoint import update_checkpoint_state as update_checkpoint_state
 from asyncmon.checkpoint import wait_for_new_checkpoint as wait_for_new_checkpoint
 from asyncmon.distributed import ClusterSpec as ClusterSpec
+from asyncmon.distributed import Server as Server
 from asyncmon.distributed import SyncReplicasOptimizer as SyncReplicasOptimizer
 from asyncmon.distributed import replica_device_setter as replica_device_setter
 from asyncmon.graph import GraphKeys as GraphKeys

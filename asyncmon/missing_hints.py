@@ -206,7 +206,6 @@ HINTS = {
     "train.warm_start": "use tf.train.init_from_checkpoint",
     "train.VocabInfo": "use tf.train.init_from_checkpoint",
     "train.experimental": _TF2,
-    "train.Server*": _CLUSTER,
     "train.*linear_cosine_decay": "write the rate with tf.train.cosine_decay",
     "train.do_quantize_training_on_graphdef": "quantised numbers are not here",
     "layers.experimental": _TF2,

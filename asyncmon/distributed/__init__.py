@@ -1,7 +1,7 @@
 """Past one process: clusters, and sessions that another process runs.
 
-A target names where a session is run. One service does what sessions ask for, whatever carries the
-messages::
+A target names where a session is run, a :class:`Server` for example. One service does what sessions ask
+for, whatever carries the messages::
 
     Session("grpc://host:port")  ->  RemoteBackend  ->  channel  ->  SessionService  ->  a session there
 
@@ -15,6 +15,7 @@ A cluster names the processes of a job, and a device which of them holds a varia
 from asyncmon.distributed import targets as targets
 from asyncmon.distributed.cluster_spec import ClusterSpec as ClusterSpec
 from asyncmon.distributed.device_setter import replica_device_setter as replica_device_setter
+from asyncmon.distributed.server import Server as Server
 from asyncmon.distributed.sync_replicas_optimizer import (
     SyncReplicasOptimizer as SyncReplicasOptimizer,
 )

@@ -15,7 +15,7 @@ from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
 from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
-from asyncmon.errors import OpError, UnavailableError
+from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.ops.py_func import called
@@ -303,14 +303,19 @@ class RemoteBackend:
         try:
             answer = await self._channel.call(request, self._timeout)
         except UnavailableError:
-            if self.closed or monotonic() - begun > self._timeout / 4:
+            if self.closed:
+                raise CancelledError("Session has been closed.") from None
+            if monotonic() - begun > self._timeout / 4:
                 self._is_silent = True
                 raise
             answer = await self._channel.call(request, self._timeout)
         self._is_silent = False
         content: dict[str, Any] = Decoder(answer).value()
         if "error" in content:
-            raise error_of(content["error"], self._graph)
+            error = error_of(content["error"], self._graph)
+            if self.closed and isinstance(error, AbortedError):  # it is gone there already
+                error = CancelledError("Session has been closed.")
+            raise error
         return content
 
     async def _cancel(self, sequence: int, cancelled: BaseException) -> None:

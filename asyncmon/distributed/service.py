@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,7 @@ class SessionService:
         *,
         lease_secs: float = 30.0,
     ) -> None:
-        self.incarnation = secrets.token_hex(8)
+        self.incarnation = os.urandom(8).hex()
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
         self.peers = Peers(lease_secs)

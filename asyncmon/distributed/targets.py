@@ -8,19 +8,33 @@ from typing import TYPE_CHECKING
 from asyncmon.graph.session.backend import register_session_factory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.session.backend import Backend
     from asyncmon.session_config import SessionConfig
 
-_MODULES: dict[str, str] = {
+_MODULES = {
+    "grpc": "asyncmon.distributed.grpc_transport",
     "local": "asyncmon.distributed.local",
     "ray": "asyncmon.distributed.ray_backend",
 }
 """By the first part of targets. Each module has ``backend(target, graph, config)``."""
 
+servers_here: dict[str, Callable[[Graph, SessionConfig], Backend | None]] = {}
+"""What makes the backends of sessions for servers of this process, by target.
+
+None where the server is of another event loop.
+"""
+
 
 def _register(scheme: str, module: str) -> None:
     def factory(target: str, graph: Graph, config: SessionConfig) -> Backend:
+        here = servers_here.get(target)
+        if here is not None and not config.rpc_options.use_rpc_for_inprocess_master:
+            found = here(graph, config)
+            if found is not None:
+                return found
         made: Backend = importlib.import_module(module).backend(target, graph, config)
         return made
 

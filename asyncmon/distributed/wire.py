@@ -12,6 +12,7 @@ import importlib
 import json
 import struct
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ _MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.r
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
+_ALIGNED = 64
 
 Buffer = bytes | bytearray | memoryview
 
@@ -69,10 +71,17 @@ class Message:
 
 
 def frame(message: Message) -> list[Buffer]:
-    """Return a message as one sequence of bytes, in pieces: the lengths and the header, the buffers."""
+    """Return a message as one sequence of bytes, in pieces: the lengths and the header, the buffers.
+
+    Each buffer begins at a multiple of 64 bytes.
+    """
     sizes = [len(buffer) for buffer in message.buffers]
     start = _START.pack(len(message.header), len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
-    return [start + message.header, *message.buffers]
+    pieces: list[Buffer] = [start + message.header]
+    for before, buffer in pairwise([pieces[0], *message.buffers]):
+        gap = -len(before) % _ALIGNED
+        pieces += [bytes(gap), buffer] if gap else [buffer]
+    return pieces
 
 
 def unframe(data: Buffer) -> Message:
@@ -88,17 +97,17 @@ def unframe(data: Buffer) -> Message:
     except struct.error as error:
         raise InvalidArgumentError(f"A message of {len(view)} bytes is not whole: {error}.") from None
     at = _START.size + 8 * count
-    if length > MAX_HEADER or at + length + sum(sizes) != len(view):
+    begins, end = [], at + length
+    for size in sizes:
+        begins.append(end + -end % _ALIGNED)
+        end = begins[-1] + size
+    if length > MAX_HEADER or end != len(view):
         raise InvalidArgumentError(
             f"A message of {len(view)} bytes says it has a header of {length} and {count} buffers of "
             f"{sum(sizes)} bytes."
         )
-    header, at = bytes(view[at : at + length]), at + length
-    buffers = []
-    for size in sizes:
-        buffers.append(view[at : at + size])
-        at += size
-    return Message(header, buffers)
+    buffers = [view[begin : begin + size] for begin, size in zip(begins, sizes, strict=True)]
+    return Message(bytes(view[at : at + length]), buffers)
 
 
 # --- encoding -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from asyncmon.checkpoint import (
     wait_for_new_checkpoint as wait_for_new_checkpoint,
 )
 from asyncmon.distributed import (
-    ClusterSpec as ClusterSpec, SyncReplicasOptimizer as SyncReplicasOptimizer,
+    ClusterSpec as ClusterSpec, Server as Server, SyncReplicasOptimizer as SyncReplicasOptimizer,
     replica_device_setter as replica_device_setter,
 )
 from asyncmon.graph.train import *
@@ -35,6 +35,7 @@ from asyncmon.hooks import (
 )
 from asyncmon.missing_names import missing_name
 from asyncmon.protobuf.cluster_def import ClusterDef as ClusterDef, JobDef as JobDef
+from asyncmon.protobuf.server_def import ServerDef as ServerDef
 from asyncmon.runtime import (
     Channel as Channel, ChiefSessionCreator as ChiefSessionCreator, Coordinator as Coordinator,
     LooperTask as LooperTask, MonitoredSession as MonitoredSession, QueueRunner as QueueRunner,

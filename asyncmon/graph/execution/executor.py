@@ -41,7 +41,7 @@ class Executor:
     """Executes plans for one session.
 
     Attributes:
-        store: the state.
+        store: the state; ``resources`` is what is held beside it (queues), by name.
         limit: seconds; a plan that takes less on average runs inline.
         closed: whether :meth:`close` was called.
     """
@@ -50,6 +50,7 @@ class Executor:
         self.limit = config.inline_ms / 1000
         self.closed = False
         self.store = store
+        self.resources: dict[Any, Any] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._budget: LoopBudget
         self._lock = FairLock()
@@ -58,8 +59,7 @@ class Executor:
         self._runs: set[Run] = set()
         self._busy = 0  # workers that may be applying a commit
         self._arenas = ArenaPool()
-        self._resources: dict[Any, Any] = {}
-        self._idle: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] | None = None  # a run has, where that is waited for
         self._timeout_in_ms = config.operation_timeout_in_ms
         self._blas: Callable[[], AbstractContextManager[None]] | None = None
         if config.intra_op_parallelism_threads:  # else BLAS may use more threads than that
@@ -84,8 +84,7 @@ class Executor:
             peek: compute on the present version of the state, and change nothing.
         """
         self.check_open()
-        program = plan.for_shapes(fed)
-        budget = self.bind_loop()
+        program, budget = plan.for_shapes(fed), self.bind_loop()
         if options is None and metadata is None and plan.cost.is_short(self.limit, program.size):
             if budget.spent():
                 await budget.pause()
@@ -93,7 +92,7 @@ class Executor:
             if not plan.waits and (results := self.run_inline(plan, fed, peek=peek)) is not None:
                 return results
         changes = plan.locks and not peek
-        run = self._new_run(program)
+        run = self._new_run(plan, program)
         self._runs.add(run)
         try:
             if options is not None or metadata is not None or self._timeout_in_ms:
@@ -117,7 +116,7 @@ class Executor:
             return None
         registers = plan.start(fed)
         plan.load(registers, self.store.values)
-        run = Run(self._resources, self.store.values[0]) if plan.uses_run else None
+        run = self._new_run(plan, program) if plan.uses_run else None
         return self._compute(plan, program, registers, run, changes=changes)
 
     async def repeat(self, plan: Plan, until: Callable[[], bool]) -> None:
@@ -131,7 +130,7 @@ class Executor:
             if self._timeout_in_ms or not can_burst(plan, program, self.limit):
                 await self.run(plan, ())
             else:
-                run = self._new_run(program)
+                run = self._new_run(plan, program)
                 compute = partial(self._compute, plan, program, changes=plan.locks)
                 waiting = burst(
                     plan, program, run, self.store, self._may_commit, compute, [budget.spent, until]
@@ -147,14 +146,15 @@ class Executor:
     def _may_commit(self, plan: Plan) -> bool:
         return not (self._busy or (plan.locks and self._lock.held))
 
-    def _new_run(self, program: Program) -> Run:
-        state, size = self.store.values[0], program.size
-        return Run(self._resources, state, self._compute_stage, self._in_worker, size, self.limit)
+    def _new_run(self, plan: Plan, program: Program) -> Run:
+        state, size, resources = self.store.values[0], program.size, plan.resources
+        held = self.resources if resources is None else resources
+        return Run(held, state, self._compute_stage, self._in_worker, size, self.limit)
 
     async def load(self, values: Callable[[], list[tuple[str, Any]]]) -> None:
         """Replace values by name, under the lock. They are computed in a worker."""
         self.bind_loop()
-        run = Run(self._resources, self.store.values[0])
+        run = Run(self.resources, self.store.values[0])
         self._runs.add(run)
         try:
             await self._take_lock(run)
@@ -191,32 +191,33 @@ class Executor:
             self._loop, self._budget = loop, LoopBudget.of_running_loop()
         return self._budget
 
-    async def close(self, error: Exception) -> None:
-        """End all runs and threads.
+    async def close(self, error: Exception, only: dict[Any, Any] | None = None) -> None:
+        """End all runs and threads; or the runs of one of several sessions, given what that holds.
 
         Raises:
-            RuntimeError: this is called in a task that a run waits for, or by another event loop than
-                that of the runs.
+            RuntimeError: a run waits for the task that calls this, or another event loop has the runs.
         """
         if self._runs:
             self.bind_loop()
-        task = asyncio.current_task()
-        if any(task in run.waiting for run in self._runs):
+        if any(asyncio.current_task() in run.waiting for run in self._runs):
             raise RuntimeError(
                 "A function of a run called close() of its own session, which waits for that run. "
                 "Close the session after the run."
             )
-        self.closed = True
-        for resource in self._resources.values():
+        self.closed = self.closed or only is None
+        resources = self.resources if only is None else only
+        for resource in resources.values():
             resource.session_closed()  # first: a node that waits there raises what was cancelled
-        for run in tuple(self._runs):
+        ending = [run for run in self._runs if only is None or run.resources is only]
+        for run in ending:
             run.abort(error)
         cancelled = None
-        if self._runs:
-            self._idle = self._idle or asyncio.get_running_loop().create_future()
-            cancelled = await outlast(self._idle)
-        self._threads.close()
-        self._resources.clear()
+        while not self._runs.isdisjoint(ending):
+            self._ended = self._ended or asyncio.get_running_loop().create_future()
+            cancelled = await outlast(self._ended) or cancelled
+        if only is None:
+            self._threads.close()
+        resources.clear()
         try:
             if cancelled is not None:
                 raise cancelled
@@ -227,13 +228,12 @@ class Executor:
         """Return the names of the operations that runs wait for."""
         return sorted({node.op.name for run in self._runs for node in run.waiting.values()})
 
-    # One run.
-
     def _end(self, run: Run) -> None:
         self._runs.discard(run)
         run.finish()
-        if not self._runs and self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
+        if self._ended is not None:
+            self._ended.set_result(None)
+            self._ended = None
 
     async def _take_lock(self, run: Run) -> None:
         """Wait for the lock of runs that change the state."""

@@ -83,6 +83,7 @@ class Plan:
         iteration: see :meth:`asyncmon.graph.execution.values.Values.of_iteration`.
         changes: the names of operations that change what the session holds.
         cost: of its runs.
+        resources: what its session holds beside variables (queues); None: what the executor holds.
     """
 
     rules: ShapeRules | None = None
@@ -110,6 +111,7 @@ class Plan:
     iteration: int | None = None
     changes: tuple[str, ...] = ()
     cost: CostModel = field(default_factory=CostModel)
+    resources: dict[Any, Any] | None = None
     _programs: dict[tuple[Any, ...], Program] = field(default_factory=dict)
     _codes: dict[Any, list[Instruction]] = field(default_factory=dict)
     _mutex: threading.Lock = field(default_factory=threading.Lock)

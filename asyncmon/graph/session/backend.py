@@ -10,12 +10,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from asyncmon.errors import CancelledError, NotFoundError
+from asyncmon.errors import AbortedError, CancelledError, NotFoundError
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.session.snapshots import order_snapshot
 from asyncmon.graph.variables.global_step import step_counter
+from asyncmon.run_options import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.core.node import Operation, Tensor
     from asyncmon.graph.execution.feeds import Feed
     from asyncmon.graph.execution.plan import Plan
-    from asyncmon.run_options import RunMetadata, RunOptions
+    from asyncmon.run_options import RunMetadata
     from asyncmon.session_config import SessionConfig
     from asyncmon.snapshot import Snapshot
 
@@ -101,26 +102,61 @@ class Backend(Protocol):
         """Give everything back. A second call does nothing."""
 
 
+class _OwnResources(dict[Any, Any]):
+    """What a session holds beside variables, but for what has a shared name: that is its executor's.
+
+    The key of a shared one is a tuple.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._shared = executor.resources
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or key in self._shared
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(key, tuple):
+            self._shared[key] = value
+        else:
+            super().__setitem__(key, value)
+
+    def __missing__(self, key: Any) -> Any:
+        return self._shared[key]
+
+
 class DirectBackend:
     """This process. The methods of runs are those of its executor.
 
     Args:
         graph: what is run.
         executor: which has the state; several graphs may share one.
+        shares: whether sessions share the executor. Each has queues and readers of its own then, but
+            for those with a ``shared_name``, and its :meth:`close` leaves the executor open.
+        timeout_in_ms: of runs without options, where the executor is shared.
     """
 
-    def __init__(self, graph: Graph, executor: Executor) -> None:
+    def __init__(
+        self, graph: Graph, executor: Executor, *, shares: bool = False, timeout_in_ms: int = 0
+    ) -> None:
         self.graph = graph
         self.executor = executor
         self.store = executor.store
         self.run, self.run_inline, self.repeat = executor.run, executor.run_inline, executor.repeat
         self.check_open, self.pending_operations = executor.check_open, executor.pending_operations
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
+        self._own: _OwnResources | None = None
+        self._closed = False
+        if shares:
+            self._own = _OwnResources(executor)
+            self.check_open, self.repeat = self._check_shared, self._repeat_shared
+            if timeout_in_ms:
+                self._timeout = RunOptions(timeout_in_ms=timeout_in_ms)
+                self.run, self.run_inline = self._run_shared, self._no_inline
 
     @property
     def closed(self) -> bool:
         """Whether it is closed."""
-        return self.executor.closed
+        return self._closed or self.executor.closed
 
     @property
     def global_step(self) -> int | None:
@@ -141,7 +177,9 @@ class DirectBackend:
         done: Sequence[Operation] = (),
     ) -> Plan:
         """Compile a plan."""
-        return compile_plan(self.store, fetches, fed, done=done)
+        plan = compile_plan(self.store, fetches, fed, done=done)
+        plan.resources = self._own
+        return plan
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""
@@ -154,8 +192,37 @@ class DirectBackend:
         await self.executor.load(lambda: checked_values(self.graph, values))
 
     async def close(self) -> None:
-        """End all runs and threads."""
-        await self.executor.close(CancelledError("Session has been closed."))
+        """End all runs and threads; of an executor that is shared, the runs of this session."""
+        error = CancelledError("Session has been closed.")
+        if self._own is None:
+            await self.executor.close(error)
+        else:
+            self._closed = True
+            await self.executor.close(error, self._own)
+
+    # An executor that is shared.
+
+    def _check_shared(self) -> None:
+        if self._closed:
+            raise RuntimeError("Attempted to use a closed Session.")
+        if self.executor.closed:
+            raise AbortedError("The server of this session was stopped.")
+        self.executor.check_open()
+
+    async def _repeat_shared(self, plan: Plan, until: Callable[[], bool]) -> None:
+        def ends() -> bool:
+            self._check_shared()
+            return until()
+
+        await self.executor.repeat(plan, ends)
+
+    async def _run_shared(
+        self, plan: Plan, fed: Sequence[Any], options: RunOptions | None = None, *args: Any, **kw: Any
+    ) -> list[Any]:
+        return await self.executor.run(plan, fed, options or self._timeout, *args, **kw)
+
+    def _no_inline(self, plan: Plan, fed: Sequence[Any], *, peek: bool = False) -> None:
+        """Return None: a run with a timeout is not computed at once."""
 
 
 _factories: dict[str, Any] = {}

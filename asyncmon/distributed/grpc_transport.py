@@ -1,0 +1,298 @@
+"""Messages over gRPC: small ones as one call, large ones as streams of chunks.
+
+A request of up to 1 MiB is a ``Call``, a larger one a ``Push``. An answer that is larger is kept for a
+moment under a number, which the caller gets instead, and fetches the answer with, by a ``Pull``. What
+arrives in chunks is received into the memory that its arrays lie in. Each chunk has a deadline, not the
+whole of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asyncmon import errors
+from asyncmon.distributed.remote_backend import RemoteBackend
+from asyncmon.distributed.wire import frame, unframe
+from asyncmon.errors import InvalidArgumentError, OpError, ResourceExhaustedError, UnavailableError
+
+try:
+    import grpc as grpc
+    import grpc.aio
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "Targets and servers of gRPC need the package grpcio: pip install 'asyncmon[grpc]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from asyncmon.distributed.wire import Buffer, Message
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.session_config import RPCOptions, SessionConfig
+
+CHUNK = 1 << 20
+"""Bytes of a message that is sent at once, and of a part of a larger one."""
+
+_COMPRESSED = 1 << 15  # the same where they are compressed, which holds the loop for 0.1 ms per KiB
+
+MAX_SIZE = 1 << 35
+"""Bytes of a message; more is refused."""
+
+SERVICE = "/asyncmon.Session/"
+TICKET = struct.Struct("<IQQ")
+"""An answer that is fetched: NO_HEADER, its number, its bytes."""
+NO_HEADER = 0xFFFFFFFF
+"""In the place of the length of a header."""
+SIZE, TOKEN = "asyncmon-size", "asyncmon-token-bin"  # -bin: any bytes
+_OWN = {
+    code.value[0]: getattr(errors, name)
+    for code, name in [
+        (grpc.StatusCode.INVALID_ARGUMENT, "InvalidArgumentError"),
+        (grpc.StatusCode.PERMISSION_DENIED, "PermissionDeniedError"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "ResourceExhaustedError"),
+        (grpc.StatusCode.UNIMPLEMENTED, "UnimplementedError"),
+        (grpc.StatusCode.UNAUTHENTICATED, "UnauthenticatedError"),
+    ]
+}
+"""What is wrong with a request. All else is wrong with the connection."""
+
+
+def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
+    """Return what both sides set: a connection that is silent for ``timeout_secs`` is given up.
+
+    A ping is sent after half of that time and its answer awaited for a third. ``keepalive_timeout_ms``
+    alone does not end a connection before a minute has passed.
+    """
+    ms = int(rpc.timeout_secs * 1000)
+    return [
+        ("grpc.max_receive_message_length", 4 * CHUNK),
+        ("grpc.max_send_message_length", 4 * CHUNK),
+        ("grpc.keepalive_time_ms", max(ms // 2, 1)),
+        ("grpc.keepalive_timeout_ms", max(ms // 3, 1)),
+        ("grpc.http2.ping_timeout_ms", max(ms // 3, 1)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def compression(rpc: RPCOptions) -> grpc.Compression:
+    """Return what ``compression_algorithm`` says. InvalidArgumentError where there is no such one."""
+    known = {
+        "": grpc.Compression.NoCompression,
+        "deflate": grpc.Compression.Deflate,
+        "gzip": grpc.Compression.Gzip,
+    }
+    if rpc.compression_algorithm not in known:
+        raise InvalidArgumentError(
+            "rpc_options.compression_algorithm must be one of "
+            f"{sorted(known)}, got {rpc.compression_algorithm!r}."
+        )
+    return known[rpc.compression_algorithm]
+
+
+def chunk_size(rpc: RPCOptions) -> int:
+    """Return how many bytes are sent at once."""
+    return _COMPRESSED if rpc.compression_algorithm else CHUNK
+
+
+def read_file(path: str | None) -> bytes | None:
+    """Return what is in a file; None where no path is given."""
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+# --- chunks ---------------------------------------------------------------------------------------
+def chunks(pieces: Sequence[Buffer], size: int) -> Iterator[bytes]:
+    """Yield a sequence of bytes, given in pieces, in parts of one size, the last one shorter."""
+    parts: list[memoryview] = []
+    room = size
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            part, rest = rest[:room], rest[room:]
+            parts.append(part)
+            room -= len(part)
+            if not room:
+                yield b"".join(parts)
+                parts, room = [], size
+    if parts:
+        yield b"".join(parts)
+
+
+class Assembly:
+    """Memory that a message is received into, part after part.
+
+    Args:
+        size: how many bytes it has.
+
+    Raises:
+        ResourceExhaustedError: there is not so much memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        try:
+            if size > MAX_SIZE:
+                raise MemoryError
+            self._view = np.empty(size, np.uint8).data  # not touched before it is written
+        except (MemoryError, ValueError):
+            raise ResourceExhaustedError(f"There is no memory for {size} bytes.") from None
+        self._at = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Add a part. InvalidArgumentError where it is too long."""
+        end = self._at + len(chunk)
+        if end > len(self._view):
+            raise InvalidArgumentError(f"{end} bytes of a message of {len(self._view)} were sent.")
+        self._view[self._at : end] = chunk
+        self._at = end
+
+    def message(self) -> Message:
+        """Return the message. InvalidArgumentError where there is none or a part is missing."""
+        if self._at < len(self._view):
+            raise InvalidArgumentError(f"{self._at} bytes of a message of {len(self._view)} were sent.")
+        return unframe(self._view)
+
+
+# --- the client -----------------------------------------------------------------------------------
+class GrpcChannel:
+    """A connection to a server. It is made by the first call. See :class:`.remote_backend.Channel`.
+
+    Args:
+        address: ``"host:port"``.
+        options: the timeout is how long a connection may be silent.
+
+    Raises:
+        InvalidArgumentError: a compression that there is not.
+    """
+
+    def __init__(self, address: str, options: RPCOptions) -> None:
+        self._address = address
+        self._rpc = options
+        self._compression = compression(options)
+        self._chunk = chunk_size(options)
+        self._metadata = () if options.token is None else ((TOKEN, options.token.encode()),)
+        self._channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connecting = asyncio.Lock()
+        self._closed = False
+
+    async def call(self, request: Message, timeout: float) -> Message:
+        """Return the answer to a request. A second of silence more than ``timeout`` is an error."""
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        before = task.cancelling()
+        try:
+            if self._loop is not asyncio.get_running_loop():
+                await self._connect()
+            pieces = frame(request)
+            if request.nbytes <= self._chunk:
+                data = await self._call(b"".join(pieces), timeout=timeout, metadata=self._metadata)
+            else:
+                data = await self._send(pieces, timeout)
+            if data.startswith(b"\xff\xff\xff\xff"):
+                return await self._fetch(data, timeout)
+            return unframe(bytearray(data))  # its arrays are the caller's own
+        except grpc.aio.AioRpcError as error:
+            raise self._error(error) from None
+        except TimeoutError:
+            raise UnavailableError(
+                f"{self._address} did not take or send a part of a message for {timeout:g} s."
+            ) from None
+        except (asyncio.CancelledError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            if task.cancelling() > before or not self._closed:
+                raise
+            raise UnavailableError(f"The connection to {self._address} was closed.") from None
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._closed = True
+        if self._channel is not None and self._loop is asyncio.get_running_loop():
+            await self._channel.close()
+
+    async def _connect(self) -> None:
+        """Make the channel. One that a loop had which has ended is not used any more."""
+        if self._closed:
+            raise UnavailableError(f"The connection to {self._address} was closed.")
+        async with self._connecting:
+            loop = asyncio.get_running_loop()
+            if self._loop is loop:
+                return
+            rpc, ms = self._rpc, int(self._rpc.timeout_secs * 1000)
+            options = [
+                *both_sides(rpc),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.min_reconnect_backoff_ms", max(ms // 2, 100)),  # for one attempt, in truth
+                ("grpc.max_reconnect_backoff_ms", 1000),
+                ("grpc.use_local_subchannel_pool", 1),  # else a new session waits as the last one
+                ("grpc.enable_retries", 0),  # the backend does, and knows how long it has
+            ]
+            paths = rpc.authority, rpc.private_key, rpc.certificate
+            if any(paths):
+                read = await asyncio.to_thread(lambda: [read_file(path) for path in paths])
+                credentials = grpc.ssl_channel_credentials(*read)
+                channel = grpc.aio.secure_channel(
+                    self._address, credentials, options, self._compression
+                )
+            else:
+                channel = grpc.aio.insecure_channel(self._address, options, self._compression)
+            self._call = channel.unary_unary(f"{SERVICE}Call")
+            self._push = channel.stream_unary(f"{SERVICE}Push")
+            self._pull = channel.unary_stream(f"{SERVICE}Pull")
+            self._channel, self._loop = channel, loop
+
+    async def _send(self, pieces: Sequence[Buffer], timeout: float) -> bytes:
+        size = sum(len(piece) for piece in pieces)
+        call = self._push(metadata=(*self._metadata, (SIZE, str(size))))
+        try:
+            for chunk in chunks(pieces, self._chunk):
+                async with asyncio.timeout(timeout):
+                    await call.write(chunk)
+            await call.done_writing()
+            async with asyncio.timeout(timeout):
+                data: bytes = await call
+        except asyncio.InvalidStateError:  # the other side has ended it: the status says why
+            data = await call
+        finally:
+            call.cancel()
+        return data
+
+    async def _fetch(self, data: bytes, timeout: float) -> Message:
+        try:
+            _, _, size = TICKET.unpack(data)
+        except struct.error as error:
+            raise InvalidArgumentError(f"An answer is malformed: {error}.") from None
+        assembly = Assembly(size)
+        call = self._pull(data, metadata=self._metadata)
+        try:
+            while True:
+                async with asyncio.timeout(timeout):
+                    chunk = await call.read()
+                if chunk is grpc.aio.EOF:
+                    return assembly.message()
+                assembly.add(chunk)
+        finally:
+            call.cancel()
+
+    def _error(self, error: grpc.aio.AioRpcError) -> OpError:
+        kind = _OWN.get(error.code().value[0], UnavailableError)
+        made: OpError = kind(f"{self._address}: {error.details() or error.code().name}")
+        return made
+
+
+def backend(target: str, graph: Graph, config: SessionConfig) -> RemoteBackend:
+    """Return the backend of a session for ``grpc://host:port``.
+
+    Raises:
+        InvalidArgumentError: the target has another form.
+    """
+    address = target.partition("://")[2]
+    if not address.rpartition(":")[2].isdecimal():
+        raise InvalidArgumentError(f"Expected a target 'grpc://host:port', got {target!r}.")
+    rpc = config.rpc_options
+    return RemoteBackend(target, graph, config, GrpcChannel(address, rpc), rpc.timeout_secs)

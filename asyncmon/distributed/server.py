@@ -1,0 +1,284 @@
+"""A task of a cluster: it runs the sessions of others. TF1: ``tf.train.Server``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Self
+
+from asyncmon.cancellation import outlast
+from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.service import SessionService
+from asyncmon.distributed.targets import servers_here
+from asyncmon.errors import (
+    CancelledError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+)
+from asyncmon.graph.execution.executor import Executor
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.session.backend import DirectBackend
+from asyncmon.protobuf.server_def import ServerDef
+from asyncmon.session_config import SessionConfig
+
+if TYPE_CHECKING:
+    from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.session.backend import Backend
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECS = 0.5  # for requests under way when a server stops; their clients see it as unavailable
+_STOP_SECS = 10.0  # for sessions to end
+
+
+class Server:
+    """Runs the sessions of other processes, which share its variables by name. TF1: same name.
+
+    Where an event loop is running, the port is bound when the server is made, and requests are taken
+    from the loop's next iteration on; ``await start()`` or ``async with`` waits for that. Elsewhere
+    these begin. Stop it before the event loop ends, by ``stop()`` or the end of the block. A session of
+    its own process and event loop works with it directly.
+
+    With neither ``config.rpc_options.token`` nor a certificate it takes connections of this machine
+    only. With a certificate the connections are encrypted, and with an authority only clients of a
+    certificate that it signed are served. A token alone is sent as it is: use it in trusted networks.
+
+    Args:
+        server_or_cluster_def: a cluster, as for :class:`ClusterSpec`, or a ``ServerDef``.
+        job_name: the server's job; may be left out where there is one.
+        task_index: its task of that job; likewise.
+        protocol: "grpc", the default.
+        config: how sessions use the machine: threads and times are those of the server, not of its
+            clients. And ``rpc_options``.
+        start: false to start by hand.
+
+    Raises:
+        ValueError: the job or the task must be said, or there is no such job.
+        TypeError: what describes no cluster.
+        InternalError: the cluster has no such task.
+        InvalidArgumentError: an address without a port.
+        NotFoundError: a protocol that there is not.
+        UnknownError: the port is taken; now, or from ``start()``.
+        ModuleNotFoundError: grpcio is not installed; likewise.
+
+    Example::
+
+        async with Server({"ps": ["localhost:2222"], "worker": ["localhost:2223"]}, "ps", 0) as server:
+            await server.join()
+    """
+
+    def __init__(
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: SessionConfig | None = None,
+        start: bool = True,
+    ) -> None:
+        if config is not None and not isinstance(config, SessionConfig):
+            raise TypeError(f"config must be a SessionConfig, got {config!r}.")
+        self._def = _server_def(server_or_cluster_def, job_name, task_index, protocol)
+        self._config = SessionConfig() if config is None else config
+        self._config.check()
+        self._host, self._port = _address(self._def)
+        self._starts = start
+        self._service = SessionService(self._backend_of)
+        self._executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._stopping = asyncio.Event()
+        if start:
+            with contextlib.suppress(RuntimeError):
+                self._loop = asyncio.get_running_loop()
+            if self._loop is not None:
+                self._begin()
+
+    @staticmethod
+    def create_local_server(config: SessionConfig | None = None, start: bool = True) -> Server:
+        """Return a server of a cluster of its own, on a free port of this machine. TF1: same name."""
+        return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+
+    @property
+    def server_def(self) -> ServerDef:
+        """The server as data. TF1: same name."""
+        return self._def
+
+    @property
+    def target(self) -> str:
+        """What sessions connect to: ``"grpc://host:port"``. TF1: same name.
+
+        Raises:
+            FailedPreconditionError: the port is not known: any free one is meant, and it did not start.
+        """
+        if not self._port:
+            raise FailedPreconditionError("The port of a server is not known before it starts.")
+        return f"grpc://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        """Take requests. Another call does nothing.
+
+        Raises:
+            UnknownError: the port is taken.
+            RuntimeError: it was stopped.
+        """
+        if self._task is None:
+            self._begin()
+        assert self._ready is not None, "set in _begin"
+        await asyncio.shield(self._ready)
+
+    async def join(self) -> None:
+        """Wait until it is stopped. TF1: same name, which never returns.
+
+        Raises:
+            FailedPreconditionError: it was made with ``start=False``, and not started.
+        """
+        if self._task is None:
+            if not self._starts:
+                raise FailedPreconditionError("The server was not started: await start() first.")
+            await self.start()
+        assert self._task is not None, "set in start"
+        await asyncio.wait((self._task,))
+
+    async def stop(self) -> None:
+        """Stop, for good: take no requests, end all sessions, free the port, within some seconds.
+
+        Clients see ``UnavailableError``. A second call waits for the same end.
+        """
+        self._stopping.set()
+        if self._task is not None:
+            cancelled = await outlast(self._task)
+            if cancelled is not None:
+                raise cancelled
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.stop()
+
+    def _backend_of(self, graph: Graph, config: SessionConfig) -> Backend:
+        """Return what a session computes with: the variables of the server, and queues of its own."""
+        timeout = config.operation_timeout_in_ms
+        return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
+
+    def _backend_here(self, graph: Graph, config: SessionConfig) -> Backend | None:
+        try:
+            is_own = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_own = False
+        return self._backend_of(graph, config) if is_own else None
+
+    def _begin(self) -> None:
+        """Bind the port, and start the task that is the server's life."""
+        if self._stopping.is_set():
+            raise RuntimeError("The server was stopped. Make another one.")
+        from asyncmon.distributed.grpc_listener import Listener
+
+        rpc = self._config.rpc_options
+        is_local = self._host.strip("[]") in ("localhost", "::1") or self._host.startswith("127.")
+        is_open = not (rpc.token or rpc.certificate)
+        place = ("[::1]" if "::1" in self._host else "127.0.0.1") if is_local or is_open else "[::]"
+        self._listener = Listener(f"{place}:{self._port}", self._service.answer, rpc)
+        self._port = self._listener.port
+        if is_open:
+            logger.log(
+                logging.INFO if is_local else logging.WARNING,
+                "Server %s: neither a token nor a certificate is set: it takes connections of this "
+                "machine only.",
+                self.target,
+            )
+        self._loop = asyncio.get_running_loop()
+        self._ready = self._loop.create_future()
+        self._task = self._loop.create_task(self._serve(), name=f"server {self.target}")
+        servers_here[self.target] = self._backend_here
+
+    async def _serve(self) -> None:
+        assert self._ready is not None, "set in _begin"
+        try:
+            await self._listener.start()
+            if not self._ready.done():
+                self._ready.set_result(None)
+            job, task = self._def.job_name, self._def.task_index
+            logger.info("Server %s: job %s, task %d.", self.target, job, task)
+            await self._stopping.wait()
+            await self._listener.stop(_GRACE_SECS)
+            logger.info("Server %s: stopped.", self.target)
+        except asyncio.CancelledError:
+            self._listener.abandon()
+            logger.warning("Server %s: the event loop ends before stop().", self.target)
+            raise
+        finally:
+            self._stopping.set()
+            servers_here.pop(self.target, None)
+            if not self._ready.done():
+                self._ready.cancel()
+            await self._end_sessions()
+
+    async def _end_sessions(self) -> None:
+        try:
+            async with asyncio.timeout(_STOP_SECS):
+                await self._service.close()
+                await self._executor.close(CancelledError("The server was stopped."))
+        except TimeoutError:
+            logger.error(
+                "Server %s: its sessions did not end within %g s: %s.",
+                self.target, _STOP_SECS, self._executor.pending_operations(),
+            )  # fmt: skip
+
+
+def _server_def(
+    given: Any, job_name: str | None, task_index: int | None, protocol: str | None
+) -> ServerDef:
+    made = ServerDef()
+    if isinstance(given, ServerDef):
+        made.CopyFrom(given)
+    else:
+        try:
+            cluster = ClusterSpec(given)
+        except TypeError:
+            raise TypeError(
+                "Could not convert `server_or_cluster_def` to a `tf.train.ServerDef` or "
+                "`tf.train.ClusterSpec`."
+            ) from None
+        if job_name is None:
+            if len(cluster.jobs) != 1:
+                raise ValueError("Must specify an explicit `job_name`.")
+            job_name = cluster.jobs[0]
+        if task_index is None:
+            indices = cluster.task_indices(job_name)
+            if len(indices) != 1:
+                raise ValueError("Must specify an explicit `task_index`.")
+            task_index = indices[0]
+        made = ServerDef(cluster=cluster.as_cluster_def(), protocol="grpc")
+    if job_name is not None:
+        made.job_name = job_name
+    if task_index is not None:
+        made.task_index = task_index
+    if protocol is not None:
+        made.protocol = protocol
+    if made.protocol != "grpc":
+        raise NotFoundError(
+            f"No server factory registered for the given ServerDef: {made}\nExpected protocol 'grpc'."
+        )
+    return made
+
+
+def _address(server: ServerDef) -> tuple[str, int]:
+    jobs = {job.name: job.tasks for job in server.cluster.job}
+    if server.job_name not in jobs:
+        raise InternalError(f'Job "{server.job_name}" was not defined in cluster')
+    tasks = jobs[server.job_name]
+    if server.task_index not in tasks:
+        raise InternalError(f'Task {server.task_index} was not defined in job "{server.job_name}"')
+    host, _, port = tasks[server.task_index].rpartition(":")
+    if not host or not port.isdecimal():
+        address = tasks[server.task_index]
+        raise InvalidArgumentError(f'Could not parse port for local server from "{address}".')
+    return host, server.port or int(port)
