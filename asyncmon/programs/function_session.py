@@ -142,11 +142,15 @@ class FunctionSession:
         try:
             self._check_open()
             if steps is None:
-                self._tree, self._step = self._declared, 0
+                await self._initialize()
                 return map_leaves(fetches, lambda _: None)
             return await self._transact(fetches, steps, feeds)
         finally:
             lock.release()
+
+    async def _initialize(self) -> None:
+        """Set the state to what was declared."""
+        self._tree, self._step = self._declared, 0
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         tree = before = self._tree

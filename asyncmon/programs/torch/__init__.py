@@ -1,0 +1,24 @@
+"""PyTorch behind the session protocol: ``pip install 'asyncmon[torch]'``.
+
+:class:`TorchProgram` makes a program of modules, optimizers and named steps; hooks, checkpoints,
+recovery, summaries and the data position work as with a graph::
+
+    program = TorchProgram({"model": model, "optimizer": torch.optim.Adam(model.parameters())})
+
+    @program.training_step(clip_norm=1.0)
+    def train(state, batch):
+        return {"loss": cross_entropy(state["model"](batch["x"]), batch["y"])}
+
+    async with MonitoredTrainingSession(program=program, checkpoint_dir="runs") as sess:
+        await sess.run("train", {"batch": batch})
+"""
+
+try:
+    import torch as _torch  # noqa: F401 - the first import says what to install
+except ImportError as error:
+    raise ImportError("TorchProgram needs PyTorch: pip install 'asyncmon[torch]'") from error
+
+from asyncmon.programs.torch.program import TorchProgram as TorchProgram
+from asyncmon.programs.torch.session import TorchSession as TorchSession
+from asyncmon.programs.torch.state_dicts import import_state_dict as import_state_dict
+from asyncmon.programs.torch.training import MixedPrecision as MixedPrecision

@@ -1,0 +1,227 @@
+"""A program of torch modules, optimizers and named steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+
+import torch
+
+from asyncmon.errors import NotFoundError
+from asyncmon.programs.function_session import INITIALIZE
+from asyncmon.programs.steps import Step
+from asyncmon.programs.torch.session import TorchSession
+from asyncmon.programs.torch.state import Objects, check_object
+from asyncmon.programs.torch.training import training_step
+from asyncmon.session_config import SessionConfig
+
+if TYPE_CHECKING:
+    import weakref
+    from collections.abc import Collection, Hashable, Mapping
+
+    from asyncmon.programs.torch.training import MixedPrecision
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@final
+class TorchProgram:
+    """Named steps over torch objects: modules, optimizers, schedulers, scalers, generators, tensors.
+
+    ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, where ``state`` has the
+    objects by name, and returns what it returns, its tensors detached. Fetches are names, in any
+    nesting, and may be a step; a key of the mapping that a step of the same run returned; an entry of
+    the state, like ``"model/fc.weight"``. The latter two give numpy arrays of the host.
+
+    Steps run one after another. A step that takes less than ``inline_ms`` of the session's config, by
+    its own measured average, runs in the loop's thread, a longer one in a worker thread; an ``async
+    def`` step runs in the loop. A step changes the objects in place, between two versions of the
+    state: a snapshot comes before it or after it, and is a copy on the host. Where a step fails after
+    it has changed something, the session raises
+    :class:`~asyncmon.errors.AbortedError` from then on, and a monitored session goes on from its last
+    checkpoint. A step on a device must join streams of its own before it returns.
+
+    Each completed run of a step that is not read-only counts as a global step. Checkpoints have the
+    entries of the modules' state dicts, ``<name>/<key>``; of optimizers and the like also
+    ``<name>.json``, the part that is no tensor; the generators; and the states of torch's default
+    generators of the devices in use. Gradients are no state: a step begins and ends without them.
+
+    While a session is open, others of the same program evaluate: they have copies of the modules and
+    tensors, and take read-only steps only. Modules are used by name, ``state["model"]``, so that such
+    a step uses the copy.
+
+    Args:
+        state: names to objects. Each has ``state_dict()`` and ``load_state_dict(state)``, or is a
+            tensor or a ``torch.Generator``.
+        steps: names to functions, plain or ``async def``; see also :meth:`step`.
+        read_only: names of steps that change no state: they get no gradients (``torch.no_grad``), can
+            be peeked at and do not count. One that changes a tensor of the state fails; the default
+            generators are as before after it.
+
+    Raises:
+        TypeError: an object without state.
+        ValueError: a name that entries cannot have.
+    """
+
+    def __init__(
+        self,
+        state: Mapping[str, Any],
+        steps: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        read_only: Collection[str] = (),
+    ) -> None:
+        for name, obj in state.items():
+            check_object(name, obj)
+        self.state: Mapping[str, Any] = Objects(state)
+        self.steps: dict[str, Step] = {}
+        self.finalized = False
+        self._owner: weakref.ref[TorchSession] | None = None
+        self._initial: Any = None
+        self._touched = False
+        for name, fn in (steps or {}).items():
+            self._add(name, fn, read_only=name in read_only)
+        unknown = sorted(set(read_only) - set(self.steps))
+        if unknown:
+            raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+
+    @overload
+    def step(self, fn: F, /, *, name: str | None = None, read_only: bool = False) -> F: ...
+    @overload
+    def step(
+        self, fn: None = None, /, *, name: str | None = None, read_only: bool = False
+    ) -> Callable[[F], F]: ...
+    def step(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        read_only: bool = False,
+    ) -> Any:
+        """Add a function as a step, as a decorator with or without arguments; return it unchanged.
+
+        Args:
+            fn: plain or ``async def``. Its parameter ``state``, or else its first, gets the objects.
+            name: how it is fetched. Default: its own name.
+            read_only: whether it changes no state.
+
+        Raises:
+            RuntimeError: the program is finalized.
+            ValueError: the name is taken.
+        """
+
+        def add(fn: F) -> F:
+            self._add(name or fn.__name__, fn, read_only=read_only)
+            return fn
+
+        return add if fn is None else add(fn)
+
+    def training_step(
+        self,
+        fn: F | None = None,
+        /,
+        *,
+        name: str | None = None,
+        optimizer: str = "optimizer",
+        scheduler: str | None = None,
+        scaler: str | None = None,
+        precision: MixedPrecision | None = None,
+        clip_norm: float | None = None,
+        accumulate: int = 1,
+    ) -> Any:
+        """Add a function that computes the loss as a step that trains, as a decorator; return it.
+
+        The step clears the gradients, calls the function, goes back from the loss and updates by the
+        optimizer. It returns what the function returned, as a mapping with ``"loss"``.
+
+        Args:
+            fn: gets ``state`` and ``batch``; returns the loss, or a mapping with ``"loss"``.
+            name: how it is fetched. Default: its own name.
+            optimizer: the name of the optimizer in the state.
+            scheduler: the name of a scheduler, stepped after each update.
+            scaler: the name of a ``torch.amp.GradScaler``, which float16 needs.
+            precision: autocast the forward pass.
+            clip_norm: clip the gradients to this norm, which is returned as ``"grad_norm"``.
+            accumulate: split the batch along its first axis into so many parts, and update once by the
+                sum of their gradients. Numbers are averaged over the parts, by their sizes; other
+                tensors are concatenated.
+
+        Raises:
+            ValueError: a name that is not in the state, ``accumulate`` below 1, or float16 without a
+                scaler.
+        """
+
+        def add(fn: F) -> F:
+            step = training_step(
+                fn, self.state, optimizer, scheduler, scaler, precision, clip_norm, accumulate
+            )
+            self._add(name or fn.__name__, step, read_only=False)
+            return fn
+
+        return add if fn is None else add(fn)
+
+    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
+        if self.finalized:
+            raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
+        if name in self.steps or name in self.state:
+            raise ValueError(f"The name {name!r} is taken already, by a step or an object.")
+        self.steps[name] = Step(name, fn, has_state=True, read_only=read_only)
+
+    def finalize(self) -> None:
+        """Refuse further steps. A second call does nothing."""
+        self.finalized = True
+
+    def create_session(self, target: str = "", config: Any = None) -> TorchSession:
+        """Return a session of the objects; while there is one, a session with copies of the modules.
+
+        Args:
+            target: "".
+            config: its ``inline_ms`` and ``intra_op_parallelism_threads``, which is the number of
+                torch's threads in this process, are used.
+
+        Raises:
+            NotFoundError: a target that is not "".
+        """
+        if target:
+            raise NotFoundError(
+                f"No session factory registered for target {target!r}; expected '' for this process."
+            )
+        config = config or SessionConfig()
+        if config.intra_op_parallelism_threads:
+            torch.set_num_threads(config.intra_op_parallelism_threads)
+        return TorchSession(self, config)
+
+    def init_op(self) -> Any:
+        """Return the fetch that sets the state to that of the first session's start."""
+        return INITIALIZE
+
+    def local_init_op(self) -> None:
+        """Return None: there is no state that is not saved."""
+
+    def ready_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def ready_for_local_init_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def summary_op(self) -> None:
+        """Return None: a hook names what it summarises."""
+
+    def has_global_step(self) -> bool:
+        """Return True: steps are counted."""
+        return True
+
+    def canonical_feed(self, key: Any) -> Hashable:
+        """Return a feed's name.
+
+        Raises:
+            TypeError: it is no name.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"What is fed to steps are names of their parameters, got {key!r}.")
+        return key
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of this program in checkpoints."""
+        objects = {name: type(obj).__name__ for name, obj in self.state.items()}
+        return {"type": "TorchProgram", "steps": list(self.steps), "state": objects}

@@ -1,0 +1,382 @@
+"""A running torch program: its objects, and its steps one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import weakref
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from asyncmon.cancellation import outlast
+from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from asyncmon.graph.execution.cost import CostModel
+from asyncmon.graph.execution.threads import Threads
+from asyncmon.programs.function_session import GLOBAL_STEP, FunctionSession, leaves, map_leaves
+from asyncmon.programs.torch import tracing
+from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
+from asyncmon.programs.torch.copies import evaluation_copies
+from asyncmon.programs.torch.state import (
+    RANDOM,
+    STRUCTURE,
+    Loading,
+    Objects,
+    as_tensor,
+    copy_to_host,
+    flat_state,
+    host_value,
+)
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from asyncmon.programs.steps import Step
+    from asyncmon.session_config import SessionConfig
+
+T = TypeVar("T")
+
+_UNKNOWN = float(1 << 18)  # a first run goes to a worker: it may take long
+
+
+class _Before(NamedTuple):
+    """The moment before a run, and the state then, where an unknown fetch may make it fail."""
+
+    mark: Mark
+    state: tuple[dict[str, Any], list[Any]] | None = None
+
+
+class TorchSession(FunctionSession):
+    """A running :class:`TorchProgram`; its ``create_session`` makes it.
+
+    Args:
+        program: whose objects and steps it has.
+        config: see :meth:`TorchProgram.create_session`.
+    """
+
+    def __init__(self, program: Any, config: SessionConfig) -> None:
+        super().__init__(program, {}, program.steps)
+        owner = None if program._owner is None else program._owner()
+        self._source: TorchSession | None = owner
+        self._objects: Mapping[str, Any] = program.state if owner is None else {}
+        if owner is None:
+            program._owner = weakref.ref(self)
+        self._limit = config.inline_ms / 1000
+        self._costs: dict[tuple[str, ...], CostModel] = {}
+        self._threads = Threads(config)
+        self._changes = Changes(self._objects)
+        self._known: dict[tuple[str, ...], set[str]] = {}
+        """Names that runs of these steps have given: a run with others may fail after the steps."""
+        self._touched = False
+        self._broken: AbortedError | None = None
+        self._working: asyncio.Future[Any] | None = None
+
+    # -- steps
+
+    async def _run_timed(self, fetches: Any, feeds: Any, options: Any, run_metadata: Any) -> Any:
+        traces = run_metadata is not None and bool(getattr(options, "trace_level", 0))
+        with tracing.into(run_metadata) if traces else tracing.nothing():
+            return await super()._run_timed(fetches, feeds, options, run_metadata)
+
+    async def _transact(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        await self._prepare()
+        if self._source is not None and not all(step.read_only for step in steps):
+            raise FailedPreconditionError(
+                "Another session of this program is open, and trains: this one evaluates, and cannot "
+                f"run {[one.name for one in steps if not one.read_only]}. Close the other one first."
+            )
+        return await self._computed(fetches, steps, feeds)
+
+    async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        """Compute what changes no state, between two steps."""
+        await self._lock.wait()
+        try:
+            self._check_open()
+            await self._prepare()
+            return await self._computed(fetches, steps, feeds)
+        finally:
+            self._lock.release()
+
+    async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        if not any(step.is_async for step in steps):
+            key = tuple(step.name for step in steps)
+            cost = self._costs.get(key) or self._costs.setdefault(key, CostModel(_UNKNOWN))
+            return await self._offload(partial(self._run_all, fetches, steps, feeds), cost)
+        changes = await self._offload(partial(self._begin, fetches, steps))
+        results: dict[str, Any] = {}
+        try:
+            for step in steps:
+                results[step.name] = _detached(await _called(step, self._objects, feeds))
+        except BaseException as error:
+            self._failed(steps, changes, error)
+            raise
+        return await self._offload(partial(self._end, fetches, steps, results, changes))
+
+    def _run_all(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        changes = self._begin(fetches, steps)
+        results: dict[str, Any] = {}
+        with tracing.profiled():
+            try:
+                for step in steps:
+                    if step.read_only:
+                        with torch.no_grad():
+                            result = step(self._objects, feeds)
+                    else:
+                        result = step(self._objects, feeds)
+                    if step.waits(result):
+                        raise TypeError(
+                            f"The step {step.name!r} returned {result!r}: make it async def."
+                        )
+                    results[step.name] = _detached(result)
+            except BaseException as error:
+                self._failed(steps, changes, error)
+                raise
+            return self._end(fetches, steps, results, changes)
+
+    def _begin(self, fetches: Any, steps: Sequence[Step]) -> _Before | None:
+        if not steps:
+            return None
+        if all(step.read_only for step in steps):
+            return _Before(self._changes.mark())
+        self._touched = True
+        names = {fetches} if type(fetches) is str else set(leaves(fetches))
+        known = self._known.setdefault(tuple(step.name for step in steps), {GLOBAL_STEP})
+        unknown = [one for one in names - known if one not in self._steps and self._entry(one) is None]
+        known |= names.difference(unknown)
+        return _Before(self._changes.mark(), _copied(self._objects) if unknown else None)
+
+    def _end(
+        self, fetches: Any, steps: Sequence[Step], results: dict[str, Any], before: _Before | None
+    ) -> Any:
+        mark = None if before is None else before.mark
+        if steps and all(step.read_only for step in steps):
+            changed = self._changes.since(mark)
+            self._changes.restore_random(mark)
+            if changed:
+                names = [step.name for step in steps]
+                self._broken = _torn(names, changed)
+                raise TypeError(
+                    f"The steps {names} are read_only, and changed {changed}. Declare them without "
+                    "read_only, or put the module into eval mode."
+                )
+        elif steps:
+            self._step += 1
+        if type(fetches) is str and fetches in results:
+            return results[fetches]
+        try:
+            fetched = map_leaves(fetches, lambda name: self._value(name, results))
+        except NotFoundError:
+            if before is not None and before.state is not None:
+                values, events = before.state
+                _wait_for(events)
+                self._set(values | {GLOBAL_STEP: self._step - 1})
+            raise
+        if before is not None and before.state is not None:
+            self._known[tuple(results)] |= set(leaves(fetches))
+        return fetched
+
+    def _failed(self, steps: Sequence[Step], before: _Before | None, error: BaseException) -> None:
+        mark = None if before is None else before.mark
+        changed = self._changes.since(mark)
+        self._changes.restore_random(mark)
+        if changed:
+            self._broken = _torn([step.name for step in steps], changed)
+            self._broken.__cause__ = error
+
+    def _value(self, name: str, results: Mapping[str, Any]) -> Any:
+        if name in results:
+            return results[name]
+        for result in results.values():
+            if isinstance(result, dict) and name in result:
+                return host_value(result[name])
+        if name == GLOBAL_STEP:
+            return np.int64(self._step)
+        if (tensor := self._entry(name)) is not None:
+            return host_value(tensor)
+        outputs = sorted(str(key) for one in results.values() if isinstance(one, dict) for key in one)
+        raise NotFoundError(
+            f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
+            f"{outputs}. The program has the steps {list(self._steps)}, and the objects "
+            f"{list(self._objects)}, whose entries are like 'model/fc.weight'."
+        )
+
+    def _entry(self, name: str) -> torch.Tensor | None:
+        obj = name.partition("/")[0]
+        return flat_state(obj, self._objects[obj]).tensors.get(name) if obj in self._objects else None
+
+    async def _initialize(self) -> None:
+        """Set the state to what it was at the start, which is kept on the host from now on."""
+        program = self._program
+        if self._source is not None:
+            return
+        if program._initial is None:
+            if program._touched or self._touched:
+                raise FailedPreconditionError(
+                    "The state at the start was not kept: it is kept where it is initialised before "
+                    "the first step. Make the program anew."
+                )
+            values, events = await self._offload(partial(_copied, self._objects))
+            await self._in_worker(partial(_wait_for, events))
+            program._initial = values
+        else:
+            await self._offload(partial(self._set, dict(program._initial)))
+        self._step, self._broken = 0, None
+
+    # -- state
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a copy of the state, on the host; steps that begin later wait until it is taken."""
+        self._check_open()
+        return asyncio.ensure_future(self._snapshot(self._lock.ask()))
+
+    async def _snapshot(self, place: asyncio.Future[None]) -> Snapshot:
+        try:
+            await place
+        except BaseException:
+            self._lock.withdraw(place)
+            raise
+        try:
+            self._check_open()
+            await self._prepare()
+            values, events = await self._offload(partial(_copied, self._objects, self._source is None))
+            step = self._step
+        finally:
+            self._lock.release()
+        if events:
+            await self._in_worker(partial(_wait_for, events), step=False)
+        return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set entries of the state by name, between two steps; the others stay as they are.
+
+        Raises:
+            InvalidArgumentError: something does not fit; the error lists everything that does not, with
+                what was expected and what was found.
+        """
+        self._check_open()
+        await self._lock.wait()
+        try:
+            self._check_open()
+            await self._prepare(loads=True)
+            await self._offload(partial(self._set, dict(values)))
+            self._broken = None
+        finally:
+            self._lock.release()
+
+    def _set(self, values: dict[str, Any]) -> None:
+        step = values.pop(GLOBAL_STEP, self._step)
+        random = {name: values.pop(name) for name in list(values) if name.startswith(RANDOM)}
+        if np.shape(step) or np.asarray(step).dtype.kind not in "iu":
+            raise InvalidArgumentError(
+                f"Nothing was loaded: 'global_step': expected a whole number, found {step!r}."
+            )
+        loading = Loading(self._objects, values)
+        self._touched = True
+        try:
+            loading.apply()
+        except BaseException as error:
+            self._broken = _torn(["load"], list(self._objects))
+            self._broken.__cause__ = error
+            raise InvalidArgumentError(f"The state could not be loaded: {error}") from error
+        if self._source is None:
+            set_random_states({name: as_tensor(value) for name, value in random.items()})
+        self._step = int(step)
+
+    async def close(self) -> None:
+        """Refuse further use, and wait for a step in the worker. A second call does nothing."""
+        self._closed = True
+        program = self._program
+        cancelled = None if self._working is None else await outlast(self._working)
+        self._threads.close()
+        self._changes.close()
+        program._touched = program._touched or (self._touched and self._source is None)
+        if program._owner is not None and program._owner() is self:
+            program._owner = None
+        if cancelled is not None:
+            raise cancelled
+
+    # -- inside
+
+    async def _prepare(self, *, loads: bool = False) -> None:
+        """Raise what broke the state, and make the copies of a session that evaluates."""
+        if self._broken is not None and not loads:
+            raise self._broken
+        source = self._source
+        if source is not None and not self._objects:
+            await source._lock.wait()
+            try:
+                objects = await self._in_worker(partial(evaluation_copies, source._objects))
+                self._objects, self._step = Objects(objects), source._step
+                self._changes = Changes(objects)
+            finally:
+                source._lock.release()
+
+    async def _offload(self, work: Callable[[], T], cost: CostModel | None = None) -> T:
+        """Call a function inline where it is short by its measured average, or else in the worker."""
+        if cost is None or tracing.wanted() or not cost.is_short(self._limit):
+            return await self._in_worker(partial(_timed, work, cost, self._limit))
+        return _timed(work, cost, self._limit)
+
+    async def _in_worker(self, work: Callable[[], T], *, step: bool = True) -> T:
+        """Call a function in the worker. A cancelled caller waits for its end, then is cancelled."""
+        future = self._working = self._threads.submit(work, step=step)
+        cancelled = await outlast(future)
+        try:
+            if cancelled is not None:
+                future.exception()  # seen: the cancellation is what the caller gets
+                raise cancelled
+            result: T = future.result()
+            return result
+        finally:
+            del cancelled, future
+
+
+def _timed(work: Callable[[], T], cost: CostModel | None, limit: float) -> T:
+    start = time.perf_counter()
+    result = work()
+    if cost is not None:
+        cost.observe(time.perf_counter() - start, limit)
+    return result
+
+
+async def _called(step: Step, objects: Mapping[str, Any], feeds: Any) -> Any:
+    result = step(objects, feeds)
+    return await result if step.waits(result) else result
+
+
+def _detached(value: Any) -> Any:
+    """Return a result with its tensors detached from the graph of gradients."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, dict):
+        return {key: _detached(item) for key, item in value.items()}
+    return value
+
+
+def _copied(objects: Mapping[str, Any], random: bool = True) -> tuple[dict[str, Any], list[Any]]:
+    """Return all entries, copied to the host, and the events after which the copies are there."""
+    flat = {name: flat_state(name, obj) for name, obj in objects.items()}
+    tensors = {entry: tensor for one in flat.values() for entry, tensor in one.tensors.items()}
+    values, events = copy_to_host(tensors)
+    for name, one in flat.items():
+        if one.structure is not None:
+            values[name + STRUCTURE] = np.array(json.dumps(one.structure), object)
+    if random:
+        values |= {name: state.numpy() for name, state in random_states(objects).items()}
+    return values, events
+
+
+def _wait_for(events: list[Any]) -> None:
+    for event in events:
+        event.synchronize()
+
+
+def _torn(names: list[str], changed: list[str]) -> AbortedError:
+    return AbortedError(
+        f"The state is torn: {names} failed after changing {changed[:5]}. Restore a checkpoint; a "
+        "monitored session does so at its next run."
+    )

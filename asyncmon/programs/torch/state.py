@@ -1,0 +1,316 @@
+"""Named torch objects as entries of a checkpoint, and back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
+from asyncmon.checkpoint.stateful import pack, unpack
+from asyncmon.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Tensors = dict[str, torch.Tensor]
+
+STRUCTURE = ".json"
+"""An entry ``<name>.json`` has what of a state dict is no tensor, and where its tensors go."""
+
+RANDOM = "__random__/"
+"""Entries that begin with this are the states of torch's default generators, one for each device."""
+
+_TENSOR, _ARRAY = "__tensor__", "__numpy__"
+_FOREIGN = {
+    torch.bfloat16: ("bfloat16", torch.uint16),
+    torch.float8_e4m3fn: ("float8_e4m3fn", torch.uint8),
+    torch.float8_e5m2: ("float8_e5m2", torch.uint8),
+}
+
+
+class Objects(dict[str, Any]):
+    """The objects by name, which a step changes in place and cannot replace."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if self.get(name) is not value:  # state["x"] += 1 sets the same object again
+            raise TypeError(
+                f"state[{name!r}] cannot be set by a step, only changed in place, like "
+                "state['x'].copy_(...). Objects are given to the program."
+            )
+
+
+class Flat(NamedTuple):
+    """The state of one object: its tensors by entry name, and the rest as JSON, or None."""
+
+    tensors: Tensors
+    structure: Any
+
+
+def check_object(name: str, obj: Any) -> None:
+    """Refuse what has no state, and names that entries cannot have.
+
+    Raises:
+        TypeError: the object has no ``state_dict()`` and ``load_state_dict(state)``.
+        ValueError: the name is empty, reserved or has a slash.
+    """
+    if not name or "/" in name or name.startswith("__"):
+        raise ValueError(f"Objects have names without '/' that do not begin with '__', got {name!r}.")
+    if name == "global_step":
+        raise ValueError("The name 'global_step' is that of the step count, which the session keeps.")
+    if isinstance(obj, torch.Tensor | torch.Generator):
+        return
+    if not callable(getattr(obj, "state_dict", None)) or not hasattr(obj, "load_state_dict"):
+        raise TypeError(
+            f"state[{name!r}] must be a module, an optimizer, a scheduler, a scaler, a generator, a "
+            f"tensor, or have state_dict() and load_state_dict(state); got a {type(obj).__name__}."
+        )
+
+
+def flat_state(name: str, obj: Any) -> Flat:
+    """Return the present state of an object. Its tensors are the object's own, not copies.
+
+    Raises:
+        TypeError: a value that checkpoints do not have; the error says where it is.
+    """
+    if isinstance(obj, torch.Tensor):
+        return Flat({name: obj.detach()}, None)
+    if isinstance(obj, torch.Generator):
+        return Flat({name: obj.get_state()}, None)
+    return flatten(name, obj.state_dict())
+
+
+def flatten(name: str, state: Mapping[str, Any]) -> Flat:
+    """Return a state dict as entries ``<name>/<key>/<key>``."""
+    if all(isinstance(value, torch.Tensor) for value in state.values()):
+        return Flat({f"{name}/{key}": value.detach() for key, value in state.items()}, None)
+    tensors: Tensors = {}
+    packed, _ = pack(name, _without_tensors(state, name, tensors))
+    return Flat(tensors, packed)
+
+
+def _without_tensors(value: Any, place: str, tensors: Tensors) -> Any:
+    match value:
+        case torch.Tensor():
+            tensors[place] = value.detach()
+            return {_TENSOR: place}
+        case np.ndarray():
+            tensors[place] = torch.from_numpy(value)
+            return {_ARRAY: place}
+        case np.generic():
+            return value.item()
+        case Mapping():
+            return {k: _without_tensors(v, f"{place}/{k}", tensors) for k, v in value.items()}
+        case list() | tuple():
+            items = [_without_tensors(item, f"{place}/{i}", tensors) for i, item in enumerate(value)]
+            return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+def _places(packed: Any) -> Iterable[str]:
+    """Yield the entries that a structure refers to."""
+    if isinstance(packed, list):
+        for item in packed:
+            yield from _places(item)
+    elif isinstance(packed, dict):
+        for key, item in packed.items():
+            if key == "__items__" and len(item) == 1 and item[0][0] in (_TENSOR, _ARRAY):
+                yield item[0][1]
+            else:
+                yield from _places(item)
+
+
+def _with_tensors(value: Any, now: Any, tensors: Tensors) -> Any:
+    """Return a state dict with the tensors in their places, its counters as in the present one."""
+    if isinstance(value, dict) and len(value) == 1 and (key := next(iter(value))) in (_TENSOR, _ARRAY):
+        tensor = tensors[value[key]]
+        return tensor if key == _TENSOR else tensor.numpy()
+    if isinstance(value, dict):
+        inside = now if isinstance(now, Mapping) else {}
+        made = {key: _with_tensors(item, inside.get(key), tensors) for key, item in value.items()}
+        return Counter(made) if isinstance(now, Counter) else made
+    if isinstance(value, list | tuple):
+        inner = now if isinstance(now, list | tuple) and len(now) == len(value) else [None] * len(value)
+        items = [_with_tensors(item, was, tensors) for item, was in zip(value, inner, strict=True)]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
+
+
+# -- tensors and arrays
+
+
+def as_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor of the host as an array that shares its memory.
+
+    Raises:
+        TypeError: numpy and checkpoints have no such elements, or the tensor is sparse or quantised.
+        ImportError: a bfloat16 or float8 tensor, and ``ml_dtypes`` is not installed.
+    """
+    foreign = _FOREIGN.get(tensor.dtype)
+    if foreign is None:
+        plain: NDArray[Any] = tensor.resolve_conj().resolve_neg().numpy()
+        return plain
+    name, raw = foreign
+    dtype = numpy_dtype(element_named(name))
+    if dtype.itemsize != tensor.element_size():
+        raise ImportError(f"Arrays of {name} need ml-dtypes: pip install 'asyncmon[torch]'")
+    array: NDArray[Any] = tensor.contiguous().view(raw).numpy().view(dtype)
+    return array
+
+
+def as_tensor(array: Any) -> torch.Tensor:
+    """Return a copy of an array as a tensor of the host."""
+    array = np.asarray(array)
+    array = np.array(array, array.dtype.newbyteorder("="), order="C")
+    for dtype, (name, raw) in _FOREIGN.items():
+        if array.dtype.name == name:
+            return torch.from_numpy(array.view(f"u{array.itemsize}")).view(raw).view(dtype)
+    return torch.from_numpy(array)
+
+
+def host_value(value: Any) -> Any:
+    """Return a tensor as an array of the host that shares nothing with it; anything else as it is."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    array = as_array(value.detach().cpu())
+    return array.copy() if value.device.type == "cpu" else array
+
+
+def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray[Any]], list[Any]]:
+    """Copy tensors to the host, those of a device into pinned memory on a stream of its own.
+
+    Work that is queued on the device afterwards waits for the copies.
+
+    Returns:
+        The arrays, and the events after which they have their values.
+    """
+    copies: dict[str, torch.Tensor] = {}
+    streams: dict[torch.device, Any] = {}
+    for name, tensor in tensors.items():
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            raise TypeError(f"{name!r} is sparse or quantised, which entries of checkpoints are not.")
+        if tensor.device.type == "cpu":
+            copies[name] = tensor.clone(memory_format=torch.contiguous_format)
+            continue
+        module = torch.get_device_module(tensor.device)
+        if tensor.device not in streams:
+            streams[tensor.device] = module.Stream(tensor.device)
+            streams[tensor.device].wait_stream(module.current_stream(tensor.device))
+        with module.stream(streams[tensor.device]):
+            copies[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            copies[name].copy_(tensor, non_blocking=True)
+    events = []
+    for device, stream in streams.items():
+        events.append(stream.record_event())
+        torch.get_device_module(device).current_stream(device).wait_event(events[-1])
+    return {name: as_array(tensor) for name, tensor in copies.items()}, events
+
+
+# -- loading
+
+
+class Loading:
+    """Values to be loaded into named objects: checked as a whole first, then applied.
+
+    Args:
+        objects: by name.
+        values: arrays by entry name; entries that are not given keep their present values.
+
+    Raises:
+        InvalidArgumentError: something does not fit; everything that does not is named, with what was
+            expected and what was found.
+    """
+
+    def __init__(self, objects: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        self._objects = objects
+        self._ready: dict[str, Any] = {}
+        owners = {key: key.partition("/")[0].removesuffix(STRUCTURE) for key in values}
+        problems = [
+            f"{key!r} is not an entry of the state, which has the objects {list(objects)}"
+            for key, name in owners.items()
+            if name not in objects
+        ]
+        for name, obj in objects.items():
+            given = {key: values[key] for key, owner in owners.items() if owner == name}
+            if given:
+                self._prepare(name, obj, given, problems)
+        if problems:
+            raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+
+    def apply(self) -> None:
+        """Set the states. Gradients are dropped."""
+        for name, state in self._ready.items():
+            obj = self._objects[name]
+            if isinstance(obj, torch.Generator):
+                obj.set_state(state)
+            elif isinstance(obj, torch.Tensor):
+                with torch.no_grad():
+                    obj.copy_(state)
+            else:
+                obj.load_state_dict(state)
+            if isinstance(obj, torch.nn.Module):
+                obj.zero_grad(set_to_none=True)
+
+    def _prepare(self, name: str, obj: Any, given: dict[str, Any], problems: list[str]) -> None:
+        now = flat_state(name, obj)
+        text = given.pop(name + STRUCTURE, None)
+        structure = now.structure if text is None else json.loads(str(np.asarray(text).item()))
+        places = list(_places(structure)) if structure is not None else list(now.tensors)
+        before = len(problems)
+        problems += [
+            f"{entry!r} is not an entry of {name!r}, which has {_some(places)}"
+            for entry in given
+            if entry not in places
+        ]
+        problems += [
+            f"{place!r} is missing: expected for the state of {name!r}, found {_some(given)}"
+            for place in places
+            if place not in given and place not in now.tensors
+        ]
+        for entry in filter(now.tensors.__contains__, given):
+            problems += _misfit(entry, given[entry], now.tensors[entry])
+        if text is not None:
+            problems += _other_groups(name, structure, now.structure)
+        if len(problems) > before:
+            return
+        tensors = {
+            place: as_tensor(given[place]) if place in given else now.tensors[place] for place in places
+        }
+        if isinstance(obj, torch.Tensor | torch.Generator):
+            self._ready[name] = tensors[name]
+        elif structure is None:
+            self._ready[name] = {key[len(name) + 1 :]: tensor for key, tensor in tensors.items()}
+        else:
+            self._ready[name] = _with_tensors(unpack(structure, {}), obj.state_dict(), tensors)
+
+
+def _misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
+    array = np.asarray(value)
+    shape, dtype = tuple(now.shape), str(now.dtype).removeprefix("torch.")
+    if array.shape != shape:
+        return [f"{entry!r}: expected shape {shape}, found {array.shape}"]
+    if array.dtype.name != dtype:
+        return [f"{entry!r}: expected dtype {dtype}, found {array.dtype.name}"]
+    return []
+
+
+def _other_groups(name: str, structure: Any, now: Any) -> list[str]:
+    """Compare the numbers of parameters in each group, of an optimizer."""
+    found, expected = (
+        [len(group["params"]) for group in one["param_groups"]]
+        if isinstance(one, dict) and "param_groups" in one
+        else None
+        for one in (structure, now)
+    )
+    if found == expected:
+        return []
+    return [f"{name!r}: expected groups of {expected} parameters, found {found}"]
+
+
+def _some(names: Iterable[str]) -> str:
+    names = list(names)
+    return f"{names[:8]}" + (f" and {len(names) - 8} more" if len(names) > 8 else "")
