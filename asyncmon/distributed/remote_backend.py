@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CHANGE = ("run", "load")
+"""The jobs whose answer has a new global step. That of another one may come after a later run's."""
+
 
 class Channel(Protocol):
     """Carries messages to a service."""
@@ -259,7 +262,7 @@ class RemoteBackend:
             raise
         finally:
             self._under_way.discard(sequence)
-        if answer["step"] is not None:
+        if answer["step"] is not None and request["job"] in _CHANGE:
             self.global_step = answer["step"]
         return answer
 
@@ -324,7 +327,10 @@ class RemoteBackend:
             return
         request = Encoder().json({"do": "cancel", "sequence": sequence, **self._session})
         with contextlib.suppress(OpError):
-            await outlast(asyncio.ensure_future(self._channel.call(request, self._timeout)))
+            answered = asyncio.ensure_future(self._channel.call(request, self._timeout))
+            await outlast(answered)
+            step = Decoder(answered.result()).value().get("step")
+            self.global_step = self.global_step if step is None else step
 
     async def _send_graph(self) -> None:
         """Open the session there, or send what was added to the graph, if need be."""

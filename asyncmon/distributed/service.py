@@ -214,12 +214,13 @@ class SessionService:
         return await self._wait(served, sequence, job, content["wait"])
 
     async def _cancel(self, decoder: Decoder) -> Message:
-        job = self._served(decoder).jobs.get(int(decoder.content["sequence"]))
+        served = self._served(decoder)
+        job = served.jobs.get(int(decoder.content["sequence"]))
         if job is not None:
             job.cancel()
             if job.task is not None:
                 await asyncio.wait((job.task,), timeout=MAX_WAIT)
-        return _done({})
+        return _done({"step": served.backend.global_step})  # it may have been too late
 
     async def _pending(self, decoder: Decoder) -> Message:
         return _done({"operations": self._served(decoder).backend.pending_operations()})

@@ -78,6 +78,13 @@ async def test_the_contract(name: str, case: str, tmp_path: Path) -> None:
     await check_program(FACTORIES[name], [case], directory=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "case", ["run_is_one_step", "cancelled_run_is_before_or_after", "snapshot_is_consistent"]
+)
+async def test_the_contract_in_another_process(case: str, tmp_path: Path) -> None:
+    await check_program(lambda: graph_case("local"), [case], directory=tmp_path)
+
+
 class Broken:
     """The program of :func:`function_case`, with sessions of a class that breaks the contract."""
 
