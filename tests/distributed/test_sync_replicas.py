@@ -251,6 +251,34 @@ async def test_sparse_gradients_and_averages() -> None:
     np.testing.assert_allclose(average, found / 2)
 
 
+async def test_values_of_tensorflow() -> None:
+    """The numbers of TensorFlow's own SyncReplicasOptimizer, two replicas, two batches an update."""
+    step = am.get_or_create_global_step()
+    x, y = graph.placeholder(graph.float32, [None, 3]), graph.placeholder(graph.float32, [None, 1])
+    ids = graph.placeholder(graph.int32, [None])
+    w = graph.get_variable("w", initializer=np.zeros((3, 1), np.float32))
+    table = graph.get_variable("t", initializer=np.zeros((4, 2), np.float32))
+    loss = graph.reduce_mean(graph.square(graph.matmul(x, w) - y))
+    loss += graph.reduce_sum(graph.gather(table, ids) * np.float32([[1, 2]]))
+    opt = am.SyncReplicasOptimizer(graph.train.MomentumOptimizer(0.1, 0.9), 2)
+    train_op, tokens = opt.minimize(loss, step), opt.get_init_tokens_op()
+    async with graph.Session() as sess:
+        await sess.run([graph.global_variables_initializer(), graph.local_variables_initializer()])
+        await sess.run(opt.chief_init_op)
+        await sess.run(tokens)
+        opt.get_chief_queue_runner().create_tasks(sess, start=True)
+        for _ in range(3):
+            await sess.run(train_op, {x: X[:32], y: Y[:32], ids: [0, 1]})
+            await sess.run(train_op, {x: X[32:], y: Y[32:], ids: [1, 3]})
+        await wait_all_tasks_blocked()
+        found = await sess.run([step, w, table])
+    assert found[0] == 3
+    wanted = [1.1534290313720703, -1.3053717613220215, 2.624387502670288]
+    np.testing.assert_allclose(found[1].ravel(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(found[2][:, 1], [-1.122, -1.122, 0, -1.122], rtol=1e-5)
+    assert [v.name for v in opt.variables()] == ["t/Momentum:0", "w/Momentum:0"]
+
+
 async def test_the_hook_stops_all_at_their_step_and_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     expected = await big_batches(lambda: graph.train.AdamOptimizer(0.1), 8)
     for last in (3, 8):
