@@ -1,4 +1,4 @@
-"""The command line: ``python -m asyncmon inspect|verify PATH`` and ``port OLD.py``."""
+"""The command line: ``python -m asyncmon inspect|verify PATH``, ``port OLD.py`` and ``server``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from asyncmon import checkpoint
+from asyncmon.distributed import command as serving
 from asyncmon.errors import OpError
 from asyncmon.port import command as porting
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, or 1 where something is missing or damaged."""
     parser = argparse.ArgumentParser(
-        prog="python -m asyncmon", description="Look into checkpoints; port programs of TensorFlow 1."
+        prog="python -m asyncmon", description="Look into checkpoints; port programs; run a server."
     )
     commands = parser.add_subparsers(dest="command", required=True)
     for name, what in [
@@ -39,10 +40,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     porting.add_options(porter)
+    server = commands.add_parser(
+        "server", help="run a task of a cluster", description=serving.DESCRIPTION
+    )
+    serving.add_options(server)
     parsed = parser.parse_args(arguments)
     run = {"inspect": _inspect, "verify": _verify}.get(parsed.command)
     try:
-        status = porting.run(parsed) if run is None else asyncio.run(run(parsed.path))
+        if run is not None:
+            status = asyncio.run(run(parsed.path))
+        elif parsed.command == "server":
+            status = serving.run(parsed)
+        else:
+            status = porting.run(parsed)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader has closed the pipe, as `| head` does

@@ -116,3 +116,21 @@ def test_it_is_a_module_to_run(run: Path) -> None:
     assert out.returncode == 0
     assert out.stderr == ""
     assert out.stdout.count("ok") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--cluster", "{"], "--cluster: "),
+        (["--cluster", "[]"], "--cluster: `cluster` must be a dictionary"),
+        (["--cluster", '{"a": ["h:1"]}', "--job", "b"], "No such job in cluster: 'b'"),
+        (["--cluster", '{"a": ["h:1"]}', "--task", "4"], "Task 4 was not defined in job"),
+        (["--cluster", '{"a": ["h:1"]}', "--token-file", "/nowhere"], "No such file"),
+        (["--cluster", '{"a": ["h:1"]}', "--import", "no_such_module"], "No module named"),
+    ],
+)
+def test_a_server_that_cannot_be(
+    options: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["server", *options]) == 1
+    assert text in capsys.readouterr().err

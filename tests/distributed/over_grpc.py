@@ -1,9 +1,14 @@
-"""Sessions that use gRPC though their server is of the same process."""
+"""Sessions that use gRPC though their server is of the same process, and servers that are not."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import contextlib
+import json
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any, Self
 
 import asyncmon as am
 
@@ -27,3 +32,95 @@ async def until(condition: Callable[[], Any]) -> None:
         if condition():
             return
         await asyncio.sleep(0)
+
+
+def free_port() -> int:
+    """Return a port that nothing listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+class ServerProcess:
+    """``python -m asyncmon server`` on this machine. Leaving ``async with`` kills it."""
+
+    def __init__(self, port: int = 0, *options: str, env: dict[str, str] | None = None) -> None:
+        self.port = port or free_port()
+        self.target = f"grpc://localhost:{self.port}"
+        self._options = options
+        self._env = env
+
+    async def start(self) -> None:
+        """Start, and wait until it takes sessions."""
+        cluster = json.dumps({"ps": [f"localhost:{self.port}"]})
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "asyncmon", "server", "--cluster", cluster, *self._options,
+            env={**os.environ, **(self._env or {})},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdout is not None, "PIPE"
+        line = await self.process.stdout.readline()
+        assert line.decode().strip() == self.target, (line, await self.errors())
+
+    def signal(self, number: int) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def errors(self) -> str:
+        """Return what it has written to standard error, once it has ended."""
+        assert self.process.stderr is not None, "PIPE"
+        return (await self.process.stderr.read()).decode()
+
+    async def killed(self) -> None:
+        """Kill it, and wait for its end."""
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.communicate()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.killed()
+
+
+class Proxy:
+    """Carries bytes to a port until it is cut, from when on it drops them in silence."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self.is_cut = False
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.target = f"grpc://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine runs in a task"
+        self._tasks.add(task)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers.append(far_writer)
+        await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if not self.is_cut:
+                    writer.write(data)
+                    await writer.drain()
+        if not self.is_cut:
+            writer.close()

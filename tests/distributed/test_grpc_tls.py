@@ -1,0 +1,103 @@
+"""Connections with certificates, which these tests make."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from asyncmon import errors, graph
+from asyncmon.distributed.server import Server
+from tests.distributed.over_grpc import rpc_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import asyncmon as am
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the command openssl")
+
+
+def openssl(place: Path, command: str) -> None:
+    subprocess.run(["openssl", *command.split()], cwd=place, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with two authorities, and a server's and a client's certificate of the first."""
+    place = tmp_path_factory.mktemp("certificates")
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+    for name in ("authority", "stranger"):
+        openssl(place, f"req -x509 {curve} -keyout {name}.key -out {name}.pem -subj /CN={name} -days 2")
+    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        openssl(place, f"req {curve} -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        openssl(
+            place,
+            f"x509 -req -in {name}.csr -CA authority.pem -CAkey authority.key -CAcreateserial "
+            f"-out {name}.pem -days 2 -extfile names",
+        )
+    return place
+
+
+def config(place: Path, name: str = "", authority: str = "", **options: Any) -> am.SessionConfig:
+    """Return a config with the certificate and the authority of these names."""
+    files = {}
+    if name:
+        files = {"certificate": str(place / f"{name}.pem"), "private_key": str(place / f"{name}.key")}
+    if authority:
+        files["authority"] = str(place / f"{authority}.pem")
+    return rpc_config(**files, **options)
+
+
+async def result(server: Server, client: am.SessionConfig) -> float:
+    async with graph.Session(server.target, config=client) as sess:
+        found: float = await sess.run(graph.constant(2.0) * 3.0)
+        return found
+
+
+@pytest.mark.asyncio
+async def test_a_server_with_a_certificate(certificates: Path, caplog: Any) -> None:
+    caplog.set_level("INFO", "asyncmon")
+    async with Server.create_local_server(config(certificates, "server")) as server:
+        assert await result(server, config(certificates, authority="authority")) == 6.0
+        for client in (config(certificates, authority="stranger"), rpc_config()):
+            with pytest.raises(errors.UnavailableError):
+                await result(server, client)
+    assert "neither a token nor a certificate" not in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_asks_for_certificates(certificates: Path) -> None:
+    async with Server.create_local_server(config(certificates, "server", "authority")) as server:
+        assert await result(server, config(certificates, "client", "authority")) == 6.0
+        for client in (
+            config(certificates, authority="authority"),
+            config(certificates, "stranger", "authority"),
+            rpc_config(),
+        ):
+            with pytest.raises(errors.UnavailableError):
+                await result(server, client)
+
+
+@pytest.mark.asyncio
+async def test_certificates_and_a_token(certificates: Path) -> None:
+    both = config(certificates, "server", token="secret")
+    async with Server.create_local_server(both) as server:
+        client = config(certificates, authority="authority", token="secret")
+        assert await result(server, client) == 6.0
+        with pytest.raises(errors.UnauthenticatedError):
+            await result(server, config(certificates, authority="authority"))
+
+
+@pytest.mark.asyncio
+async def test_certificates_that_are_not_whole(certificates: Path) -> None:
+    with pytest.raises(ValueError, match=r"needs rpc_options.certificate and rpc_options.private_key"):
+        Server.create_local_server(config(certificates, authority="authority"))
+    with pytest.raises(FileNotFoundError):
+        Server.create_local_server(config(certificates, "nobody"))
+    async with Server.create_local_server() as server:
+        with pytest.raises(FileNotFoundError):
+            await result(server, config(certificates, authority="nobody"))
