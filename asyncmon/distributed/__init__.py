@@ -15,6 +15,8 @@ A cluster names the processes of a job, and a device which of them holds a varia
 from asyncmon.distributed import targets as targets
 from asyncmon.distributed.cluster_spec import ClusterSpec as ClusterSpec
 from asyncmon.distributed.device_setter import replica_device_setter as replica_device_setter
+from asyncmon.distributed.ray_launch import launch as launch
+from asyncmon.distributed.ray_task import ClusterTask as ClusterTask
 from asyncmon.distributed.server import Server as Server
 from asyncmon.distributed.sync_replicas_optimizer import (
     SyncReplicasOptimizer as SyncReplicasOptimizer,

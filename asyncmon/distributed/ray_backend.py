@@ -2,7 +2,8 @@
 
 ``"ray"`` is an actor of the session's own in the cluster that runs; it ends with the session.
 ``"ray://ADDRESS/NAME"`` is the actor NAME of the cluster at ADDRESS (``host:port`` of its control
-process, or ``auto``), which all sessions with that target use. The first one starts it, and it stays.
+process, or ``auto``), which all sessions with that target use: they share its variables. The first one
+starts it, and it stays.
 
 Ray's client blocks, also for seconds: it is called in threads, and only calls of actors are submitted
 and awaited in the event loop.
@@ -15,7 +16,6 @@ import contextlib
 import importlib.util
 import logging
 import os
-import secrets
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,7 +35,9 @@ from asyncmon.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from asyncmon.graph.session.backend import backend_for
+from asyncmon.graph.execution.executor import Executor
+from asyncmon.graph.execution.state import StateStore
+from asyncmon.graph.session.backend import DirectBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,7 +179,15 @@ class ServiceActor:
     """Has the service. It starts anew empty; the service's incarnation says so to its clients."""
 
     def __init__(self) -> None:
-        self._service = SessionService(lambda graph, config: backend_for("", graph, config))
+        self._executor: Executor | None = None
+        self._service = SessionService(self._backend_of)
+
+    def _backend_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
+        """Return what a session computes with: variables are shared, threads are those of the first."""
+        if self._executor is None:
+            self._executor = Executor(StateStore(int.from_bytes(os.urandom(7))), config)
+        timeout = config.operation_timeout_in_ms
+        return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
 
     async def answer(self, request: Any) -> Any:
         """Return the answer to a message: bytes, or a list with the reference of a large one."""
@@ -222,7 +232,7 @@ class RayChannel:
     def __init__(self, address: str, name: str | None) -> None:
         self._address = address
         self._is_own = name is None
-        self._name = name or f"session-{secrets.token_hex(4)}"
+        self._name = name or f"session-{os.urandom(4).hex()}"
         self._starting: Future[tuple[Any, str]] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._pending: set[asyncio.Future[Any]] = set()
@@ -283,7 +293,7 @@ class RayChannel:
             await asyncio.wrap_future(starting)
         actor, address = starting.result()
         if self._watch is None and not self._closed:
-            self._watch = asyncio.create_task(_watch(address), name="watch of Ray's control process")
+            self._watch = asyncio.create_task(watch(address), name="watch of Ray's control process")
         return actor
 
     async def _result(self, ref: Any) -> Any:
@@ -323,7 +333,7 @@ def _kill(started: Future[tuple[Any, str]]) -> None:
         _threads.submit(ray.kill, started.result()[0])
 
 
-async def _watch(address: str) -> None:
+async def watch(address: str) -> None:
     """Log when the control process is lost: Ray ends this process a minute after."""
     host, _, port = address.rpartition(":")
     is_lost = False

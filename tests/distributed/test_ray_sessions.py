@@ -151,6 +151,17 @@ async def test_training_recovers_from_the_death_of_its_actor(
 
 
 @pytest.mark.asyncio
+async def test_sessions_of_one_actor_share_its_variables(named: str) -> None:
+    v, add = counter()
+    async with g.Session(named) as sess, g.Session(named) as other:
+        await sess.run(v.initializer)
+        await asyncio.gather(*[one.run(add) for one in (sess, other) for _ in range(10)])
+        assert await other.run(v) == 20.0
+    async with g.Session(named) as sess:  # the actor stays
+        assert await sess.run(v) == 20.0
+
+
+@pytest.mark.asyncio
 async def test_an_actor_that_dies_for_good_is_aborted_at_once(address: str) -> None:
     v, add = counter()
     async with g.Session("ray") as sess:

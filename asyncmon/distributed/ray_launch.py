@@ -1,0 +1,384 @@
+"""A cluster of chief, workers and parameter servers as actors of Ray, each in a process of its own.
+
+The actors are placed and started by Ray; between them there is gRPC: each has a :class:`.Server` at a
+free port of its machine, and the addresses make the ClusterSpec. The launching process watches them and
+starts dead ones anew at their places. What they lost is restored by their sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+import logging
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asyncmon.cancellation import shielded
+from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.ray_backend import NAMESPACE, connected, in_thread, require_ray, watch
+from asyncmon.distributed.ray_task import TaskActor
+from asyncmon.errors import AbortedError, ResourceExhaustedError, UnknownError
+from asyncmon.session_config import SessionConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from asyncmon.distributed.ray_task import ClusterTask
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_SHARES = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}  # options that Ray has names for
+_LATE_SECS = 5.0  # workers that did not end in time have that long when they are cancelled
+
+
+async def launch(
+    fn: Callable[[ClusterTask], Awaitable[T]],
+    workers: int = 1,
+    ps: int = 0,
+    *,
+    address: str = "auto",
+    resources: Mapping[str, Any] | None = None,
+    strategy: str = "PACK",
+    max_restarts: int = 3,
+    config: SessionConfig | None = None,
+    log_dir: str | Path | None = None,
+    max_wait_secs: float = 7200.0,
+    stop_grace_period_secs: float = 120.0,
+) -> T:
+    """Run ``await fn(task)`` in each worker of a new cluster on Ray, and return the chief's result.
+
+    Worker 0 is the chief. When its function has returned, the others have the grace period to return,
+    too; then all processes end. So they do at the first error, which is raised, and when the caller is
+    cancelled: the functions are cancelled and have the grace period for it. They end with this process,
+    too.
+
+    A process that dies is started anew, and a worker calls the function again: with a monitored session
+    and a checkpoint directory that all machines see, training goes on. Where a task comes back at
+    another address, all are started anew.
+
+    Log records of level INFO go to the standard error of each process, which Ray prints here.
+
+    Args:
+        fn: an ``async def`` function, which Ray pickles.
+        workers: how many workers, 1 or more.
+        ps: how many parameter servers.
+        address: ``host:port`` of the control process of a cluster, or "auto": the one that this process
+            is connected to, or else the one that runs on this machine.
+        resources: what each task needs, as Ray names it: ``{"CPU": 2, "GPU": 1}``; or that for each
+            job: ``{"worker": {"CPU": 4}, "ps": {"CPU": 1}}``. By default one CPU.
+        strategy: of Ray's placement group: "PACK" (few machines), "SPREAD", "STRICT_PACK" or
+            "STRICT_SPREAD".
+        max_restarts: how often each task may be started anew; -1 is any number.
+        config: of servers and sessions. Without a token or certificate in its ``rpc_options`` the
+            cluster gets a token of its own.
+        log_dir: each process writes its log records to ``JOB-INDEX.log`` there, too.
+        max_wait_secs: for the cluster to have room.
+        stop_grace_period_secs: see above.
+
+    Raises:
+        ImportError: Ray is not installed.
+        TypeError: fn is no ``async def`` function, or cannot be pickled.
+        ValueError: a number or a resource that means nothing.
+        ResourceExhaustedError: the cluster had no room in time.
+        AbortedError: a task died too often.
+        UnavailableError: there is no cluster at the address.
+
+    Example::
+
+        async def train(task: am.distributed.ClusterTask) -> float:
+            with g.device(am.replica_device_setter(cluster=task.cluster)):
+                loss, train_op = build_model()
+            async with am.MonitoredTrainingSession(
+                task.target, task.is_chief, "/shared/run", config=task.config
+            ) as sess:
+                while not sess.should_stop():
+                    value = await sess.run([loss, train_op])
+            return value[0]
+
+        await am.distributed.launch(train, workers=3, ps=2)
+    """
+    require_ray()
+    if not (inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)):
+        raise TypeError(f"launch(fn) takes an `async def` function of a ClusterTask, got {fn!r}.")
+    if workers < 1 or ps < 0 or max_restarts < -1:
+        raise ValueError(
+            "launch() takes 1 or more workers, 0 or more ps and -1 or more max_restarts, got "
+            f"{workers!r}, {ps!r} and {max_restarts!r}."
+        )
+    config = copy.deepcopy(config) if config is not None else SessionConfig()
+    if not (config.rpc_options.token or config.rpc_options.certificate):
+        config.rpc_options.token = os.urandom(24).hex()
+    needs = {job: _needs(job, resources) for job in ("ps", "worker")}
+    tasks = [("ps", i) for i in range(ps)] + [("worker", i) for i in range(workers)]
+    ray = await asyncio.wrap_future(in_thread(connected, address))
+    cluster = _Cluster(ray, tasks, needs, config, log_dir, max_restarts, stop_grace_period_secs)
+    guard = asyncio.create_task(watch(cluster.control), name="watch of Ray's control process")
+    try:
+        await cluster.place(strategy, max_wait_secs)
+        result: T = await cluster.run(fn)
+        return result
+    finally:
+        guard.cancel()
+        await shielded(cluster.close, name="end of a cluster")
+
+
+def _needs(job: str, resources: Mapping[str, Any] | None) -> dict[str, float]:
+    given: Mapping[str, Any] = {"CPU": 1} if resources is None else resources
+    is_by_job = bool(given) and given.keys() <= {"ps", "worker"}
+    found = given.get(job, {"CPU": 1}) if is_by_job else given
+    if not found or not all(isinstance(x, int | float) and x > 0 for x in found.values()):
+        raise ValueError(
+            "resources are amounts by name, {'CPU': 1}, or those of jobs, {'worker': {'CPU': 1}}; "
+            f"got {resources!r}."
+        )
+    return dict(found)
+
+
+class _Restart(Exception):
+    """All tasks are to be started anew: a server could not be at its address."""
+
+
+class _Cluster:
+    """The actors of a cluster, and what keeps them alive."""
+
+    def __init__(
+        self,
+        ray: Any,
+        tasks: list[tuple[str, int]],
+        needs: dict[str, dict[str, float]],
+        config: SessionConfig,
+        log_dir: str | Path | None,
+        max_restarts: int,
+        grace_secs: float,
+    ) -> None:
+        self.control: str = ray.get_runtime_context().gcs_address
+        self._ray = ray
+        self._tasks = tasks
+        self._needs = needs
+        self._config = config
+        self._log_dir = None if log_dir is None else os.path.abspath(log_dir)
+        self._max_restarts = max_restarts
+        self._grace_secs = grace_secs
+        self._group: Any = None
+        self._fn: Any = None
+        self._actors: dict[tuple[str, int], Any] = {}
+        self._restarts = dict.fromkeys(tasks, 0)
+        self._places: dict[tuple[str, int], tuple[str, int]] = {}
+        self._spec = ClusterSpec({})
+        self._stopping = False
+
+    async def place(self, strategy: str, secs: float) -> None:
+        """Reserve what the tasks need."""
+        from ray.util import placement_group
+
+        bundles = [self._needs[job] for job, _ in self._tasks]
+        group = await _done(in_thread(lambda: placement_group(bundles, strategy=strategy)))
+        self._group = group
+        ready = asyncio.ensure_future(_done(group.ready().future()))
+        done, _ = await asyncio.wait((ready,), timeout=min(secs, 10.0))
+        if not done and secs > 10.0:
+            logger.warning("The Ray cluster has no room yet for %s; waiting.", bundles)
+            done, _ = await asyncio.wait((ready,), timeout=secs - 10.0)
+        if not done:
+            ready.cancel()
+            raise ResourceExhaustedError(
+                f"The Ray cluster at {self.control!r} had no room within {secs:g} s for {bundles}: "
+                "start more machines, or ask for less with resources=."
+            )
+        ready.result()
+
+    async def run(self, fn: Any) -> Any:
+        """Run a function in the workers, and return the chief's result."""
+        self._fn = await _done(in_thread(self._ray.put, fn))
+        rounds = 0
+        while True:
+            try:
+                return await self._run()
+            except _Restart as restart:
+                rounds += 1
+                if 0 <= self._max_restarts < rounds:
+                    raise AbortedError(
+                        f"The cluster was started anew too often: {restart}"
+                    ) from restart
+                logger.warning("All tasks are started anew: %s", restart)
+
+    async def close(self) -> None:
+        """Give the places back."""
+        if self._group is not None:
+            from ray.util import remove_placement_group
+
+            await _done(in_thread(remove_placement_group, self._group))
+
+    async def _run(self) -> Any:
+        self._stopping = False
+        tasks: dict[asyncio.Task[Any], tuple[str, int]] = {}
+        secs = self._grace_secs
+        try:
+            await self._start()
+            tasks = {
+                asyncio.create_task(self._supervise(task), name=_name(task)): task
+                for task in self._tasks
+            }
+            result = await self._chief_result(tasks)
+            secs = _LATE_SECS
+            return result
+        finally:
+            await shielded(self._stop, tasks, secs, name="end of tasks")
+
+    async def _chief_result(self, tasks: dict[asyncio.Task[Any], tuple[str, int]]) -> Any:
+        """Wait for the chief, and for the grace period for the other workers."""
+        loop = asyncio.get_running_loop()
+        (chief,) = [x for x, task in tasks.items() if task == ("worker", 0)]
+        deadline: float | None = None
+        pending = set(tasks)
+        while any(tasks[x][0] == "worker" for x in pending):
+            left = None if deadline is None else deadline - loop.time()
+            done, pending = await asyncio.wait(
+                pending, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in done:
+                one.result()
+            if not done:
+                late = [_name(tasks[x]) for x in pending if tasks[x][0] == "worker"]
+                logger.warning(
+                    "%s did not end within %g s of the chief.", ", ".join(late), self._grace_secs
+                )
+                break
+            if chief.done() and deadline is None:
+                deadline = loop.time() + self._grace_secs
+        return chief.result()
+
+    async def _start(self) -> None:
+        """Start all actors and, when their addresses are known, their servers."""
+        try:
+            for task in self._tasks:
+                self._actors[task] = await self._new_actor(task)
+            found = await asyncio.gather(*[self._call(task, "place", 0) for task in self._tasks])
+            self._places = dict(zip(self._tasks, found, strict=True))
+            is_one = len({host for host, _ in found}) == 1  # machine: loopback will do
+            jobs: dict[str, dict[int, str]] = {}
+            for (job, index), (host, port) in self._places.items():
+                jobs.setdefault(job, {})[index] = f"{'127.0.0.1' if is_one else host}:{port}"
+            self._spec = ClusterSpec(jobs)
+            await asyncio.gather(*[self._serve(task) for task in self._tasks])
+        except AbortedError as error:
+            raise _Restart(str(error)) from error
+
+    async def _new_actor(self, task: tuple[str, int]) -> Any:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        needs = dict(self._needs[task[0]])
+        options = {option: needs.pop(name) for name, option in _SHARES.items() if name in needs}
+        options.setdefault("num_cpus", 0)
+        place = PlacementGroupSchedulingStrategy(self._group, self._tasks.index(task))
+
+        def start() -> Any:
+            made = self._ray.remote(TaskActor).options(
+                resources=needs, scheduling_strategy=place, namespace=NAMESPACE, max_restarts=0,
+                max_task_retries=0, **options,
+            )  # fmt: skip
+            return made.remote(*task, self._log_dir)
+
+        return await _done(in_thread(start))
+
+    async def _serve(self, task: tuple[str, int]) -> None:
+        try:
+            await self._call(task, "serve", self._spec.as_dict(), self._config)
+        except UnknownError as error:  # the port was taken meanwhile
+            raise _Restart(f"{_name(task)}: {error}") from error
+
+    async def _supervise(self, task: tuple[str, int]) -> Any:
+        """Wait for the end of a task, and start it anew where its process died."""
+        from ray import exceptions
+
+        while True:
+            actor = self._actors[task]
+            job = actor.join.remote() if task[0] == "ps" else actor.run.remote(self._fn)
+            try:
+                return await _done(job.future())
+            except exceptions.RayTaskError as error:
+                raise _cause(error, task) from error
+            except exceptions.RayError as error:
+                if self._stopping:
+                    return None
+                await self._restart(task, error)
+
+    async def _restart(self, task: tuple[str, int], error: BaseException) -> None:
+        while True:
+            self._restarts[task] += 1
+            number, most = self._restarts[task], self._max_restarts
+            if 0 <= most < number:
+                raise AbortedError(
+                    f"{_name(task)} died, and was started anew {most} times already: {error}"
+                ) from error
+            logger.warning(
+                "%s died; restart %d of %s. %s",
+                _name(task),
+                number,
+                most if most >= 0 else "any",
+                error,
+            )
+            await self._kill(task)
+            try:
+                self._actors[task] = await self._new_actor(task)
+                host, port = self._places[task]
+                place = await self._call(task, "place", port)
+                if place != (host, port):
+                    raise _Restart(f"{_name(task)} was at {host}:{port} and is at {place[0]} now.")
+                await self._serve(task)
+            except AbortedError as again:
+                error = again
+            else:
+                return
+
+    async def _call(self, task: tuple[str, int], method: str, *arguments: Any) -> Any:
+        from ray import exceptions
+
+        try:
+            return await _done(getattr(self._actors[task], method).remote(*arguments).future())
+        except exceptions.RayTaskError as error:
+            raise _cause(error, task) from error
+        except exceptions.RayError as error:
+            raise AbortedError(f"{_name(task)} did not start: {error}") from error
+
+    async def _stop(self, tasks: dict[asyncio.Task[Any], tuple[str, int]], secs: float) -> None:
+        """Cancel the functions of workers, and end all processes after a time."""
+        self._stopping = True
+        workers = [x for x, task in tasks.items() if task[0] == "worker" and not x.done()]
+        for worker in workers:
+            self._actors[tasks[worker]].stop.remote()
+        if workers:
+            await asyncio.wait(workers, timeout=secs)
+        for one in tasks:
+            one.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for one in tasks:
+            if not one.cancelled() and (error := one.exception()) is not None:
+                logger.debug("%s ended with %r.", _name(tasks[one]), error)
+        for task in list(self._actors):
+            await self._kill(task)
+
+    async def _kill(self, task: tuple[str, int]) -> None:
+        actor = self._actors.pop(task, None)
+        if actor is not None:
+            await _done(in_thread(self._ray.kill, actor))
+
+
+def _name(task: tuple[str, int]) -> str:
+    return f"Task {task[0]}:{task[1]}"
+
+
+async def _done(future: Any) -> Any:
+    return await asyncio.wrap_future(future)
+
+
+def _cause(error: Any, task: tuple[str, int]) -> BaseException:
+    """Return what a function raised in another process; its traceback is in the text of Ray's error."""
+    cause: BaseException = error.cause if isinstance(error.cause, Exception) else error
+    cause.add_note(f"raised in {_name(task)}")
+    return cause

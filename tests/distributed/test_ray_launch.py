@@ -1,0 +1,188 @@
+"""Clusters of chief, workers and parameter servers in actors of Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import asyncmon as am
+from asyncmon import errors
+from tests.distributed.ray_cluster import cluster, ray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.timeout(60)
+launch = am.distributed.launch
+SMALL = {"CPU": 0.5}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, cluster() as (found, _):
+        patch.setenv("RAY_ADDRESS", found)
+        yield found
+        ray.shutdown()
+
+
+async def describe(task: Any) -> Any:
+    return (
+        task.job_name,
+        task.task_index,
+        task.is_chief,
+        task.cluster.as_dict(),
+        task.target,
+        os.getpid(),
+    )
+
+
+def named(directory: Path, name: str) -> list[Path]:
+    return list(directory.glob(f"{name}*"))
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+async def true(condition: Callable[[], bool]) -> None:
+    """Wait until what other processes do is true."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.asyncio
+async def test_each_worker_gets_its_role_and_the_chiefs_result_comes_back(
+    address: str, tmp_path: Path
+) -> None:
+    async def role(task: Any) -> Any:
+        (tmp_path / str(task.task_index)).write_text(str(task.is_chief))
+        return await describe(task)
+
+    job, index, chief, spec, target, pid = await launch(
+        role, workers=2, ps=1, resources=SMALL, log_dir=tmp_path / "logs"
+    )
+    assert (job, index, chief) == ("worker", 0, True)
+    assert {name: len(tasks) for name, tasks in spec.items()} == {"ps": 1, "worker": 2}
+    assert target == f"grpc://{spec['worker'][0]}"
+    assert target.startswith("grpc://127.0.0.1:")  # one machine
+    assert [(tmp_path / str(i)).read_text() for i in (0, 1)] == ["True", "False"]
+    logs = {path.name: path.read_text() for path in (tmp_path / "logs").iterdir()}
+    assert logs.keys() == {"ps-0.log", "worker-0.log", "worker-1.log"}
+    assert "Server grpc://127.0.0.1:" in logs["ps-0.log"]
+    await true(lambda: has_ended(pid))
+    await true(lambda: ray.available_resources()["CPU"] == 4.0)
+
+
+@pytest.mark.asyncio
+async def test_the_error_of_a_function_is_raised_here(address: str) -> None:
+    async def fails(task: Any) -> None:
+        if not task.is_chief:
+            raise errors.DataLossError("lost")
+        await asyncio.Event().wait()
+
+    with pytest.raises(errors.DataLossError, match="lost") as caught:
+        await launch(fails, workers=2, resources=SMALL)
+    assert caught.value.__notes__ == ["raised in Task worker:1"]
+
+
+@pytest.mark.asyncio
+async def test_a_worker_that_dies_is_started_anew_within_its_budget(
+    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dies(task: Any) -> int:
+        path = tmp_path / "starts"
+        with path.open("a") as file:
+            file.write("x")
+        if path.stat().st_size < 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return path.stat().st_size
+
+    assert await launch(dies, resources=SMALL, max_restarts=2) == 3
+    assert "Task worker:0 died; restart 2 of 2." in caplog.text
+    (tmp_path / "starts").unlink()
+    with pytest.raises(errors.AbortedError, match="worker:0 died, and was started anew 1 times"):
+        await launch(dies, resources=SMALL, max_restarts=1)
+
+
+@pytest.mark.asyncio
+async def test_a_cancelled_launch_cancels_the_functions_and_ends_all(
+    address: str, tmp_path: Path
+) -> None:
+    async def waits(task: Any) -> None:
+        (tmp_path / f"pid{task.task_index}").write_text(str(os.getpid()))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            (tmp_path / f"end{task.task_index}").touch()
+
+    run = asyncio.create_task(launch(waits, workers=2, ps=1, resources=SMALL))
+    await true(lambda: len(named(tmp_path, "pid")) == 2)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert len(named(tmp_path, "end")) == 2
+    for path in named(tmp_path, "pid"):
+        pid = int(path.read_text())
+        await true(partial(has_ended, pid))
+
+
+@pytest.mark.asyncio
+async def test_workers_that_do_not_end_after_the_chief_are_ended(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def chief_only(task: Any) -> str:
+        if not task.is_chief:
+            await asyncio.Event().wait()
+        return "done"
+
+    assert await launch(chief_only, 2, resources=SMALL, stop_grace_period_secs=0.2) == "done"
+    assert "Task worker:1 did not end within 0.2 s of the chief." in caplog.text
+
+
+@pytest.mark.asyncio
+async def test_a_cluster_without_room_is_said_to_be(address: str) -> None:
+    with pytest.raises(errors.ResourceExhaustedError, match=r"no room within 0\.5 s"):
+        await launch(describe, resources={"worker": {"CPU": 99}}, max_wait_secs=0.5)
+
+
+@pytest.mark.asyncio
+async def test_what_means_nothing_is_refused() -> None:
+    with pytest.raises(TypeError, match="async def"):
+        await launch(print)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="1 or more workers"):
+        await launch(describe, workers=0)
+    for wrong in ({}, {"CPU": -1}, {"worker": {}}, {"CPU": 1, "worker": {"CPU": 1}}):
+        with pytest.raises(ValueError, match="resources are amounts by name"):
+            await launch(describe, resources=wrong)
+
+
+def programs(part: str) -> list[tuple[str, str]]:
+    """Return the programs of a part of the page, with what they print."""
+    page = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text()
+    text = re.search(rf"^### {part}\n(.*?)(?=^##)", page, re.DOTALL | re.MULTILINE)
+    assert text is not None
+    return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text[1], re.DOTALL)
+
+
+@pytest.mark.parametrize("part", ["A session in an actor"])
+def test_the_programs_of_the_page_print_what_it_says(address: str, tmp_path: Path, part: str) -> None:
+    ((program, printed),) = programs(part)
+    (tmp_path / "program.py").write_text(program.replace("/shared/run", str(tmp_path / "run")))
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout == printed
