@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,7 @@ class ClusterHook(SessionRunHook):
         self._is_chief = is_chief
         self._wait_secs = wait_secs
         role = "chief" if is_chief else "worker"
-        self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
         self._coord: Coordinator | None = None
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
