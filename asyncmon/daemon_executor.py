@@ -67,7 +67,17 @@ class DaemonExecutor(Executor):
         return await asyncio.get_running_loop().run_in_executor(self, fn, *args)
 
 
+_at_start: list[Callable[[], None]] = []
+
+
+def at_start_of_threads(fn: Callable[[], None]) -> None:
+    """Have a function called in each thread that pools start from now on."""
+    _at_start.append(fn)
+
+
 def _serve(jobs: Jobs) -> None:
+    for fn in _at_start:
+        fn()
     while (job := jobs.get()) is not None:
         _run(*job)
         del job  # an idle thread keeps nothing of the last job alive

@@ -24,6 +24,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ _msvcrt = _module("msvcrt")
 _LOCKED_BYTE = 1 << 30
 _ATTEMPTS, _PAUSE_SECS = 50, 0.02
 _PR_SET_PDEATHSIG = 1
+_NICENESS = 10
 _BINARY: int = getattr(os, "O_BINARY", 0)
 
 DIRECTORY: int | None = os.O_RDONLY | os.O_DIRECTORY if hasattr(os, "O_DIRECTORY") else None
@@ -238,6 +240,16 @@ def end_with_parent() -> None:
     if sys.platform == "linux":
         ctypes = import_module("ctypes")
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 9)
+
+
+def lower_priority(*, all_others: bool = False) -> None:
+    """Let other threads of the machine go before the calling one, or before all but it. Linux only."""
+    if sys.platform == "linux":
+        own = threading.get_native_id()
+        threads = [int(name) for name in os.listdir("/proc/self/task")] if all_others else [own]
+        for thread in threads:
+            if not (all_others and thread == own):
+                os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
 def wait_for_end_of_parent(descriptor: int) -> None:

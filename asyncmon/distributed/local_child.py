@@ -1,11 +1,13 @@
 """The child process of a session with the target ``"local"``: ``python -m`` of this module.
 
-It reads one line from its input, and ends at the end of that.
+It reads one line from its input, and ends at the end of that. Its steps have a lower priority than all
+else on the machine, so that a service stays quick beside them, and so do peeks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -16,6 +18,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import portable
+from asyncmon.daemon_executor import at_start_of_threads
 from asyncmon.distributed.error_data import error_data
 from asyncmon.distributed.held_snapshots import HeldSnapshots
 from asyncmon.distributed.local_stream import CALL, LOG, READY, Inbox, Outbox, Stream
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.session_config import SessionConfig
 
+_SWITCH_SECS = 0.0005  # for which a step may keep a peek from Python's lock
+
 logger = logging.getLogger("asyncmon.distributed.local_child")  # not "__main__"
 
 
@@ -40,6 +45,10 @@ def main() -> None:
     portable.end_with_parent()
     given = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_parent, name="end of parent", daemon=True).start()
+    portable.lower_priority(all_others=True)  # those of BLAS
+    at_start_of_threads(portable.lower_priority)
+    sys.setswitchinterval(_SWITCH_SECS)
+    gc.freeze()
     asyncio.run(_serve(given))
 
 
