@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -176,6 +177,17 @@ async def test_signals_are_left_to_this_process() -> None:
             os.kill(pid_of(sess), number)
         assert await sess.run(graph.constant(2.0)) == 2.0
         assert os.getpgid(pid_of(sess)) != os.getpgid(0)  # Ctrl-C goes to the group of the terminal
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has priorities of threads")
+async def test_steps_give_way_to_the_rest_of_the_machine() -> None:
+    async with graph.Session("local", config=am.SessionConfig(inline_ms=0.0)) as sess:
+        await sess.run(graph.global_variables_initializer())
+        await sess.run(graph.Variable(1.0).initializer)
+        threads = map(int, os.listdir(f"/proc/{pid_of(sess)}/task"))
+        niceness = {one: os.getpriority(os.PRIO_PROCESS, one) for one in threads}
+    assert niceness.pop(pid_of(sess)) == os.getpriority(os.PRIO_PROCESS, 0)  # it answers
+    assert 10 in niceness.values()
 
 
 async def test_a_close_that_is_cancelled_ends_the_child_too() -> None:
