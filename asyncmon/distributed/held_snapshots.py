@@ -21,7 +21,7 @@ from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.distributed.wire import Encoder
-from asyncmon.errors import OpError
+from asyncmon.errors import AbortedError, OpError
 from asyncmon.files import FileCalls, in_thread
 from asyncmon.snapshot import HeldArray, Snapshot
 
@@ -97,8 +97,14 @@ class _Held:
         return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
 
     async def pull(self) -> Snapshot:
-        answer = await self._ask({"job": "pull", "snapshot": self._number}, Encoder())
+        answer = await self._job({"job": "pull", "snapshot": self._number}, Encoder())
         return Snapshot({**self._values, **answer["values"]}, self._step)
+
+    async def _job(self, request: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
+        try:
+            return await self._ask(request, encoder)
+        except RuntimeError as error:
+            raise AbortedError("The session was closed before its snapshot was saved.") from error
 
     async def _write(
         self, path: str, header: bytes, arrays: Mapping[str, Any], control: Control
@@ -118,7 +124,7 @@ class _Held:
         }
         changed = asyncio.Event()
         control.on_change(lambda: self._loop.call_soon_threadsafe(changed.set))
-        job = asyncio.ensure_future(self._ask(request, encoder))
+        job = asyncio.ensure_future(self._job(request, encoder))
         try:
             while not job.done():
                 change = asyncio.create_task(changed.wait())
@@ -131,7 +137,7 @@ class _Held:
                 elif changed.is_set():
                     changed.clear()
                     hurry = {"job": "hurry", "snapshot": self._number}
-                    await self._ask(hurry, Encoder())
+                    await self._job(hurry, Encoder())
         finally:
             control.on_change(None)
             job.cancel()

@@ -237,6 +237,8 @@ class RemoteBackend:
             encoder: has the buffers.
             sent: completed when it is sent; other jobs wait for that of the last snapshot.
         """
+        if sent is not None and self.closed:
+            raise AbortedError("The session was closed before its snapshot was taken.")
         self.check_open()
         if sent is None and self._unsent is not None and not self._unsent.done():
             await asyncio.wait((self._unsent,))

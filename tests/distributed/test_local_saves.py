@@ -148,6 +148,19 @@ async def test_a_child_killed_in_a_save_leaves_the_checkpoint_before(tmp_path: P
     await saver.close()
 
 
+async def test_a_save_whose_session_is_closed_is_aborted(tmp_path: Path) -> None:
+    variables()
+    saver = am.Saver()
+    sess = graph.Session("local")
+    await sess.run(graph.global_variables_initializer())
+    ordered = saver.start_save(sess, tmp_path / "m", global_step=1)
+    await sess.close()
+    with pytest.raises(errors.AbortedError, match="closed before its snapshot"):
+        await ordered
+    assert not tensor_files(tmp_path)
+    await saver.close()
+
+
 async def test_a_save_that_is_cancelled_is_cancelled_in_the_child(tmp_path: Path) -> None:
     one = graph.constant(1.0) + 0.0
     graph.get_variable("w", [1 << 26], initializer=graph.zeros_initializer())
