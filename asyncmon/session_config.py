@@ -115,6 +115,9 @@ class SessionConfig:
         inter_op_parallelism_threads: TF1's name of ``workers``, which it overrides; 0 leaves that.
         operation_timeout_in_ms: the ``timeout_in_ms`` of runs that are given no other; 0 is no limit.
         rpc_options: how to talk to the process that a target names.
+        kernels: ``"torch"`` has convolution, pooling, their gradients and large products computed by
+            PyTorch (extra ``torch``), on as many threads as ``intra_op_parallelism_threads`` says;
+            results may differ in rounding. ``"numpy"``: by this engine.
 
     Example::
 
@@ -129,6 +132,7 @@ class SessionConfig:
     intra_op_parallelism_threads: int = 0
     inter_op_parallelism_threads: int = 0
     operation_timeout_in_ms: int = 0
+    kernels: str = "numpy"
 
     device_count: dict[str, int] = field(default_factory=dict)
     use_per_session_threads: bool = False
@@ -160,6 +164,8 @@ class SessionConfig:
             raise ValueError(
                 f"rpc_options.timeout_secs must be over 0, got {self.rpc_options.timeout_secs!r}."
             )
+        if self.kernels not in ("numpy", "torch"):
+            raise ValueError(f"kernels must be 'numpy' or 'torch', got {self.kernels!r}.")
         if self.workers < 1:
             raise ValueError(f"workers must be 1 or more, got {self.workers!r}.")
         for name in (
@@ -184,7 +190,7 @@ class SessionConfig:
 
 _ENGINE = {
     "inline_ms", "workers", "intra_op_parallelism_threads", "inter_op_parallelism_threads",
-    "operation_timeout_in_ms",
+    "operation_timeout_in_ms", "kernels",
 }  # fmt: skip
 _USED = _ENGINE | {
     f"rpc_options.{name}"

@@ -18,14 +18,11 @@ from asyncmon.graph.execution.memory import ArenaPool
 from asyncmon.graph.execution.plan import burst, can_burst
 from asyncmon.graph.execution.program import execute
 from asyncmon.graph.execution.run import Run, apply_options
-from asyncmon.graph.execution.threads import Threads
-from asyncmon.graph.kernels.blas import single_threaded_blas
-from asyncmon.graph.kernels.parallel import split_products
+from asyncmon.graph.execution.threads import Threads, around_runs
 from asyncmon.loop_budget import LoopBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from asyncmon.graph.execution.cost import CostModel
     from asyncmon.graph.execution.plan import Plan, Program
@@ -61,9 +58,7 @@ class Executor:
         self._arenas = ArenaPool()
         self._ended: asyncio.Future[None] | None = None  # a run has, where that is waited for
         self._timeout_in_ms = config.operation_timeout_in_ms
-        self._blas: Callable[[], AbstractContextManager[None]] | None = None
-        if config.intra_op_parallelism_threads:  # else BLAS may use more threads than that
-            self._blas = single_threaded_blas
+        self._around, self._split = around_runs(config)
 
     async def run(
         self,
@@ -332,12 +327,12 @@ class Executor:
     ) -> list[Any]:
         """Compute and commit: inline, in a worker, traced, for a peek."""
         start = clock()
-        if program.layout is None and not program.splits and self._blas is None:
+        if program.layout is None and not program.splits and self._around is None:
             results = self._computed(plan, program, registers, run, changes)
         else:
             arena = None if program.layout is None else self._arenas.place(program.layout, registers)
             try:
-                with split_products() if program.splits else (self._blas or nullcontext)():
+                with self._split() if program.splits else (self._around or nullcontext)():
                     results = self._computed(plan, program, registers, run, changes)
             finally:
                 if arena is not None:
@@ -381,7 +376,7 @@ class Executor:
         self, cost: CostModel, code: Sequence[Instruction], registers: Registers, run: Run
     ) -> None:
         start = perf_counter()
-        with (self._blas or nullcontext)():
+        with (self._around or nullcontext)():
             execute(run.watched(code, registers), registers, run)
         cost.observe(perf_counter() - start, self.limit, run.fed)
 

@@ -5,18 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from asyncmon.daemon_executor import DaemonExecutor
-from asyncmon.graph.kernels.parallel import CORES, using_team
+from asyncmon.graph.kernels.blas import single_threaded_blas
+from asyncmon.graph.kernels.parallel import CORES, split_products, using_team
 from asyncmon.graph.kernels.team import Team
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from asyncmon.session_config import SessionConfig
 
+    Context = Callable[[], AbstractContextManager[None]]
+
 T = TypeVar("T")
+
+
+def around_runs(config: SessionConfig) -> tuple[Context | None, Context]:
+    """Return what the computing of a run is inside of, and the same for a run of large products.
+
+    Raises:
+        ImportError: the config asks for torch's kernels, and torch is not installed.
+    """
+    threads = config.intra_op_parallelism_threads
+    if config.kernels == "numpy":  # else BLAS may use more threads than the session
+        return single_threaded_blas if threads else None, split_products
+    try:
+        kernels = import_module("asyncmon.graph.kernels.torch_kernels")
+    except ImportError as error:
+        raise ImportError("kernels='torch' needs PyTorch: pip install 'asyncmon[torch]'") from error
+    around = partial(kernels.torch_kernels, threads or CORES)
+    return around, around
 
 
 class Threads:

@@ -13,6 +13,7 @@ from asyncmon.errors import InvalidArgumentError
 from asyncmon.graph.kernels.arrays import in_single
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.parallel import CORES, parallel_for
+from asyncmon.graph.kernels.replaced import replaceable
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank, scratch
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
 
 
-def _checked_windows(
+def checked_windows(
     images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any
 ) -> Windows:
     """Check shapes, one of which is a value of the run, and return the windows."""
@@ -56,6 +57,7 @@ def _in_parallel(part: Callable[[Any], None], blocks: Iterable[Any]) -> None:
         parallel_for(partial(part, block) for block in blocks)
 
 
+@replaceable
 @in_single
 def convolve(
     images: Array,
@@ -80,6 +82,7 @@ def convolve(
     return out
 
 
+@replaceable
 @in_single
 def filter_gradient(
     images: Array,
@@ -93,7 +96,7 @@ def filter_gradient(
 ) -> Array:
     """Multiply the transposed im2col matrix by the gradients."""
     shape = tuple(sizes.tolist())
-    windows = _checked_windows(images.shape, shape, grad, strides, padding, dilations)
+    windows = checked_windows(images.shape, shape, grad, strides, padding, dilations)
     blocks = windows.blocks(prod(shape[:3]))
     count = min(len(blocks), CORES)
     sums = np.zeros((count, *shape), images.dtype)  # added in order: bits do not depend on threads
@@ -108,6 +111,7 @@ def filter_gradient(
     return np.add.reduce(sums, axis=0, out=out)
 
 
+@replaceable
 @in_single
 def input_gradient(
     sizes: Array,
@@ -121,7 +125,7 @@ def input_gradient(
 ) -> Array:
     """Multiply the gradients by each element of the filters, and add up where windows overlap."""
     shape = tuple(sizes.tolist())
-    windows = _checked_windows(shape, filters.shape, grad, strides, padding, dilations)
+    windows = checked_windows(shape, filters.shape, grad, strides, padding, dilations)
     depth, channels = filters.shape[2:]
     result = np.empty(shape, grad.dtype) if out is None else out
     elements = np.ascontiguousarray(filters.reshape(-1, depth, channels).swapaxes(1, 2))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from asyncmon.graph.kernels.parallel import CORES, is_splitting, parallel_for
+from asyncmon.graph.kernels.replaced import replaceable
 
 if TYPE_CHECKING:
     from asyncmon.graph.kernels.arrays import Array
@@ -24,6 +25,7 @@ _ROUND = 16  # rows or columns: parts end where vectors do
 _LATE = 1 << 21  # multiplications that the calling thread has done when another is awake
 
 
+@replaceable
 def product(a: Array, b: Array, out: Array | None = None) -> Array:
     """Return ``a @ b``, of matrices or of batches of them, computed into ``out`` if that is given."""
     if is_splitting() and a.shape[-1] * b.shape[-1] * prod(a.shape[:-1]) >= _WORTH_IT:

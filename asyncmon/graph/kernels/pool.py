@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.graph.kernels.parallel import parallel_for
+from asyncmon.graph.kernels.replaced import replaceable
 from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def _pooled(x: Array, windows: Windows, out: Array | None) -> Array:
     return np.empty((len(x), *windows.counts, x.shape[3]), x.dtype) if out is None else out
 
 
+@replaceable
 def max_pool(
     x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
 ) -> Array:
@@ -52,6 +54,7 @@ def max_pool(
     return result
 
 
+@replaceable
 def max_pool_grad(
     x: Array,
     y: Array,
@@ -99,6 +102,7 @@ def _counts_inside(windows: Windows, dtype: np.dtype[Any]) -> Array:
     return _combined(np.add, one, one.pad(np.ones(one.images, dtype)))
 
 
+@replaceable
 def avg_pool(
     x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
 ) -> Array:
@@ -113,6 +117,7 @@ def avg_pool(
     return result
 
 
+@replaceable
 def avg_pool_grad(
     shape: Array,
     grad: Array,

@@ -1,0 +1,258 @@
+"""Torch's kernels on the same memory: ``SessionConfig(kernels="torch")``.
+
+Torch's CPU kernels compute convolution, pooling, their gradients and large products of single and
+double precision. Their inputs and results are arrays that torch and numpy share. Other element types,
+and pooling of images that are padded on one side only, stay numpy's, as does all else.
+
+Only a session that asks for these kernels imports this module.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from asyncmon.graph.kernels.blas import single_threaded_blas
+from asyncmon.graph.kernels.conv import checked_windows
+from asyncmon.graph.kernels.replaced import replacing
+from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from asyncmon.graph.kernels.arrays import Array
+
+_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+_WORTH_IT = 1 << 20  # multiplications: of fewer, a call of torch takes longer than it saves
+_aten: Any = torch.ops.aten
+
+with warnings.catch_warnings():  # torch warns of read-only arrays, once; here they are only read
+    warnings.simplefilter("ignore")
+    torch.from_numpy(np.frombuffer(b"\0", np.uint8))
+
+
+@contextmanager
+def torch_kernels(threads: int) -> Iterator[None]:
+    """Let kernels that this thread runs inside ``with`` be torch's, on so many threads."""
+    before = torch.get_num_threads()
+    if before != threads:
+        torch.set_num_threads(threads)
+    try:
+        with single_threaded_blas(), replacing(_KERNELS), torch.no_grad():
+            yield
+    finally:
+        if before != threads:
+            torch.set_num_threads(before)
+
+
+def _fits(*arrays: Array) -> bool:
+    """Return whether torch can compute with arrays, on their own memory."""
+    first = arrays[0].dtype
+    return (
+        first in _TYPES
+        and all(array.dtype == first and array.size for array in arrays)
+        and all(s >= 0 and s % first.itemsize == 0 for array in arrays for s in array.strides)
+    )
+
+
+def _images(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array).permute(0, 3, 1, 2)
+
+
+def _filters(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array).permute(3, 2, 0, 1)
+
+
+def _array(images: torch.Tensor) -> Array:
+    return images.permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def _even(windows: Windows) -> list[int] | None:
+    """Return what is added to rows and columns on each side; None where the sides differ."""
+    (top, bottom), (left, right) = windows.around
+    return [top, left] if top == bottom and left == right else None
+
+
+def _pool_padding(windows: Windows) -> list[int] | None:
+    """Return what torch pads with; None for what it does not."""
+    around = _even(windows)
+    if around is None or any(2 * p > size for p, size in zip(around, windows.size, strict=True)):
+        return None
+    return around
+
+
+def _convolve(
+    images: Array,
+    filters: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
+) -> Array:
+    if not _fits(images, filters) or images.shape[3] != filters.shape[2]:
+        return NotImplemented
+    windows = Windows(images.shape, filters.shape[:2], strides, padding, dilations)
+    x, around = _padded(_images(images), windows)
+    return _array(torch.conv2d(x, _filters(filters), None, strides, around, dilations))
+
+
+def _padded(images: torch.Tensor, windows: Windows) -> tuple[torch.Tensor, list[int]]:
+    """Return images and the padding of the convolution: where the sides differ, padded images."""
+    around = _even(windows)
+    if around is not None:
+        return images, around
+    (top, bottom), (left, right) = windows.around
+    return torch.nn.functional.pad(images, (left, right, top, bottom)), [0, 0]
+
+
+def _backward(
+    grad: Array,
+    images: torch.Tensor,
+    filters: torch.Tensor,
+    windows: Windows,
+    around: list[int],
+    which: int,
+) -> torch.Tensor:
+    found: tuple[torch.Tensor, ...] = _aten.convolution_backward(
+        _images(grad), images, filters, None, windows.strides, around, windows.dilations, False, [0, 0],
+        1, [which == 0, which == 1, False],
+    )  # fmt: skip
+    return found[which]
+
+
+def _filter_gradient(
+    images: Array,
+    sizes: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
+) -> Array:
+    if not _fits(images, grad):
+        return NotImplemented
+    shape = tuple(sizes.tolist())
+    windows = checked_windows(images.shape, shape, grad, strides, padding, dilations)
+    x, around = _padded(_images(images), windows)
+    filters = torch.empty((shape[3], shape[2], *shape[:2]), dtype=x.dtype)  # not read
+    found = _backward(grad, x, filters, windows, around, 1).permute(2, 3, 1, 0)
+    if out is None:
+        return found.contiguous().numpy()
+    torch.from_numpy(out).copy_(found)
+    return out
+
+
+def _input_gradient(
+    sizes: Array,
+    filters: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    strides: Pair,
+    padding: Padding,
+    dilations: Pair,
+) -> Array:
+    if not _fits(filters, grad):
+        return NotImplemented
+    shape = tuple(sizes.tolist())
+    windows = checked_windows(shape, filters.shape, grad, strides, padding, dilations)
+    x, around = _padded(
+        torch.empty(shape, dtype=torch.from_numpy(grad).dtype).permute(0, 3, 1, 2), windows
+    )
+    found = _backward(grad, x, _filters(filters), windows, around, 0)
+    if x.shape[2:] != shape[1:3]:
+        (top, _), (left, _) = windows.around
+        found = found[:, :, top : top + shape[1], left : left + shape[2]]
+    return _array(found)
+
+
+def _max_pool(
+    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
+) -> Array:
+    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x) else None
+    if around is None:
+        return NotImplemented
+    return _array(_aten.max_pool2d_with_indices(_images(x), ksize, strides, around)[0])
+
+
+def _max_pool_grad(
+    x: Array,
+    y: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    ksize: Pair,
+    strides: Pair,
+    padding: Padding,
+) -> Array:
+    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x, grad) else None
+    if around is None:
+        return NotImplemented
+    images = _images(x)
+    places = _aten.max_pool2d_with_indices(images, ksize, strides, around)[1]
+    return _array(
+        _aten.max_pool2d_with_indices_backward(
+            _images(grad), images, ksize, strides, around, [1, 1], False, places
+        )
+    )
+
+
+def _avg_pool(
+    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
+) -> Array:
+    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x) else None
+    if around is None:
+        return NotImplemented
+    return _array(_aten.avg_pool2d(_images(x), ksize, strides, around, False, False))
+
+
+def _avg_pool_grad(
+    shape: Array,
+    grad: Array,
+    out: Array | None = None,
+    *,
+    ksize: Pair,
+    strides: Pair,
+    padding: Padding,
+) -> Array:
+    sizes = tuple(shape.tolist())
+    check_rank("Images", sizes)
+    windows = Windows(sizes, ksize, strides, padding)
+    check_gradient(grad, windows, sizes[3])
+    around = _pool_padding(windows) if _fits(grad) else None
+    if around is None:
+        return NotImplemented
+    images = _images(np.empty(sizes, grad.dtype))
+    return _array(
+        _aten.avg_pool2d_backward(_images(grad), images, ksize, strides, around, False, False, None)
+    )
+
+
+def _product(a: Array, b: Array, out: Array | None = None) -> Array:
+    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-2] or not _fits(a, b):
+        return NotImplemented
+    if b.shape[-1] * prod(a.shape) < _WORTH_IT:
+        return NotImplemented
+    if out is None:
+        return torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    torch.matmul(torch.from_numpy(a), torch.from_numpy(b), out=torch.from_numpy(out))
+    return out
+
+
+_KERNELS: dict[str, Any] = {
+    "convolve": _convolve,
+    "filter_gradient": _filter_gradient,
+    "input_gradient": _input_gradient,
+    "max_pool": _max_pool,
+    "max_pool_grad": _max_pool_grad,
+    "avg_pool": _avg_pool,
+    "avg_pool_grad": _avg_pool_grad,
+    "product": _product,
+}

@@ -1,0 +1,142 @@
+"""Torch's kernels give what numpy's do, to rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from asyncmon import graph as g
+from asyncmon.graph.kernels import conv, matmul, pool
+from asyncmon.graph.kernels.torch_kernels import _KERNELS, torch_kernels
+from asyncmon.session_config import SessionConfig
+
+RNG = np.random.default_rng(0)
+
+
+def both(kernel: Any, *inputs: Any, **attrs: Any) -> None:
+    """Compare a kernel with torch's, which must not decline, with and without memory for the result."""
+    expected = kernel(*inputs, **attrs)
+    for out in (None, np.full_like(expected, 7)):
+        with torch_kernels(2):
+            direct = _KERNELS[kernel.__name__](*inputs, out, **attrs)
+            found = kernel(*inputs, out, **attrs)
+        assert direct is not NotImplemented
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        assert found.flags.c_contiguous
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def array(*shape: int, dtype: Any = np.float32, ties: bool = False) -> Any:
+    values = RNG.standard_normal(shape)
+    return np.round(values).astype(dtype) if ties else values.astype(dtype)
+
+
+PAIRS = st.tuples(st.integers(1, 3), st.integers(1, 3))
+SHAPES = st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(3, 9), st.integers(1, 3))
+DTYPES = st.sampled_from([np.float32, np.float64])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=SHAPES, size=PAIRS, channels=st.integers(1, 4), strides=PAIRS,
+    padding=st.sampled_from(["SAME", "VALID", ((1, 2), (0, 1))]),
+    dilations=st.sampled_from([(1, 1), (1, 2)]), dtype=DTYPES,
+)  # fmt: skip
+def test_convolution_and_its_gradients(
+    shape: Any, size: Any, channels: int, strides: Any, padding: Any, dilations: Any, dtype: Any
+) -> None:
+    how = {"strides": strides, "padding": padding, "dilations": dilations}
+    images, filters = array(*shape, dtype=dtype), array(*size, shape[3], channels, dtype=dtype)
+    try:
+        out = conv.convolve(images, filters, **how)
+    except ValueError:  # the window is larger than the image
+        return
+    images.flags.writeable = False
+    both(conv.convolve, images, filters, **how)
+    grad = array(*out.shape, dtype=dtype)
+    both(conv.filter_gradient, images, np.array(filters.shape), grad, **how)
+    both(conv.input_gradient, np.array(images.shape), filters, grad, **how)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shape=SHAPES, ksize=PAIRS, strides=PAIRS, valid=st.booleans(), dtype=DTYPES)
+def test_pooling_and_its_gradients_with_ties(
+    shape: Any, ksize: Any, strides: Any, valid: bool, dtype: Any
+) -> None:
+    how = {"ksize": ksize, "strides": strides, "padding": "VALID" if valid else "SAME"}
+    x = array(*shape, dtype=dtype, ties=True)
+    with torch_kernels(2):
+        even = _KERNELS["max_pool"](x, **how) is not NotImplemented
+    compare = both if even else same
+    y = pool.max_pool(x, **how)
+    grad = array(*y.shape, dtype=dtype)
+    compare(pool.max_pool, x, **how)
+    compare(pool.max_pool_grad, x, y, grad, **how)
+    compare(pool.avg_pool, x, **how)
+    compare(pool.avg_pool_grad, np.array(x.shape), grad, **how)
+
+
+def same(kernel: Any, *inputs: Any, **attrs: Any) -> None:
+    with torch_kernels(2):
+        found = kernel(*inputs, **attrs)
+    np.testing.assert_array_equal(found, kernel(*inputs, **attrs))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (array(256, 128), array(128, 64)),
+        (array(128, 256).T, array(64, 128).T),
+        (array(3, 128, 128, dtype=np.float64), array(128, 64, dtype=np.float64)),
+    ],
+)
+def test_large_products(a: Any, b: Any) -> None:
+    both(matmul.product, a, b)
+
+
+def test_small_products_and_other_types_stay_numpys() -> None:
+    for a in (array(4, 4), np.ones((200, 200), np.int64), array(200, 200, dtype=np.float16)):
+        same(matmul.product, a, a)
+        with torch_kernels(1):
+            assert _KERNELS["product"](a, a) is NotImplemented
+
+
+def test_the_number_of_threads_is_that_of_the_session() -> None:
+    before, seen = torch.get_num_threads(), []
+    with torch_kernels(3):
+        seen.append(torch.get_num_threads())
+    assert (seen, torch.get_num_threads()) == ([3], before)
+
+
+@pytest.mark.asyncio
+async def test_a_session_computes_with_them() -> None:
+    with g.Graph().as_default() as graph:
+        filters = g.Variable(array(3, 3, 3, 8))
+        hidden = g.nn.conv2d(g.constant(array(8, 12, 12, 3)), filters, [1, 1, 1, 1], "SAME")
+        hidden = g.nn.max_pool(hidden, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+        loss = g.reduce_mean(g.square(hidden))
+        step = g.train.GradientDescentOptimizer(0.1).minimize(loss)
+        threads = g.py_func(torch.get_num_threads, [], g.int64)
+        init = g.global_variables_initializer()
+    found = []
+    for kernels in ("numpy", "torch"):
+        config = SessionConfig(kernels=kernels, intra_op_parallelism_threads=1)
+        async with g.Session(graph=graph, config=config) as session:
+            await session.run(init)
+            losses = [(await session.run([loss, step]))[0] for _ in range(5)]
+            found.append([*losses, *(await session.run(filters)).ravel()])
+            assert await session.run(threads) == (1 if kernels == "torch" else torch.get_num_threads())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValueError, match="kernels must be 'numpy' or 'torch', got 'jax'"):
+        SessionConfig(kernels="jax")
