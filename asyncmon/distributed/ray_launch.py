@@ -90,7 +90,8 @@ async def launch(
     Example::
 
         async def train(task: am.distributed.ClusterTask) -> float:
-            with g.device(am.replica_device_setter(cluster=task.cluster)):
+            own = f"/job:worker/task:{task.task_index}"
+            with g.device(am.replica_device_setter(worker_device=own, cluster=task.cluster)):
                 loss, train_op = build_model()
             async with am.MonitoredTrainingSession(
                 task.target, task.is_chief, "/shared/run", config=task.config

@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import asyncmon as am
 from asyncmon import errors
+from asyncmon import graph as g
 from tests.distributed.ray_cluster import cluster, ray
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ def programs(part: str) -> list[tuple[str, str]]:
     return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text[1], re.DOTALL)
 
 
-@pytest.mark.parametrize("part", ["A session in an actor"])
+@pytest.mark.parametrize("part", ["A session in an actor", "A cluster of workers"])
 def test_the_programs_of_the_page_print_what_it_says(address: str, tmp_path: Path, part: str) -> None:
     ((program, printed),) = programs(part)
     (tmp_path / "program.py").write_text(program.replace("/shared/run", str(tmp_path / "run")))
@@ -186,3 +188,48 @@ def test_the_programs_of_the_page_print_what_it_says(address: str, tmp_path: Pat
         [sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
     )
     assert done.stdout == printed
+
+
+async def train(task: Any, directory: Path) -> Any:
+    """Count to 60 on the parameter servers; one of them is killed on the way."""
+    own = f"/job:worker/task:{task.task_index}"
+    with g.device(am.replica_device_setter(worker_device=own, cluster=task.cluster)):
+        step = am.get_or_create_global_step()
+        v = g.get_variable("v", initializer=np.zeros(4, np.float32))
+        add = g.group(v.assign_add(np.ones(4, np.float32)), step.assign_add(1))
+    async with am.MonitoredTrainingSession(
+        task.target, task.is_chief, str(directory / "run"), config=task.config,
+        hooks=[am.StopAtStepHook(last_step=60)], save_checkpoint_steps=10,
+    ) as sess:  # fmt: skip
+        while not sess.should_stop():
+            await sess.run(add)
+            if task.is_chief and sess.global_step >= 30 and not (directory / "killed").exists():
+                (directory / "killed").touch()
+                words = (directory / "logs" / "ps-0.log").read_text().split()
+                os.kill(int(words[2]), signal.SIGKILL)
+        return float((await sess.raw_session().run(v))[0])
+
+
+@pytest.mark.asyncio
+async def test_a_parameter_server_that_dies_is_started_anew_and_filled_from_the_checkpoint(
+    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await launch(
+        partial(train, directory=tmp_path), workers=2, ps=2, resources=SMALL, log_dir=tmp_path / "logs"
+    )
+    assert "Task ps:0 died; restart 1 of 3." in caplog.text
+    assert result >= 60.0
+
+
+def test_the_example_learns_though_two_processes_are_killed(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "cluster_ray.py"
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    done = subprocess.run(
+        [sys.executable, str(program), "--steps", "600"],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True,
+        env=environment,
+    )  # fmt: skip
+    found = re.search(r"^accuracy (\S+) %, curves (\S+)$", done.stdout, re.MULTILINE)
+    assert found is not None, done.stdout
+    assert float(found[1]) >= 97.0
+    assert Path(found[2]).read_bytes().startswith(b"\x89PNG")
