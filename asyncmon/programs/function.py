@@ -9,6 +9,7 @@ import numpy as np
 
 from asyncmon.errors import NotFoundError
 from asyncmon.programs.function_session import GLOBAL_STEP, INITIALIZE, FunctionSession
+from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten
 from asyncmon.programs.steps import Step
 
@@ -33,18 +34,35 @@ class FunctionProgram:
     returned; one that fails or is cancelled changes nothing. An entry of the state is copied when the
     step reads it: ``state["w"]`` copies ``w``, and nothing else. An array that the step keeps or
     returns, or a view of it, is not shared with the state any more. Steps that change state run one
-    after another. A plain function runs in the loop's thread and should be short.
+    after another.
+
+    An ``async def`` step runs in the loop. A plain one does where it takes less than ``inline_ms`` of
+    the session's config, 1 ms by default, by its own measured average; a longer one runs in a worker
+    thread, and a caller that is cancelled waits for its end. One that returns an awaitable, such as the
+    future of a remote service, stays in the loop, and its result is awaited. To keep several calls of
+    a service under way, see :func:`submitted`.
 
     The global step is the entry ``"global_step"`` where the state declares one, and counted by the
     steps themselves; otherwise each run of a step that is not read-only counts.
 
     Args:
-        state: arrays, numbers, and nested dicts and lists of these. Its structure, shapes and dtypes
-            are fixed. The functions get it as their parameter ``state``, or else as their first. Whole
-            numbers are of 64 bits; a ``global_step`` is one of them.
+        state: arrays, numbers, strings, and nested dicts and lists of these. Its structure, shapes
+            and dtypes are fixed, the lengths of strings are not. The functions get it as their
+            parameter ``state``, or else as their first. Whole numbers are of 64 bits; a
+            ``global_step`` is one of them.
         steps: names to functions, plain or ``async def``; see also :meth:`step`.
         read_only: names of steps that change no state, such as an evaluation: they run beside other
             steps, on no copy, can be peeked at, and do not count. One that writes to the state fails.
+        get_state: for objects that have the state inside, such as a model of another library: returns
+            it, of the form of ``state``. Called here and after each step, and what it returns is
+            copied. Such steps get no parameter for the state. Only one session at a time may be open.
+        set_state: takes such a state, whose arrays are read-only. Called before the first step, after
+            ``init_op`` and ``load``, and with the state before where a step failed or was cancelled.
+            Both are called as a plain step is; ``set_state`` may be ``async def``.
+
+    Raises:
+        ValueError: ``state`` is given beside ``get_state``, or one of the two functions without the
+            other.
 
     Example::
 
@@ -63,7 +81,15 @@ class FunctionProgram:
         steps: Mapping[str, Callable[..., Any]] | None = None,
         *,
         read_only: Collection[str] = (),
+        get_state: Callable[[], Any] | None = None,
+        set_state: Callable[[Any], Any] | None = None,
     ) -> None:
+        self._outside: OutsideState | None = None
+        if get_state is not None and set_state is not None and state is None:
+            self._outside = OutsideState(get_state, set_state)
+            state = self._outside.first()
+        elif get_state is not None or set_state is not None:
+            raise ValueError("Give the state, or get_state and set_state, which go together.")
         self.state: Tree = declare(state or {})
         _check_global_step(self.state.get(GLOBAL_STEP, 0))
         self.steps: dict[str, Step] = {}
@@ -75,10 +101,18 @@ class FunctionProgram:
             raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
 
     @overload
-    def step(self, fn: F, /, *, name: str | None = None, read_only: bool = False) -> F: ...
+    def step(
+        self, fn: F, /, *, name: str | None = None, read_only: bool = False, thread: bool | None = None
+    ) -> F: ...
     @overload
     def step(
-        self, fn: None = None, /, *, name: str | None = None, read_only: bool = False
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        read_only: bool = False,
+        thread: bool | None = None,
     ) -> Callable[[F], F]: ...
     def step(
         self,
@@ -87,6 +121,7 @@ class FunctionProgram:
         *,
         name: str | None = None,
         read_only: bool = False,
+        thread: bool | None = None,
     ) -> Any:
         """Add a function as a step, as a decorator with or without arguments; return it unchanged.
 
@@ -94,24 +129,36 @@ class FunctionProgram:
             fn: plain or ``async def``.
             name: how it is fetched. Default: its own name.
             read_only: whether it changes no state.
+            thread: whether a plain function is called in a worker thread, for one whose first call
+                would hold the loop already, or is never. Default: by measurement.
 
         Raises:
             RuntimeError: the program is finalized.
+            TypeError: it is no function, or one that cannot be called so.
             ValueError: the name is taken.
         """
 
         def add(fn: F) -> F:
-            self._add(name or fn.__name__, fn, read_only=read_only)
+            self._add(name or fn.__name__, fn, read_only=read_only, thread=thread)
             return fn
 
         return add if fn is None else add(fn)
 
-    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
+    def _add(
+        self, name: str, fn: Callable[..., Any], *, read_only: bool, thread: bool | None = None
+    ) -> None:
         if self.finalized:
             raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
         if name in self.steps or name in flatten(self.state):
             raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
-        self.steps[name] = Step(name, fn, has_state=bool(self.state), read_only=read_only)
+        has_state = bool(self.state) and self._outside is None
+        step = Step(name, fn, has_state=has_state, read_only=read_only, thread=thread)
+        if self._outside is not None and step.state_name is not None:
+            raise TypeError(
+                f"The step {name!r} has the parameter 'state', and the state of this program is in "
+                "the objects of get_state: use these."
+            )
+        self.steps[name] = step
 
     def finalize(self) -> None:
         """Refuse further steps. A second call does nothing."""
@@ -120,6 +167,10 @@ class FunctionProgram:
     def create_session(self, target: str = "", config: Any = None) -> FunctionSession:
         """Return a session whose state is as declared.
 
+        Args:
+            target: "".
+            config: its ``inline_ms`` and ``workers`` are used.
+
         Raises:
             NotFoundError: a target that is not "".
         """
@@ -127,7 +178,7 @@ class FunctionProgram:
             raise NotFoundError(
                 f"No session factory registered for target {target!r}; expected '' for this process."
             )
-        return FunctionSession(self, self.state, self.steps)
+        return FunctionSession(self, self.state, self.steps, config, self._outside)
 
     def init_op(self) -> Any:
         """Return the fetch that sets the state to the declared one."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from asyncmon.errors import DeadlineExceededError, InvalidArgumentError, NotFoundError
+from asyncmon.errors import DeadlineExceededError, InvalidArgumentError
 from asyncmon.fair_lock import FairLock
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs.copy_on_access import CopyOnAccess
+from asyncmon.programs.fetches import GLOBAL_STEP as GLOBAL_STEP
+from asyncmon.programs.fetches import OptionalFetch, fetched_values
+from asyncmon.programs.fetches import leaves as leaves
+from asyncmon.programs.fetches import map_leaves as map_leaves
 from asyncmon.programs.state_tree import (
     Tree,
     adopt,
@@ -23,14 +27,15 @@ from asyncmon.programs.state_tree import (
     replace_leaves,
     unwritable,
 )
+from asyncmon.programs.workers import Workers
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
+    from collections.abc import Coroutine, Generator
 
+    from asyncmon.programs.outside_state import OutsideState
     from asyncmon.programs.steps import Step
-
-GLOBAL_STEP = "global_step"
+    from asyncmon.session_config import SessionConfig
 
 
 class _Initialize:
@@ -52,9 +57,18 @@ class FunctionSession:
         program: for :attr:`graph`.
         state: what was declared.
         steps: by name.
+        config: for the threads of steps that block.
+        outside: where the state is, if it is not here.
     """
 
-    def __init__(self, program: Any, state: Tree, steps: Mapping[str, Step]) -> None:
+    def __init__(
+        self,
+        program: Any,
+        state: Tree,
+        steps: Mapping[str, Step],
+        config: SessionConfig | None = None,
+        outside: OutsideState | None = None,
+    ) -> None:
         self._program = program
         self._declared = state
         self._tree = state
@@ -62,6 +76,8 @@ class FunctionSession:
         self._counts = GLOBAL_STEP not in state
         self._step = 0
         self._lock = FairLock()
+        self._workers = Workers(config)
+        self._outside = outside
         self._closed = False
 
     @property
@@ -150,19 +166,27 @@ class FunctionSession:
 
     async def _initialize(self) -> None:
         """Set the state to what was declared."""
-        self._tree, self._step = self._declared, 0
+        await self._put(self._declared, 0)
+
+    async def _put(self, tree: Tree, step: int) -> None:
+        if self._outside is not None:
+            await self._outside.set(tree, self._workers, self)
+        self._tree, self._step = tree, step
 
     async def _transact(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         tree = before = self._tree
         step = self._step + 1
+        if (outside := self._outside) is not None:
+            return await self._transact_outside(outside, fetches, steps, feeds)
         working = CopyOnAccess(before)
         results = {}
         for one in steps:
             if one.read_only and before:
-                results[one.name] = await _run_read_only(one, unwritable(working.current()), feeds)
-                continue
-            result = one(working, feeds)
-            results[one.name] = await result if one.waits(result) else result
+                results[one.name] = await self._run_read_only(one, unwritable(working.current()), feeds)
+            elif one.is_async:
+                results[one.name] = await one(working, feeds)
+            else:
+                results[one.name] = await self._call_plain(one, working, feeds)
         if before:
             problems: list[str] = []
             unshared = working.unshared()
@@ -172,15 +196,78 @@ class FunctionSession:
                     f"The steps {list(results)} left a state of another form than was declared, and "
                     f"nothing of it is kept: {'; '.join(problems)}."
                 )
-        fetched = _fetched(fetches, results, tree, step if self._counts else None, self._steps)
+        fetched = fetched_values(fetches, results, tree, step if self._counts else None, self._steps)
+        self._tree, self._step = tree, step
+        return fetched
+
+    async def _transact_outside(
+        self, outside: OutsideState, fetches: Any, steps: list[Step], feeds: Any
+    ) -> Any:
+        before, step = self._tree, self._step + 1
+        await outside.own(before, self._workers, self)
+        try:
+            results = {one.name: await self._call(one, None, feeds) for one in steps}
+            tree = await outside.get(before, self._workers)
+            number = step if self._counts else None
+            fetched = fetched_values(fetches, results, tree, number, self._steps)
+        except BaseException:
+            await outside.set(before, self._workers, self)
+            raise
         self._tree, self._step = tree, step
         return fetched
 
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
+        if self._outside is not None and steps:
+            await self._lock.wait()  # they read what another step would change meanwhile
+            try:
+                self._check_open()
+                await self._outside.own(self._tree, self._workers, self)
+                return await self._compute_now(fetches, steps, feeds)
+            finally:
+                self._lock.release()
+        return await self._compute_now(fetches, steps, feeds)
+
+    async def _compute_now(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         number = self._step if self._counts else None
         tree = self._tree  # another step may commit while this one waits
-        results = {one.name: await _run_read_only(one, tree, feeds) for one in steps}
-        return _fetched(fetches, results, tree, number, self._steps)
+        if self._outside is None:
+            results = {one.name: await self._run_read_only(one, tree, feeds) for one in steps}
+        else:
+            results = {one.name: await self._call(one, None, feeds) for one in steps}
+        return fetched_values(fetches, results, tree, number, self._steps)
+
+    async def _call(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
+        if step.is_async:
+            return await step(state, feeds)
+        return await self._call_plain(step, state, feeds)
+
+    async def _call_plain(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
+        """Call a plain function: in a worker where it is long by measurement, else inline."""
+        workers = self._workers
+        inline = not step.thread and (step.thread is False or step.cost.is_short(workers.limit))
+        if inline:
+            start = time.perf_counter()
+            result = step(state, feeds)
+            step.cost.observe(time.perf_counter() - start, workers.limit)
+        else:
+            work = partial(step, state, feeds)
+            result = await workers.call(work, step.cost, True, step=not step.read_only)
+        if isinstance(result, Awaitable):
+            if step.thread is None:
+                step.thread = False  # it belongs to the loop
+            return await result
+        return result
+
+    async def _run_read_only(self, step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
+        """Run a read-only step on unwritable arrays, and check that it left the containers as well."""
+        given = unwritable(state)
+        result = await self._call(step, given, feeds)
+        if state and (changed := first_change(given, state)) is not None:
+            raise TypeError(
+                f"The step {step.name!r} is read_only, and set {changed}, which is not kept. Declare "
+                "it without read_only, or let it return the value."
+            )
+        return result
 
     def _steps_among(self, fetches: Any) -> list[Step] | None:
         """Return the steps to run, each once; None where the state is to be initialised."""
@@ -194,7 +281,7 @@ class FunctionSession:
                     "then the other."
                 )
             return None
-        wrong = [name for name in names if not isinstance(name, str)]
+        wrong = [name for name in names if not isinstance(name, str | OptionalFetch)]
         if wrong:
             raise TypeError(f"Fetches of functions are names, got {wrong[0]!r}.")
         return [self._steps[name] for name in dict.fromkeys(names) if name in self._steps]
@@ -259,15 +346,15 @@ class FunctionSession:
             problems = unknown + [p for n in known if (p := misfit(n, values[n], present[n]))]
             if problems:
                 raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
-            self._tree = replace_leaves(self._tree, values)
-            if self._counts and GLOBAL_STEP in values:
-                self._step = int(values[GLOBAL_STEP])
+            step = int(values[GLOBAL_STEP]) if self._counts and GLOBAL_STEP in values else self._step
+            await self._put(replace_leaves(self._tree, values), step)
         finally:
             self._lock.release()
 
     async def close(self) -> None:
-        """Refuse further use. A second call does nothing."""
+        """Refuse further use, and wait for steps in threads. A second call does nothing."""
         self._closed = True
+        await self._workers.close()
 
 
 class _Ready:
@@ -279,73 +366,3 @@ class _Ready:
     def __await__(self) -> Generator[Any, None, Snapshot]:
         yield from ()  # makes this a generator, which is what __await__ has to return
         return self._snapshot
-
-
-def _fetched(
-    fetches: Any, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
-) -> Any:
-    if type(fetches) is str and fetches in results:
-        return results[fetches]
-    return map_leaves(fetches, lambda name: _value(name, results, tree, step, steps))
-
-
-def _value(
-    name: str, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
-) -> Any:
-    if name in results:
-        return results[name]
-    for result in results.values():
-        if isinstance(result, Mapping) and name in result:
-            return result[name]
-    if name == GLOBAL_STEP and step is not None:
-        return np.int64(step)
-    entries = flatten(tree)
-    if name in entries:
-        return entries[name]
-    outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
-    raise NotFoundError(
-        f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-        f"{sorted(map(str, outputs))}. The program has the steps {list(steps)}, and the entries "
-        f"{list(entries)} of the state."
-    )
-
-
-async def _run_read_only(step: Step, state: Tree, feeds: Mapping[str, Any] | None) -> Any:
-    """Run a read-only step on unwritable arrays, and check that it has left the containers as well."""
-    given = unwritable(state)
-    result = step(given, feeds)
-    if step.waits(result):
-        result = await result
-    if state and (changed := first_change(given, state)) is not None:
-        raise TypeError(
-            f"The step {step.name!r} is read_only, and set {changed}, which is not kept. Declare "
-            "it without read_only, or let it return the value."
-        )
-    return result
-
-
-# -- nested fetches: lists, tuples, dicts, namedtuples and dataclasses of names
-
-
-def map_leaves(structure: Any, fn: Callable[[Any], Any]) -> Any:
-    """Return a structure of the same kind with ``fn`` of each leaf in its place."""
-    if structure.__class__ is str:
-        return fn(structure)
-    if isinstance(structure, Mapping):
-        mapped = {key: map_leaves(value, fn) for key, value in structure.items()}
-        return mapped if type(structure) is dict else type(structure)(mapped)  # type: ignore[call-arg]
-    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*(map_leaves(value, fn) for value in structure))
-    if isinstance(structure, list | tuple):
-        return type(structure)(map_leaves(value, fn) for value in structure)
-    if is_dataclass(structure) and not isinstance(structure, type):
-        names = [field.name for field in fields(structure) if field.init]
-        return replace(structure, **{name: map_leaves(getattr(structure, name), fn) for name in names})
-    return fn(structure)
-
-
-def leaves(structure: Any) -> list[Any]:
-    """Return the leaves, in order."""
-    found: list[Any] = []
-    map_leaves(structure, found.append)
-    return found

@@ -1,4 +1,4 @@
-"""Trees of state: nested dicts and lists of arrays and numbers."""
+"""Trees of state: nested dicts and lists of arrays, numbers and strings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Tree = Any
-"""A dict with string keys, a list, an array, or a number."""
+"""A dict with string keys, a list, an array, a number or a string."""
 
 Arrays = dict[int, "NDArray[Any]"]
 """Arrays by ``id``."""
@@ -25,9 +25,10 @@ def declare(tree: Tree, path: str = "state") -> Tree:
     """Return a tree like the given one that shares nothing with it, its arrays read-only.
 
     Raises:
-        TypeError: something in it is neither container, array nor number; the error says where.
+        TypeError: something in it is neither container, array, number nor string; the error says
+            where.
         ValueError: a key is empty or contains a slash, which separates levels in names; a number is
-            too large for a checkpoint.
+            too large for a checkpoint; a string ends with a null character.
     """
     if isinstance(tree, Mapping):
         for key in tree:
@@ -41,8 +42,12 @@ def declare(tree: Tree, path: str = "state") -> Tree:
         return {key: declare(value, f"{path}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [declare(value, f"{path}[{i}]") for i, value in enumerate(tree)]
-    if isinstance(tree, np.number | np.bool_):
+    if isinstance(tree, np.number | np.bool_ | np.str_):
         tree = tree.item()
+    if isinstance(tree, str):
+        if problem := _misfit_text(tree):
+            raise ValueError(f"{path} {problem}.")
+        return str(tree)
     if isinstance(tree, bool | int | float | complex):
         if type(tree) is int and not _INT64.min <= tree <= _INT64.max:
             raise ValueError(f"{path} is {tree!r}; whole numbers in the state must fit into 64 bits.")
@@ -55,8 +60,8 @@ def declare(tree: Tree, path: str = "state") -> Tree:
             )
         return _frozen(tree.copy())
     raise TypeError(
-        f"{path} is {tree!r}; state is made of arrays, numbers, and dicts and lists of these. Wrap it "
-        "in np.asarray(...), or keep it outside of the state."
+        f"{path} is {tree!r}; state is made of arrays, numbers, strings, and dicts and lists of these. "
+        "Wrap it in np.asarray(...), or keep it outside of the state."
     )
 
 
@@ -161,6 +166,11 @@ def _adopt_array(
 
 def _adopt_number(new: Any, old: Any, problems: list[str], path: tuple[str | int, ...]) -> Any:
     number = new.item() if isinstance(new, np.generic | np.ndarray) and new.ndim == 0 else new
+    if type(old) is str:
+        problem = "must stay a string" if not isinstance(number, str) else _misfit_text(number)
+        if problem:
+            problems.append(f"{_place(path)} {problem}, found {new!r}")
+        return old if problem else str(number)
     if type(number) is not type(old):
         if not isinstance(number, bool | int | float | complex) or not np.can_cast(
             type(number), type(old), "safe"
@@ -172,6 +182,10 @@ def _adopt_number(new: Any, old: Any, problems: list[str], path: tuple[str | int
         problems.append(f"{_place(path)} must fit into 64 bits, found {number!r}")
         return old
     return number
+
+
+def _misfit_text(text: str) -> str | None:
+    return "must not end with a null character, which numpy drops" if text.endswith("\0") else None
 
 
 def _place(path: tuple[str | int, ...]) -> str:

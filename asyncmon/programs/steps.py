@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.graph.execution.cost import CostModel
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -20,12 +21,21 @@ class Step:
         has_state: whether the program declares a state, which then goes to the parameter named
             ``state``, or else to the first one.
         read_only: whether it changes no state: it may be peeked at, and counts no global step.
+        thread: whether a plain function is called in a worker thread; None measures it.
 
     Raises:
         TypeError: it is no function that can be called by keywords.
     """
 
-    def __init__(self, name: str, fn: Callable[..., Any], *, has_state: bool, read_only: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        has_state: bool,
+        read_only: bool,
+        thread: bool | None = None,
+    ) -> None:
         if not callable(fn):
             raise TypeError(f"The step {name!r} must be a function, got {fn!r}.")
         if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
@@ -33,6 +43,12 @@ class Step:
         self.name = name
         self.fn = fn
         self.is_async = inspect.iscoroutinefunction(fn)
+        if self.is_async and thread:
+            raise TypeError(
+                f"The step {name!r} is async def and runs in the loop: leave out thread=True."
+            )
+        self.thread = thread
+        self.cost = CostModel()
         self.read_only = read_only
         parameters = list(inspect.signature(fn).parameters.values())
         self.state_name = self._state_name(parameters, has_state)

@@ -44,21 +44,47 @@ def update(state: dict[str, Any], x: Any) -> dict[str, Any]:
     state["seen"][0] += 1
     state["weight"] *= 0.9
     state["weight"] += x
+    state["name"] = f"{x[0]} é"
     if (x > 100).any():
         raise ValueError("too large")
     return {"loss": float(np.square(state["weight"]).sum()), "mean": x.mean()}
 
 
+class Model:
+    """An object with its state inside, which is changed in place."""
+
+    def __init__(self) -> None:
+        self.inside = {"weight": np.zeros(4), "seen": [0, True], "name": "model"}
+
+    def get(self) -> dict[str, Any]:
+        return self.inside
+
+    def set(self, state: dict[str, Any]) -> None:
+        self.inside = {**state, "weight": state["weight"].copy(), "seen": list(state["seen"])}
+
+    def train(self, x: Any) -> dict[str, Any]:
+        return update(self.inside, x)
+
+
+def outside_program() -> FunctionProgram:
+    model = Model()
+    program = FunctionProgram(get_state=model.get, set_state=model.set)
+    program.step(model.train, thread=True)
+    return program
+
+
 def function_case(kind: str) -> ProgramCase:
-    program = FunctionProgram({"weight": np.zeros(4), "seen": [0, True], "name": 1.5})
-    if kind == "async":
+    program = FunctionProgram({"weight": np.zeros(4), "seen": [0, True], "name": "é", "none": ""})
+    if kind == "outside":
+        program = outside_program()
+    elif kind == "async":
 
         @program.step
         async def train(state: dict[str, Any], x: Any) -> dict[str, Any]:
             return update(state, x)
 
     else:
-        program.step(update, name="train")
+        program.step(update, name="train", thread=kind == "thread")
     return ProgramCase(
         program=program, step="train", loss="loss", entry="weight", feeds=feeds,
         nan_feeds={"x": np.full(4, np.nan)}, bad_feeds={"x": np.full(4, 200.0)},
@@ -69,6 +95,8 @@ FACTORIES: dict[str, Callable[[], ProgramCase]] = {
     "graph": graph_case,
     "functions": lambda: function_case("async"),
     "plain functions": lambda: function_case("plain"),
+    "functions in threads": lambda: function_case("thread"),
+    "objects": lambda: function_case("outside"),
 }
 
 

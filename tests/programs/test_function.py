@@ -299,8 +299,10 @@ async def test_a_closed_session_says_so() -> None:
 
 
 async def test_what_cannot_be_declared_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"state\['a'\]\[0\] is 'text'; state is made of arrays"):
-        FunctionProgram({"a": ["text"]})
+    with pytest.raises(TypeError, match=r"state\['a'\]\[0\] is b'bytes'; state is made of arrays"):
+        FunctionProgram({"a": [b"bytes"]})
+    with pytest.raises(ValueError, match=r"state\['a'\] must not end with a null character"):
+        FunctionProgram({"a": "text\0"})
     with pytest.raises(TypeError, match="keys of state must be strings"):
         FunctionProgram({1: 2})  # type: ignore[dict-item]  # the mistake under test
     with pytest.raises(ValueError, match="'/' separates levels"):

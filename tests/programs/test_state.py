@@ -69,7 +69,7 @@ async def test_a_state_is_restored_bit_for_bit(tmp_path: Path) -> None:
     [
         ({"a": 2**63}, r"state\['a'\] is 9223372036854775808; whole numbers .* fit into 64 bits"),
         ({"a": np.uint64(2**63)}, "fit into 64 bits"),
-        ({"a": np.str_("x")}, r"state\['a'\] is .*; state is made of arrays"),
+        ({"a": b"x"}, r"state\['a'\] is .*; state is made of arrays"),
         ({"a": np.datetime64("2020")}, "state is made of arrays"),
         ({"a": np.zeros(1, "M8[s]")}, r"an array of dtype datetime64\[s\], which checkpoints do not"),
         ({"a": [np.zeros(1, [("x", "f4")])]}, r"state\['a'\]\[0\] is an array of dtype"),

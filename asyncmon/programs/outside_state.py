@@ -1,0 +1,82 @@
+"""A state inside of objects of the user's, behind two functions."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import FailedPreconditionError
+from asyncmon.graph.execution.cost import CostModel
+from asyncmon.programs.state_tree import Tree, adopt, unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from asyncmon.programs.workers import Workers
+
+
+class OutsideState:
+    """The functions that get and set a state, and the session that it belongs to at the moment.
+
+    Args:
+        get_state: returns a tree, plain or ``async def``.
+        set_state: takes one, likewise.
+    """
+
+    def __init__(self, get_state: Callable[[], Any], set_state: Callable[[Any], Any]) -> None:
+        self._get, self._set = get_state, set_state
+        self._costs = CostModel(), CostModel()
+        self._owner: weakref.ref[Any] | None = None
+
+    def first(self) -> Any:
+        """Return the state that the objects have at the start.
+
+        Raises:
+            TypeError: ``get_state`` is ``async def``.
+        """
+        if inspect.iscoroutinefunction(self._get):
+            raise TypeError(
+                "get_state must be a plain function: it is called when the program is made. Where the "
+                "state is at a remote service, declare what names it there, and save it by a step."
+            )
+        return self._get()
+
+    async def get(self, form: Tree, workers: Workers) -> Tree:
+        """Return a copy of the state.
+
+        Raises:
+            TypeError: it has another form than at the start.
+        """
+        problems: list[str] = []
+        tree = await workers.call(lambda: adopt(self._get(), form, {}, problems), self._costs[0])
+        if problems:
+            raise TypeError(
+                "get_state returned a state of another form than at the start, and the step is undone: "
+                f"{'; '.join(problems)}. Where a first call makes the form, make it before the program."
+            )
+        return tree
+
+    async def set(self, tree: Tree, workers: Workers, session: Any) -> None:
+        """Set the state, for a session.
+
+        Raises:
+            FailedPreconditionError: another session is open.
+        """
+        owner = None if self._owner is None else self._owner()
+        if owner is not None and owner is not session and not owner._closed:
+            raise FailedPreconditionError(
+                "Another session of this program is open, and its state is in the same objects. Close "
+                "that one first, or make a program with objects of its own."
+            )
+        self._owner = weakref.ref(session)
+        result = await workers.call(partial(self._set, unwritable(tree)), self._costs[1])
+        if isinstance(result, Awaitable):
+            await result
+
+    async def own(self, tree: Tree, workers: Workers, session: Any) -> None:
+        """Set the state where it is not that of this session yet."""
+        if self._owner is None or self._owner() is not session:
+            await self.set(tree, workers, session)

@@ -1,0 +1,85 @@
+"""Calls of blocking functions: inline where they are short by measurement, else in a worker thread."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from asyncmon.cancellation import outlast
+from asyncmon.graph.execution.threads import Threads
+from asyncmon.session_config import SessionConfig
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from asyncmon.graph.execution.cost import CostModel
+
+T = TypeVar("T")
+
+
+class Workers:
+    """The threads of one session; none is started before it is needed.
+
+    Args:
+        config: its ``inline_ms`` is the limit; its ``workers`` compute what changes no state.
+    """
+
+    def __init__(self, config: SessionConfig | None) -> None:
+        self._config = config or SessionConfig()
+        self.limit = self._config.inline_ms / 1000
+        """Seconds; a function that takes less on average is called inline."""
+        self._threads: Threads | None = None
+        self._running: set[asyncio.Future[Any]] = set()
+
+    async def call(
+        self, fn: Callable[[], T], cost: CostModel, thread: bool | None = None, *, step: bool = True
+    ) -> T:
+        """Call a function, and take its time into account.
+
+        A caller that is cancelled waits for the end of a call in a thread, then is cancelled.
+
+        Args:
+            fn: to be called.
+            cost: the average of the calls before.
+            thread: True or False to decide regardless of the average.
+            step: whether the call is in the one thread of all steps, or beside it.
+        """
+        if not thread and (thread is False or cost.is_short(self.limit)):
+            return timed(fn, cost, self.limit)
+        if self._threads is None:
+            self._threads = Threads(self._config)
+        future = self._threads.submit(partial(timed, fn, cost, self.limit), step=step)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        cancelled = await outlast(future)
+        try:
+            if cancelled is not None:
+                future.exception()  # seen: the cancellation is what the caller gets
+                raise cancelled
+            return future.result()
+        finally:
+            del cancelled, future  # they refer to this frame by now
+
+    async def close(self) -> None:
+        """Wait for the calls in threads, also while cancelled, and end the threads."""
+        cancelled = None
+        for future in tuple(self._running):
+            cancelled = await outlast(future) or cancelled
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None
+        try:
+            if cancelled is not None:
+                raise cancelled
+        finally:
+            del cancelled
+
+
+def timed(fn: Callable[[], T], cost: CostModel, limit: float) -> T:
+    """Call a function, and observe its time: all of it, for it may block without computing."""
+    start = time.perf_counter()
+    result = fn()
+    cost.observe(time.perf_counter() - start, limit)
+    return result
