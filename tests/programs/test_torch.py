@@ -352,3 +352,23 @@ async def test_a_state_dict_file_is_imported(tmp_path: Path) -> None:
             assert found[name].tolist() == wanted[name].tolist(), name
     with pytest.raises(NotFoundError, match=r"has no 'weights'; expected one of its keys \['net', 'op"):
         await import_state_dict(fresh, tmp_path / "old.pt", {"weights": "model"})
+
+
+async def test_an_evaluation_beside_steps_leaves_the_default_generator_alone() -> None:
+    program = make(dropout=0.5)
+    training, other = program.create_session(), program.create_session()
+    await other.run("evaluate", {"batch": batch()})
+    torch.manual_seed(5)
+    expected = torch.rand(3).tolist()
+    torch.manual_seed(5)
+    drawn: list[float] = []
+
+    @program.step(read_only=True)
+    def evaluate_slowly(state: Any) -> None:
+        drawn.append(float(torch.rand(())))  # as a step of the other session does meanwhile
+
+    for _ in range(3):
+        await other.run("evaluate_slowly")
+    assert drawn == expected
+    await training.close()
+    await other.close()

@@ -27,9 +27,11 @@ class Changes:
 
     Args:
         objects: by name.
+        copies: whether these are copies, beside which another session draws random numbers: then the
+            default generators are left alone.
     """
 
-    def __init__(self, objects: Mapping[str, Any]) -> None:
+    def __init__(self, objects: Mapping[str, Any], *, copies: bool = False) -> None:
         self._tensors = list(_tensors(objects))
         self._generators = {n: o for n, o in objects.items() if isinstance(o, torch.Generator)}
         self._others = {
@@ -37,7 +39,7 @@ class Changes:
             for name, obj in objects.items()
             if not isinstance(obj, torch.nn.Module | torch.Tensor | torch.Generator)
         }
-        self._devices = _devices(objects)
+        self._devices = None if copies else _devices(objects)
         self._updates = 0
         self._hooks = [
             obj.register_step_pre_hook(self._count)
@@ -51,7 +53,7 @@ class Changes:
             [tensor._version for _, tensor in self._tensors],
             self._updates,
             [_progress(obj) for obj in self._others.values()],
-            _states(self._devices),
+            {} if self._devices is None else _states(self._devices),
             {name: generator.get_state() for name, generator in self._generators.items()},
         )
 

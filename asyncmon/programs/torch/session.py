@@ -311,7 +311,7 @@ class TorchSession(FunctionSession):
             try:
                 objects = await self._in_worker(partial(evaluation_copies, source._objects))
                 self._objects, self._step = Objects(objects), source._step
-                self._changes = Changes(objects)
+                self._changes = Changes(objects, copies=True)
             finally:
                 source._lock.release()
 
