@@ -17,6 +17,7 @@ import torch
 
 import asyncmon as am
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from asyncmon.programs import optional
 from asyncmon.programs.torch import MixedPrecision, TorchProgram, import_state_dict
 from asyncmon.testing import PROGRAM_CASES, ProgramCase, check_program
 
@@ -372,3 +373,12 @@ async def test_an_evaluation_beside_steps_leaves_the_default_generator_alone() -
     assert drawn == expected
     await training.close()
     await other.close()
+
+
+async def test_hooks_fetch_optional_values() -> None:
+    session = make().create_session()
+    fetches = [optional("loss", 7.0), optional("error"), "global_step"]
+    assert await session.run([*fetches, "evaluate"], {"batch": batch()}) != []
+    loss, error, step, _ = await session.run([*fetches, "train"], {"batch": batch()})
+    assert loss > 0
+    assert (error, step) == (None, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from asyncmon.cancellation import outlast
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.graph.execution.threads import Threads
-from asyncmon.programs.function_session import GLOBAL_STEP, FunctionSession, leaves, map_leaves
+from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
+from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.torch import tracing
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
 from asyncmon.programs.torch.copies import evaluation_copies
@@ -59,21 +57,18 @@ class TorchSession(FunctionSession):
     """
 
     def __init__(self, program: Any, config: SessionConfig) -> None:
-        super().__init__(program, {}, program.steps)
+        super().__init__(program, {}, program.steps, config)
         owner = None if program._owner is None else program._owner()
         self._source: TorchSession | None = owner
         self._objects: Mapping[str, Any] = program.state if owner is None else {}
         if owner is None:
             program._owner = weakref.ref(self)
-        self._limit = config.inline_ms / 1000
         self._costs: dict[tuple[str, ...], CostModel] = {}
-        self._threads = Threads(config)
         self._changes = Changes(self._objects)
         self._known: dict[tuple[str, ...], set[str]] = {}
         """Names that runs of these steps have given: a run with others may fail after the steps."""
         self._touched = False
         self._broken: AbortedError | None = None
-        self._working: asyncio.Future[Any] | None = None
 
     # -- steps
 
@@ -145,6 +140,7 @@ class TorchSession(FunctionSession):
         self._touched = True
         names = {fetches} if type(fetches) is str else set(leaves(fetches))
         known = self._known.setdefault(tuple(step.name for step in steps), {GLOBAL_STEP})
+        names = {name for name in names if not isinstance(name, OptionalFetch)}
         unknown = [one for one in names - known if one not in self._steps and self._entry(one) is None]
         known |= names.difference(unknown)
         return _Before(self._changes.mark(), _copied(self._objects) if unknown else None)
@@ -187,7 +183,8 @@ class TorchSession(FunctionSession):
             self._broken = _torn([step.name for step in steps], changed)
             self._broken.__cause__ = error
 
-    def _value(self, name: str, results: Mapping[str, Any]) -> Any:
+    def _value(self, fetch: Any, results: Mapping[str, Any]) -> Any:
+        name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
         if name in results:
             return results[name]
         for result in results.values():
@@ -197,11 +194,14 @@ class TorchSession(FunctionSession):
             return np.int64(self._step)
         if (tensor := self._entry(name)) is not None:
             return host_value(tensor)
+        if isinstance(fetch, OptionalFetch):
+            return fetch.default
         outputs = sorted(str(key) for one in results.values() if isinstance(one, dict) for key in one)
         raise NotFoundError(
             f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
             f"{outputs}. The program has the steps {list(self._steps)}, and the objects "
-            f"{list(self._objects)}, whose entries are like 'model/fc.weight'."
+            f"{list(self._objects)}, whose entries are like 'model/fc.weight'. A hook beside several "
+            f"steps fetches optional({name!r})."
         )
 
     def _entry(self, name: str) -> torch.Tensor | None:
@@ -220,7 +220,7 @@ class TorchSession(FunctionSession):
                     "the first step. Make the program anew."
                 )
             values, events = await self._offload(partial(_copied, self._objects))
-            await self._in_worker(partial(_wait_for, events))
+            await self._offload(partial(_wait_for, events))
             program._initial = values
         else:
             await self._offload(partial(self._set, dict(program._initial)))
@@ -247,7 +247,7 @@ class TorchSession(FunctionSession):
         finally:
             self._lock.release()
         if events:
-            await self._in_worker(partial(_wait_for, events), step=False)
+            await self._workers.call(partial(_wait_for, events), CostModel(), True, step=False)
         return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
 
     async def load(self, values: Mapping[str, Any]) -> None:
@@ -290,14 +290,11 @@ class TorchSession(FunctionSession):
         """Refuse further use, and wait for a step in the worker. A second call does nothing."""
         self._closed = True
         program = self._program
-        cancelled = None if self._working is None else await outlast(self._working)
-        self._threads.close()
         self._changes.close()
         program._touched = program._touched or (self._touched and self._source is None)
         if program._owner is not None and program._owner() is self:
             program._owner = None
-        if cancelled is not None:
-            raise cancelled
+        await self._workers.close()
 
     # -- inside
 
@@ -309,7 +306,7 @@ class TorchSession(FunctionSession):
         if source is not None and not self._objects:
             await source._lock.wait()
             try:
-                objects = await self._in_worker(partial(evaluation_copies, source._objects))
+                objects = await self._offload(partial(evaluation_copies, source._objects))
                 self._objects, self._step = Objects(objects), source._step
                 self._changes = Changes(objects, copies=True)
             finally:
@@ -317,30 +314,8 @@ class TorchSession(FunctionSession):
 
     async def _offload(self, work: Callable[[], T], cost: CostModel | None = None) -> T:
         """Call a function inline where it is short by its measured average, or else in the worker."""
-        if cost is None or tracing.wanted() or not cost.is_short(self._limit):
-            return await self._in_worker(partial(_timed, work, cost, self._limit))
-        return _timed(work, cost, self._limit)
-
-    async def _in_worker(self, work: Callable[[], T], *, step: bool = True) -> T:
-        """Call a function in the worker. A cancelled caller waits for its end, then is cancelled."""
-        future = self._working = self._threads.submit(work, step=step)
-        cancelled = await outlast(future)
-        try:
-            if cancelled is not None:
-                future.exception()  # seen: the cancellation is what the caller gets
-                raise cancelled
-            result: T = future.result()
-            return result
-        finally:
-            del cancelled, future
-
-
-def _timed(work: Callable[[], T], cost: CostModel | None, limit: float) -> T:
-    start = time.perf_counter()
-    result = work()
-    if cost is not None:
-        cost.observe(time.perf_counter() - start, limit)
-    return result
+        thread = True if cost is None or tracing.wanted() else None
+        return await self._workers.call(work, cost or CostModel(), thread)
 
 
 async def _called(step: Step, objects: Mapping[str, Any], feeds: Any) -> Any:
