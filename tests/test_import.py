@@ -57,3 +57,9 @@ def test_import_leaves_slow_modules_that_few_programs_need() -> None:
     )
     out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert not {"numpy.random", "_hashlib", "wave"} & set(out.stdout.split())
+
+
+def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
+    probe = "import sys; sys.modules['jax'] = None; import asyncmon.programs.jax"
+    out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    assert "ImportError: JaxProgram needs JAX: pip install 'asyncmon[jax]'" in out.stderr

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 import numpy as np
 
-from asyncmon.errors import NotFoundError
-from asyncmon.programs.function_session import GLOBAL_STEP, INITIALIZE, FunctionSession
+from asyncmon.programs.function_session import GLOBAL_STEP, FunctionSession
+from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.outside_state import OutsideState
 from asyncmon.programs.state_tree import Tree, declare, flatten
 from asyncmon.programs.steps import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping
+    from collections.abc import Collection, Mapping
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class FunctionProgram:
+class FunctionProgram(NamedProgram):
     """Named steps over a declared state.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)`` and returns what it
@@ -84,6 +84,7 @@ class FunctionProgram:
         get_state: Callable[[], Any] | None = None,
         set_state: Callable[[Any], Any] | None = None,
     ) -> None:
+        super().__init__()
         self._outside: OutsideState | None = None
         if get_state is not None and set_state is not None and state is None:
             self._outside = OutsideState(get_state, set_state)
@@ -92,13 +93,9 @@ class FunctionProgram:
             raise ValueError("Give the state, or get_state and set_state, which go together.")
         self.state: Tree = declare(state or {})
         _check_global_step(self.state.get(GLOBAL_STEP, 0))
-        self.steps: dict[str, Step] = {}
-        self.finalized = False
         for name, fn in (steps or {}).items():
             self._add(name, fn, read_only=name in read_only)
-        unknown = sorted(set(read_only) - set(self.steps))
-        if unknown:
-            raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+        self._check_read_only(read_only)
 
     @overload
     def step(
@@ -147,10 +144,7 @@ class FunctionProgram:
     def _add(
         self, name: str, fn: Callable[..., Any], *, read_only: bool, thread: bool | None = None
     ) -> None:
-        if self.finalized:
-            raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
-        if name in self.steps or name in flatten(self.state):
-            raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
+        self._check_addition(name, flatten(self.state))
         has_state = bool(self.state) and self._outside is None
         step = Step(name, fn, has_state=has_state, read_only=read_only, thread=thread)
         if self._outside is not None and step.state_name is not None:
@@ -159,10 +153,6 @@ class FunctionProgram:
                 "the objects of get_state: use these."
             )
         self.steps[name] = step
-
-    def finalize(self) -> None:
-        """Refuse further steps. A second call does nothing."""
-        self.finalized = True
 
     def create_session(self, target: str = "", config: Any = None) -> FunctionSession:
         """Return a session whose state is as declared.
@@ -174,45 +164,8 @@ class FunctionProgram:
         Raises:
             NotFoundError: a target that is not "".
         """
-        if target:
-            raise NotFoundError(
-                f"No session factory registered for target {target!r}; expected '' for this process."
-            )
+        self._check_target(target)
         return FunctionSession(self, self.state, self.steps, config, self._outside)
-
-    def init_op(self) -> Any:
-        """Return the fetch that sets the state to the declared one."""
-        return INITIALIZE
-
-    def local_init_op(self) -> None:
-        """Return None: there is no state that is not saved."""
-
-    def ready_op(self) -> None:
-        """Return None: a session is always ready."""
-
-    def ready_for_local_init_op(self) -> None:
-        """Return None: a session is always ready."""
-
-    def summary_op(self) -> None:
-        """Return None: there are no summaries."""
-
-    def has_global_step(self) -> bool:
-        """Return True: steps are counted."""
-        return True
-
-    def canonical_feed(self, key: Any) -> Hashable:
-        """Return a feed's name.
-
-        Raises:
-            TypeError: it is no name.
-        """
-        if not isinstance(key, str):
-            raise TypeError(f"What is fed to functions are names of their parameters, got {key!r}.")
-        return key
-
-    def describe(self) -> dict[str, Any]:
-        """Return the description of this program in checkpoints."""
-        return {"type": "FunctionProgram", "steps": list(self.steps)}
 
 
 def _check_global_step(step: Tree) -> None:

@@ -1,0 +1,25 @@
+"""JAX behind the session protocol: ``pip install 'asyncmon[jax]'``.
+
+:class:`JaxProgram` makes a program of jitted steps over a pytree; hooks, checkpoints, recovery,
+summaries and the data position work as with a graph::
+
+    program = JaxProgram({"params": params, "opt": optimizer.init(params)})
+
+    @program.step
+    def train(state, batch):
+        loss, gradient = jax.value_and_grad(loss_of)(state["params"], batch)
+        updates, opt = optimizer.update(gradient, state["opt"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, "opt": opt}, {"loss": loss}
+
+    async with MonitoredTrainingSession(program=program, checkpoint_dir="runs") as sess:
+        await sess.run("train", {"batch": batch})
+"""
+
+try:
+    import jax as _jax  # noqa: F401 - the first import says what to install
+except ImportError as error:
+    raise ImportError("JaxProgram needs JAX: pip install 'asyncmon[jax]'") from error
+
+from asyncmon.programs.jax.program import JaxProgram as JaxProgram
+from asyncmon.programs.jax.session import JaxSession as JaxSession

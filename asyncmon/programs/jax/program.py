@@ -1,0 +1,146 @@
+"""A program of jitted steps over a pytree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
+
+import jax
+
+from asyncmon.programs.jax.session import JaxSession
+from asyncmon.programs.jax.state import declared
+from asyncmon.programs.named_program import NamedProgram
+from asyncmon.programs.steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@final
+class JaxProgram(NamedProgram):
+    """Named, jitted steps over a pytree of arrays.
+
+    ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, which returns the next
+    state, of the same structure, shapes and dtypes, and outputs. The result of the run is the outputs.
+    Fetches are names, in any nesting, and may be a step, a key of the mapping that a step returned, or
+    an entry of the state, like ``"params/w"``. The latter two give numpy values of the host.
+
+    A run returns when the step is computed. One that takes less than ``inline_ms`` of the session's
+    config, by the measured average for feeds of these shapes, runs in the loop's thread, a longer one
+    in a worker thread, where each first one, which compiles, runs too. So the loop never waits for a
+    device longer than that.
+
+    A step is a transaction. Its state is donated by default: the arrays of the state before are used
+    for the next one. A snapshot is a copy on the device then, taken between two steps, or the arrays
+    themselves where no step donates. A run that is cancelled while it computes is done. Where a step
+    fails after its state was donated, runs raise :class:`~asyncmon.errors.AbortedError`, and a
+    monitored session goes on from its last checkpoint. An unknown fetch is found before
+    the step is computed.
+
+    Each completed run of a step that is not read-only counts as a global step. Random keys are state:
+    ``jax.random.key`` and raw ones. Arrays that are committed to devices or sharded keep their
+    sharding. With several processes each has its program, and ``is_chief`` says which one saves.
+
+    Args:
+        state: a pytree of arrays and numbers, such as parameters and an optax state. It is copied.
+        steps: names to functions; see also :meth:`step`.
+        read_only: names of steps that return outputs only, such as an evaluation.
+
+    Raises:
+        TypeError: a leaf is no array and no number; or a step is no plain function.
+        ValueError: a name is taken twice.
+    """
+
+    def __init__(
+        self,
+        state: Any,
+        steps: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        read_only: Collection[str] = (),
+    ) -> None:
+        super().__init__()
+        self.leaves, self.structure = declared(state)
+        self.donates = False
+        """Whether a step takes the arrays of the state."""
+        for name, fn in (steps or {}).items():
+            self._add(name, fn, read_only=name in read_only, donate=True)
+        self._check_read_only(read_only)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that initialises and writes: ``jax.process_index() == 0``."""
+        return bool(jax.process_index() == 0)
+
+    @overload
+    def step(
+        self, fn: F, /, *, name: str | None = None, read_only: bool = False, donate: bool = True
+    ) -> F: ...
+    @overload
+    def step(
+        self,
+        fn: None = None,
+        /,
+        *,
+        name: str | None = None,
+        read_only: bool = False,
+        donate: bool = True,
+    ) -> Callable[[F], F]: ...
+    def step(
+        self,
+        fn: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        read_only: bool = False,
+        donate: bool = True,
+    ) -> Any:
+        """Add a function as a step, as a decorator with or without arguments; return it unchanged.
+
+        Args:
+            fn: gets the state as its parameter ``state``, or else as its first, and the feeds by name;
+                returns ``(state, outputs)``, or ``outputs`` if it is read-only. It is jitted, unless it
+                comes from ``jax.jit``; that one may donate the state itself.
+            name: how it is fetched. Default: its own name.
+            read_only: whether it returns outputs only.
+            donate: whether the arrays of the state before are used for those after.
+
+        Raises:
+            RuntimeError: the program is finalized.
+            TypeError: it is no plain function.
+            ValueError: the name is taken.
+        """
+
+        def add(fn: F) -> F:
+            self._add(name or fn.__name__, fn, read_only=read_only, donate=donate)
+            return fn
+
+        return add if fn is None else add(fn)
+
+    def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool, donate: bool) -> None:
+        self._check_addition(name, [leaf.name for leaf in self.leaves])
+        step = Step(name, fn, has_state=True, read_only=read_only)
+        if step.is_async or step.state_name is None:
+            raise TypeError(
+                f"The step {name!r} must be a plain function with a parameter for the state, got "
+                f"{fn!r}."
+            )
+        if not hasattr(fn, "lower"):
+            donated = step.state_name if donate and not read_only else ()
+            step.fn = jax.jit(fn, donate_argnames=donated)
+        self.donates = self.donates or (donate and not read_only)
+        self.steps[name] = step
+
+    def create_session(self, target: str = "", config: Any = None) -> JaxSession:
+        """Return a session with a state of its own, as declared.
+
+        Args:
+            target: "".
+            config: its ``inline_ms`` is used.
+
+        Raises:
+            NotFoundError: a target that is not "".
+        """
+        self._check_target(target)
+        return JaxSession(self, config)

@@ -1,0 +1,260 @@
+"""A running JAX program: its pytree, and its steps one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from asyncmon.errors import AbortedError, InvalidArgumentError, NotFoundError
+from asyncmon.graph.execution.cost import CostModel
+from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
+from asyncmon.programs.function_session import FunctionSession
+from asyncmon.programs.jax.state import copied, host_entries, is_deleted, problems_of, to_host
+from asyncmon.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from asyncmon.programs.steps import Step
+    from asyncmon.session_config import SessionConfig
+
+_UNKNOWN = float(1 << 18)  # a first run goes to a worker: it compiles
+
+
+class _Plan:
+    """Runs of some steps with feeds of some shapes: their time, and the names that they have."""
+
+    __slots__ = ("cost", "names")
+
+    def __init__(self) -> None:
+        self.cost = CostModel(_UNKNOWN)
+        self.names: set[Any] = set()
+
+
+class JaxSession(FunctionSession):
+    """A running :class:`JaxProgram`; its ``create_session`` makes it.
+
+    Args:
+        program: whose state and steps it has.
+        config: see :meth:`JaxProgram.create_session`.
+    """
+
+    def __init__(self, program: Any, config: SessionConfig | None) -> None:
+        super().__init__(program, {}, program.steps, config)
+        self._leaves, self._structure = program.leaves, program.structure
+        self._state: Any = None  # the pytree, once it is needed
+        self._plans: dict[Any, _Plan] = {}
+        self._copying = CostModel(_UNKNOWN)
+        self._broken: AbortedError | None = None
+
+    # -- steps
+
+    async def _transact(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        return await self._computed(fetches, steps, feeds)
+
+    async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        if not self._program.donates:
+            return await self._computed(fetches, steps, feeds)
+        await self._lock.wait()  # a step would take the arrays
+        try:
+            self._check_open()
+            return await self._computed(fetches, steps, feeds)
+        finally:
+            self._lock.release()
+
+    async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
+        await self._prepare()
+        shapes = [(x.shape, x.dtype) for x in jax.tree_util.tree_leaves(feeds) if hasattr(x, "dtype")]
+        key = (*[one.name for one in steps], *shapes)
+        plan = self._plans.get(key) or self._plans.setdefault(key, _Plan())
+        done: list[Any] = []
+        work = partial(self._run_all, plan, fetches, steps, feeds, self._state, self._step, done)
+        try:
+            return await self._workers.call(work, plan.cost)
+        finally:
+            if not done:
+                self._broken = _lost(steps) if is_deleted(self._state) else None
+            elif any(not one.read_only for one in steps):
+                self._state, self._step = done[0]
+
+    def _run_all(
+        self, plan: _Plan, fetches: Any, steps: list[Step], feeds: Any, state: Any, step: int, done: Any
+    ) -> Any:
+        """Compute, in any thread. The state after the steps is put into ``done``."""
+        wanted = [fetches] if fetches.__class__ is str else leaves(fetches)
+        if not plan.names.issuperset(wanted):
+            plan.names |= self._checked(steps, feeds, state, wanted)
+        results: dict[str, Any] = {}
+        before = state
+        try:
+            for one in steps:
+                if one.read_only:
+                    results[one.name] = one(state, feeds)
+                else:
+                    state, results[one.name] = one(state, feeds)
+            jax.block_until_ready((state, results))
+        except Exception as error:
+            if is_deleted(before):
+                raise _lost(steps) from error
+            raise
+        step += any(not one.read_only for one in steps)
+        if is_deleted(before):
+            done.append((state, step))
+        found = map_leaves(fetches, lambda name: self._value(name, results, state, step))
+        if not done:
+            done.append((state, step))
+        return found
+
+    def _checked(self, steps: list[Step], feeds: Any, state: Any, wanted: list[Any]) -> set[Any]:
+        """Return the names that are fetched, if all are known and the steps keep the state's form.
+
+        Traces the steps and computes nothing.
+        """
+        outputs: dict[str, Any] = {}
+        form = jax.eval_shape(lambda: state)
+        for one in steps:
+            made = jax.eval_shape(partial(one, feeds=feeds), form)
+            if one.read_only:
+                outputs[one.name] = made
+                continue
+            if not isinstance(made, tuple) or len(made) != 2:
+                raise TypeError(
+                    f"The step {one.name!r} must return (state, outputs), returned {made!r}. Declare "
+                    "it with read_only=True if it returns outputs only."
+                )
+            self._check_form(one.name, made[0], form)
+            outputs[one.name] = made[1]
+        for name in wanted:
+            self._value(name, outputs, form, 0)
+        return set(wanted)
+
+    def _check_form(self, step: str, made: Any, form: Any) -> None:
+        found, structure = jax.tree_util.tree_flatten(made)
+        if structure != self._structure:
+            raise TypeError(
+                f"The step {step!r} returned a state of another structure: expected {self._structure}, "
+                f"found {structure}."
+            )
+        expected = jax.tree_util.tree_leaves(form)
+        for leaf, new, old in zip(self._leaves, found, expected, strict=True):
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                raise TypeError(
+                    f"The step {step!r} returned the entry {leaf.name!r} with shape {new.shape} and "
+                    f"dtype {new.dtype}; it must keep shape {old.shape} and dtype {old.dtype}."
+                )
+
+    def _value(self, fetch: Any, results: Mapping[str, Any], state: Any, step: int) -> Any:
+        name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
+        if name in results:
+            return results[name]
+        for result in results.values():
+            if isinstance(result, Mapping) and name in result:
+                return to_host(result[name])
+        if name == GLOBAL_STEP:
+            return np.int64(step)
+        for leaf, array in zip(self._leaves, jax.tree_util.tree_leaves(state), strict=True):
+            if leaf.name == name:
+                value = to_host(array)
+                return np.array(value) if isinstance(value, np.ndarray) else value
+        if isinstance(fetch, OptionalFetch):
+            return fetch.default
+        outputs = sorted(
+            str(key) for one in results.values() if isinstance(one, Mapping) for key in one
+        )
+        raise NotFoundError(
+            f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
+            f"{outputs}. The program has the steps {list(self._steps)}, and the entries "
+            f"{[leaf.name for leaf in self._leaves]} of the state. A hook beside several steps fetches "
+            f"optional({name!r})."
+        )
+
+    # -- state
+
+    async def _initialize(self) -> None:
+        await self._workers.call(self._make, self._copying)
+        self._step, self._broken = 0, None
+
+    async def _prepare(self) -> None:
+        """Make the state, or raise why it is lost."""
+        if self._broken is not None:
+            raise self._broken
+        if self._state is None:
+            await self._workers.call(self._make, self._copying)
+
+    def _make(self, values: Mapping[str, Any] | None = None) -> None:
+        """Set the state to the declared values, or the entries among the present one to others."""
+        present: Any = [None] * len(self._leaves)
+        if values is not None and self._state is not None and self._broken is None:
+            present = jax.tree_util.tree_leaves(self._state)
+        given = values or {}
+        arrays = [
+            leaf.put(given.get(leaf.name)) if old is None or leaf.name in given else old
+            for leaf, old in zip(self._leaves, present, strict=True)
+        ]
+        self._state = jax.block_until_ready(jax.tree_util.tree_unflatten(self._structure, arrays))
+
+    def snapshot(self) -> Awaitable[Snapshot]:
+        """Order a snapshot; where steps donate, the next one waits until it is copied on the device."""
+        self._check_open()
+        if self._program.donates or self._state is None:
+            return asyncio.ensure_future(self._copied_snapshot(self._lock.ask()))
+        arrays = jax.tree_util.tree_leaves(self._state)
+        return asyncio.ensure_future(self._on_host(arrays, self._step))
+
+    async def _copied_snapshot(self, place: asyncio.Future[None]) -> Snapshot:
+        try:
+            await place
+        except BaseException:
+            self._lock.withdraw(place)
+            raise
+        try:
+            self._check_open()
+            await self._prepare()
+            arrays, step = jax.tree_util.tree_leaves(self._state), self._step
+            if self._program.donates:
+                arrays = await self._workers.call(partial(copied, arrays), self._copying)
+        finally:
+            self._lock.release()
+        return await self._on_host(arrays, step)
+
+    async def _on_host(self, arrays: list[Any], step: int) -> Snapshot:
+        work = partial(host_entries, self._leaves, arrays)
+        values = await self._workers.call(work, CostModel(_UNKNOWN), step=False)
+        return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
+
+    async def load(self, values: Mapping[str, Any]) -> None:
+        """Set entries of the state by name, between two steps; the others stay as they are.
+
+        Raises:
+            InvalidArgumentError: something does not fit; the error lists everything that does not.
+        """
+        self._check_open()
+        await self._lock.wait()
+        try:
+            self._check_open()
+            entries = dict(values)
+            step = entries.pop(GLOBAL_STEP, self._step)
+            problems = problems_of(self._leaves, entries)
+            if np.shape(step) or np.asarray(step).dtype.kind not in "iu":
+                problems.append(f"'global_step' must be a whole number, found {step!r}")
+            missing = [leaf.name for leaf in self._leaves if leaf.name not in entries]
+            if self._broken is not None and missing:
+                problems.append(f"the state is lost, and {missing} are missing")
+            if problems:
+                raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
+            await self._workers.call(partial(self._make, entries), self._copying)
+            self._step, self._broken = int(step), None
+        finally:
+            self._lock.release()
+
+
+def _lost(steps: list[Step]) -> AbortedError:
+    return AbortedError(
+        f"{[one.name for one in steps]} failed after the state was donated, so it is lost. Restore a "
+        "checkpoint; a monitored session does so at its next run."
+    )

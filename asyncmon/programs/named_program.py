@@ -1,0 +1,76 @@
+"""What all programs of named steps have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.errors import NotFoundError
+from asyncmon.programs.function_session import INITIALIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from asyncmon.programs.steps import Step
+
+
+class NamedProgram:
+    """The base of programs of named steps; see :class:`~asyncmon.runtime.protocols.Program`."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, Step] = {}
+        self.finalized = False
+
+    def finalize(self) -> None:
+        """Refuse further steps. A second call does nothing."""
+        self.finalized = True
+
+    def init_op(self) -> Any:
+        """Return the fetch that sets the state to the declared one."""
+        return INITIALIZE
+
+    def local_init_op(self) -> None:
+        """Return None: there is no state that is not saved."""
+
+    def ready_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def ready_for_local_init_op(self) -> None:
+        """Return None: a session is always ready."""
+
+    def summary_op(self) -> None:
+        """Return None: a hook names what it summarises."""
+
+    def has_global_step(self) -> bool:
+        """Return True: steps are counted."""
+        return True
+
+    def canonical_feed(self, key: Any) -> Hashable:
+        """Return a feed's name.
+
+        Raises:
+            TypeError: it is no name.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"What is fed to functions are names of their parameters, got {key!r}.")
+        return key
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description of this program in checkpoints."""
+        return {"type": type(self).__name__, "steps": list(self.steps)}
+
+    def _check_addition(self, name: str, entries: Any) -> None:
+        if self.finalized:
+            raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
+        if name in self.steps or name in entries:
+            raise ValueError(f"The name {name!r} is taken already, by a step or an entry of the state.")
+
+    def _check_read_only(self, names: Any) -> None:
+        if unknown := sorted(set(names) - set(self.steps)):
+            raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+
+    @staticmethod
+    def _check_target(target: str) -> None:
+        if target:
+            raise NotFoundError(
+                f"No session factory registered for target {target!r}; expected '' for this process."
+            )
