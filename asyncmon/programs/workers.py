@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_JOIN_SECS = 0.2
+
 
 class Workers:
     """The threads of one session; none is started before it is needed.
@@ -32,6 +35,7 @@ class Workers:
         """Seconds; a function that takes less on average is called inline."""
         self._threads: Threads | None = None
         self._running: set[asyncio.Future[Any]] = set()
+        self._used: set[threading.Thread] = set()
 
     async def call(
         self, fn: Callable[[], T], cost: CostModel, thread: bool | None = None, *, step: bool = True
@@ -50,7 +54,7 @@ class Workers:
             return timed(fn, cost, self.limit)
         if self._threads is None:
             self._threads = Threads(self._config)
-        future = self._threads.submit(partial(timed, fn, cost, self.limit), step=step)
+        future = self._threads.submit(partial(self._in_thread, fn, cost), step=step)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         cancelled = await outlast(future)
@@ -62,6 +66,10 @@ class Workers:
         finally:
             del cancelled, future  # they refer to this frame by now
 
+    def _in_thread(self, fn: Callable[[], T], cost: CostModel) -> T:
+        self._used.add(threading.current_thread())
+        return timed(fn, cost, self.limit)
+
     async def close(self) -> None:
         """Wait for the calls in threads, also while cancelled, and end the threads."""
         cancelled = None
@@ -70,6 +78,11 @@ class Workers:
         if self._threads is not None:
             self._threads.close()
             self._threads = None
+            for (
+                thread
+            ) in self._used:  # idle by now; one that ends beside the interpreter may crash in C++
+                thread.join(_JOIN_SECS)
+            self._used.clear()
         try:
             if cancelled is not None:
                 raise cancelled
