@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 _WORTH_IT = 1 << 20  # multiplications: of fewer, a call of torch takes longer than it saves
 _aten: Any = torch.ops.aten
+_onednn_linear: Any = None  # what torch.compile uses for products
+if torch.backends.mkldnn.is_available():
+    _onednn_linear = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
 
 with warnings.catch_warnings():  # torch warns of read-only arrays, once; here they are only read
     warnings.simplefilter("ignore")
@@ -240,6 +243,10 @@ def _product(a: Array, b: Array, out: Array | None = None) -> Array:
         return NotImplemented
     if b.shape[-1] * prod(a.shape) < _WORTH_IT:
         return NotImplemented
+    if _onednn_linear is not None and a.ndim == b.ndim == 2 and a.dtype == np.float32:
+        # On processors other than Intel's it takes half the time of torch.mm.
+        x, weights = torch.from_numpy(a), torch.from_numpy(b).t()
+        return _onednn_linear(x, weights, None, "none", [], "").numpy()
     if out is None:
         return torch.matmul(torch.from_numpy(a), torch.from_numpy(b)).numpy()
     torch.matmul(torch.from_numpy(a), torch.from_numpy(b), out=torch.from_numpy(out))
