@@ -71,7 +71,8 @@ def MonitoredTrainingSession(
 
     Args:
         master: where the session runs; "" is here.
-        is_chief: whether this process initialises, restores and writes.
+        is_chief: whether this process initialises, restores and writes. Of the ranks that run a
+            ``TorchProgram`` only the first one does.
         checkpoint_dir: for checkpoints, and for summaries without a ``summary_dir``; made if missing.
             None: no checkpoints are written or restored.
         scaffold: its saver and summaries are used. Default: made from the program.
@@ -127,6 +128,8 @@ def MonitoredTrainingSession(
         scaffold = Scaffold(saver=saver, program=program)
     if master:
         hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs)]
+    is_chief = is_chief and bool(getattr(program, "is_chief", True))
+    hooks = [*hooks, *getattr(program, "session_hooks", list)()]
     policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}
     if not is_chief:
         creator = WorkerSessionCreator(scaffold, master, config, max_wait_secs, program=program)

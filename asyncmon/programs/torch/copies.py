@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from asyncmon.programs.torch.state import unwrapped
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,5 +22,5 @@ def evaluation_copies(objects: Mapping[str, Any]) -> dict[str, Any]:
             copies[name] = torch.Generator(obj.device)
             copies[name].set_state(obj.get_state())
         elif isinstance(obj, torch.nn.Module | torch.Tensor):
-            copies[name] = copy.deepcopy(obj, memo)
+            copies[name] = copy.deepcopy(unwrapped(obj), memo)
     return copies

@@ -10,6 +10,7 @@ import torch
 from asyncmon.errors import NotFoundError
 from asyncmon.programs.function_session import INITIALIZE
 from asyncmon.programs.steps import Step
+from asyncmon.programs.torch.ranks import is_first_rank, rank_hooks
 from asyncmon.programs.torch.session import TorchSession
 from asyncmon.programs.torch.state import Objects, check_object
 from asyncmon.programs.torch.training import training_step
@@ -49,6 +50,12 @@ class TorchProgram:
     While a session is open, others of the same program evaluate: they have copies of the modules and
     tensors, and take read-only steps only. Modules are used by name, ``state["model"]``, so that such
     a step uses the copy.
+
+    Under ``torchrun``, once ``torch.distributed.init_process_group`` was called, rank 0 is the chief:
+    it restores, saves and writes; the others begin with its state. All ranks stop before the same step,
+    whichever is asked to stop. Modules may be wrapped for DDP, which entries do not show. Of tensors
+    that are sharded over ranks no checkpoint can be saved yet. Ranks but the first seed torch's
+    generator at the start by the rank and the step.
 
     Args:
         state: names to objects. Each has ``state_dict()`` and ``load_state_dict(state)``, or is a
@@ -190,6 +197,15 @@ class TorchProgram:
         if config.intra_op_parallelism_threads:
             torch.set_num_threads(config.intra_op_parallelism_threads)
         return TorchSession(self, config)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is rank 0 of those that ``torchrun`` started, or the only one."""
+        return is_first_rank()
+
+    def session_hooks(self) -> list[Any]:
+        """Return the hooks that a session needs: where there are ranks, what stops them together."""
+        return rank_hooks()
 
     def init_op(self) -> Any:
         """Return the fetch that sets the state to that of the first session's start."""

@@ -81,7 +81,12 @@ def flat_state(name: str, obj: Any) -> Flat:
         return Flat({name: obj.detach()}, None)
     if isinstance(obj, torch.Generator):
         return Flat({name: obj.get_state()}, None)
-    return flatten(name, obj.state_dict())
+    return flatten(name, unwrapped(obj).state_dict())
+
+
+def unwrapped(obj: Any) -> Any:
+    """Return the module inside a wrapper for DDP; anything else as it is."""
+    return obj.module if isinstance(obj, torch.nn.parallel.DistributedDataParallel) else obj
 
 
 def flatten(name: str, state: Mapping[str, Any]) -> Flat:
@@ -191,6 +196,11 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
     copies: dict[str, torch.Tensor] = {}
     streams: dict[torch.device, Any] = {}
     for name, tensor in tensors.items():
+        if hasattr(tensor, "device_mesh"):
+            raise TypeError(
+                f"{name!r} is sharded over ranks: expected a whole tensor, found a DTensor. Save such "
+                "a state by torch.distributed.checkpoint, or train with DDP."
+            )
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise TypeError(f"{name!r} is sparse or quantised, which entries of checkpoints are not.")
         if tensor.device.type == "cpu":
@@ -244,7 +254,7 @@ class Loading:
     def apply(self) -> None:
         """Set the states. Gradients are dropped."""
         for name, state in self._ready.items():
-            obj = self._objects[name]
+            obj = unwrapped(self._objects[name])
             if isinstance(obj, torch.Generator):
                 obj.set_state(state)
             elif isinstance(obj, torch.Tensor):
