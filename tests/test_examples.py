@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -83,3 +84,13 @@ def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoi
     assert resumed is not None
     assert int(resumed[1]) >= saved
     assert f"checkpoint runs/digits/model.ckpt-{int(resumed[1]) + 200}" in out
+
+
+def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    last = run(tmp_path, "cluster_local.py").splitlines()[-1]
+    found = re.fullmatch(r"accuracy (\S+) %, (\d+) recoveries, picture (\S+)", last)
+    assert found is not None, last
+    assert float(found[1]) >= 97
+    assert int(found[2]) >= 3  # all workers after the server's end; the killed one is a new process
+    assert (tmp_path / found[3]).read_bytes().startswith(b"\x89PNG")

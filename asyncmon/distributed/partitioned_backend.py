@@ -248,7 +248,7 @@ async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
                     wanted[place][worker] = number
         await _all(
             [
-                part.ask("allow", token=token, wanted=wanted[place], place=place)
+                part.ask("allow", token=token, wanted=wanted[place], place=place, wait=part.wait_secs)
                 for place, part in others.items()
             ]
         )

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from asyncmon.cancellation import outlast
 from asyncmon.distributed.cluster_spec import ClusterSpec
+from asyncmon.distributed.partitioned_backend import PartitionedBackend
+from asyncmon.distributed.placement import Placement
+from asyncmon.distributed.remote_backend import RemoteBackend
 from asyncmon.distributed.service import SessionService
 from asyncmon.distributed.targets import servers_here
 from asyncmon.errors import (
@@ -87,7 +90,7 @@ class Server:
         self._config.check()
         self._host, self._port = _address(self._def)
         self._starts = start
-        self._service = SessionService(self._backend_of)
+        self._service = SessionService(self._backend_of, self._part_of)
         self._executor = Executor(StateStore(random.SystemRandom().getrandbits(63)), self._config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -164,7 +167,28 @@ class Server:
         await self.stop()
 
     def _backend_of(self, graph: Graph, config: SessionConfig) -> Backend:
-        """Return what a session computes with: the variables of the server, and queues of its own."""
+        """Return what a session computes with: this task, and those that its graph names as devices."""
+        own, cluster = self._part_of(graph, config), ClusterSpec(self._def.cluster)
+        if sum(map(cluster.num_tasks, cluster.jobs)) == 1:
+            return own
+        placement = Placement(graph, cluster, self._def.job_name, self._def.task_index)
+        return PartitionedBackend(
+            graph, own, self._service.peers, placement,
+            lambda place: self._connected(graph, placement.address(place)),
+        )  # fmt: skip
+
+    def _connected(self, graph: Graph, address: str) -> RemoteBackend:
+        """Return the part of a session at another task."""
+        from asyncmon.distributed.grpc_transport import GrpcChannel
+
+        rpc = self._config.rpc_options
+        return RemoteBackend(
+            f"grpc://{address}", graph, SessionConfig(), GrpcChannel(address, rpc), rpc.timeout_secs,
+            is_part=True,
+        )  # fmt: skip
+
+    def _part_of(self, graph: Graph, config: SessionConfig) -> DirectBackend:
+        """Return what computes of a session here: the variables of the server, queues of its own."""
         timeout = config.operation_timeout_in_ms
         return DirectBackend(graph, self._executor, shares=True, timeout_in_ms=timeout)
 

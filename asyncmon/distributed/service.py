@@ -102,7 +102,7 @@ class SessionService:
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
-        self._jobs: dict[str, Kind] = {"load": _load, "snapshot": _snapshot}
+        self._jobs: dict[str, Kind] = {"load": self._load, "snapshot": _snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
             "extend": self._extend,
@@ -241,7 +241,9 @@ class SessionService:
 
     async def _allow(self, decoder: Decoder) -> Message:
         content = decoder.content
-        await self._barrier.allow(str(content["token"]), content["wanted"], content["place"])
+        await self._barrier.allow(
+            str(content["token"]), content["wanted"], content["place"], float(content["wait"])
+        )
         return _done({})
 
     async def _release(self, decoder: Decoder) -> Message:
@@ -350,21 +352,21 @@ class SessionService:
             job.answer = _failed(UnavailableError(lost))
         return answer
 
+    def _load(self, backend: Backend, decoder: Decoder) -> Work:
+        values = decoder.decode(decoder.content["values"])
+
+        async def load() -> Message:
+            await backend.load(values)
+            self._barrier.restored()
+            return _results(backend, [])
+
+        return load
+
     def _forget_below(self, served: _Served, answered: int) -> None:
         if answered > served.answered:
             served.answered = answered
             for sequence in [number for number in served.jobs if number < answered]:
                 served.jobs.pop(sequence).cancel()
-
-
-def _load(backend: Backend, decoder: Decoder) -> Work:
-    values = decoder.decode(decoder.content["values"])
-
-    async def load() -> Message:
-        await backend.load(values)
-        return _results(backend, [])
-
-    return load
 
 
 def _snapshot(backend: Backend, _decoder: Decoder) -> Work:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 _WORKERS = 10_000  # remembered; the one that updated last stays
-_LATE_SECS = 3.0
-"""For how long a snapshot waits for an update that another server has applied already."""
 
 
 class UpdateBarrier:
@@ -84,8 +82,8 @@ class UpdateBarrier:
             await self._changed.wait_for(lambda: not self._running)
             return dict(self._applied)
 
-    async def allow(self, token: str, wanted: Mapping[str, int], place: str) -> None:
-        """Let these steps of workers be applied, and wait until they are, for a bounded time.
+    async def allow(self, token: str, wanted: Mapping[str, int], place: str, secs: float) -> None:
+        """Let these steps of workers be applied, and wait until they are, for some seconds.
 
         A worker that died between two servers is not waited for again, nor is what it sends later
         applied.
@@ -96,7 +94,7 @@ class UpdateBarrier:
             self._renew(token)
             self._changed.notify_all()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_LATE_SECS, self._lease_secs / 2)):
+                async with asyncio.timeout(min(secs, self._lease_secs / 2)):
                     await self._changed.wait_for(
                         lambda: (
                             not self._running
@@ -115,6 +113,11 @@ class UpdateBarrier:
         """Forget a worker whose session is closed."""
         self._applied.pop(worker, None)
         self._given_up.pop(worker, None)
+
+    def restored(self) -> None:
+        """Forget what was applied: all variables were set."""
+        self._applied.clear()
+        self._given_up.clear()
 
     def _has(self, worker: str, number: int, place: str) -> bool:
         if number <= self._given_up.get(worker, 0):
