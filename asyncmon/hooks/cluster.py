@@ -53,7 +53,7 @@ class ClusterHook(SessionRunHook):
     async def background(self, session: Session, coord: Coordinator) -> None:
         """Wait for the word that it is to stop."""
         peers = getattr(session, "peers", None)
-        while peers is not None:
+        while peers is not None and not getattr(session, "closed", False):
             try:
                 answer = await peers.watch(self._name, _POLL_SECS)
             except (AbortedError, UnavailableError) as error:  # the next run recovers from it
