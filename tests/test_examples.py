@@ -86,6 +86,7 @@ def test_digits_killed_in_the_middle_lose_only_what_came_after_the_last_checkpoi
     assert f"checkpoint runs/digits/model.ckpt-{int(resumed[1]) + 200}" in out
 
 
+@pytest.mark.timeout(120)
 def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="grpcio is not installed")
     last = run(tmp_path, "cluster_local.py").splitlines()[-1]
