@@ -62,15 +62,15 @@ class Peers:
             others: wait as long as there are so many others, instead.
         """
         member = self._members.setdefault(name, _Member(False, monotonic()))
-        end = monotonic() + wait
+        end = member.seen = monotonic() + wait
         while True:
-            member.seen = monotonic()
-            gone = [x for x, one in self._members.items() if member.seen - one.seen > self._lease_secs]
+            now = monotonic()
+            gone = [x for x, one in self._members.items() if now - one.seen > self._lease_secs]
             for one in gone:
                 del self._members[one]
             rest = [one for one in self._members if one != name]
             is_due = member.stop is not None if others is None else len(rest) != others
-            left = end - monotonic()
+            left = end - now
             if is_due or left <= 0:
                 return {"stop": member.stop, "others": rest}
             self._changed.clear()
