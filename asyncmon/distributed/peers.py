@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
+_LEASE_SECS = 5.0
+"""For how long a member stays that neither watches nor leaves. It comes back by the next request."""
+
+
 @dataclass(slots=True)
 class _Member:
+    """Attributes:
+    seen: when its last request ended.
+    waiting: how many of its requests wait now.
+    """
+
     is_chief: bool
     seen: float
+    waiting: int = 0
     stop: str | None = None
 
 
 class Peers:
-    """The list of one server.
+    """The list of one server."""
 
-    Args:
-        lease_secs: a member that does not watch for so long has gone.
-    """
-
-    def __init__(self, lease_secs: float) -> None:
-        self._lease_secs = lease_secs
+    def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
         self._changed = asyncio.Event()
 
@@ -62,21 +68,31 @@ class Peers:
             others: wait as long as there are so many others, instead.
         """
         member = self._members.setdefault(name, _Member(False, monotonic()))
-        end = member.seen = monotonic() + wait
-        while True:
-            now = monotonic()
-            gone = [x for x, one in self._members.items() if now - one.seen > self._lease_secs]
-            for one in gone:
+        end = monotonic() + wait
+        member.waiting += 1
+        try:
+            while True:
+                now = monotonic()
+                rest, until = self._others(name, now)
+                is_due = member.stop is not None if others is None else len(rest) != others
+                if is_due or now >= end:
+                    return {"stop": member.stop, "others": rest}
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(end, until) - now):
+                        await self._changed.wait()
+        finally:
+            member.waiting -= 1
+            member.seen = monotonic()
+
+    def _others(self, name: str, now: float) -> tuple[list[str], float]:
+        """Return the other members, without those that have gone, and when the next one may have."""
+        ends = {x: inf if one.waiting else one.seen + _LEASE_SECS for x, one in self._members.items()}
+        for one, end in ends.items():
+            if end <= now:
                 del self._members[one]
-            rest = [one for one in self._members if one != name]
-            is_due = member.stop is not None if others is None else len(rest) != others
-            left = end - now
-            if is_due or left <= 0:
-                return {"stop": member.stop, "others": rest}
-            self._changed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._changed.wait()
+        rest = [one for one in self._members if one != name]
+        return rest, min([ends[one] for one in rest], default=inf)
 
     async def answer(self, method: Any, name: str, *args: Any) -> dict[str, Any]:
         """Do what a :class:`RemotePeers` asks for.

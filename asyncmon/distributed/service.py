@@ -97,7 +97,7 @@ class SessionService:
         self.incarnation = os.urandom(8).hex()
         self._backend_of = backend_of
         self._part_backend_of = part_backend_of or backend_of
-        self.peers = Peers(lease_secs)
+        self.peers = Peers()
         self._barrier = UpdateBarrier(lease_secs)
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
