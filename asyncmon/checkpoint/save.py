@@ -108,7 +108,8 @@ class Save:
             self.snapshot.set_result(present)
             return
         self.snapshot = asyncio.ensure_future(order_snapshot(self._raw))
-        if self._states and self._step is not None:
+        is_ours = not getattr(self._raw, "shares_state", False)  # else the step is others' too
+        if self._states and self._step is not None and is_ours:
             self.snapshot = asyncio.ensure_future(self._matching(self.snapshot))
 
     async def taken(self, *, pull: bool) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ pushes to all at once. One that fails or is cancelled in between may have been a
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import monotonic
@@ -65,6 +65,8 @@ class PartitionedBackend:
         connect: makes the backend for another place, at the first use of it.
     """
 
+    shares_state = True
+
     def __init__(
         self,
         graph: Graph,
@@ -79,7 +81,7 @@ class PartitionedBackend:
         self._placement = placement
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
-        self._name = secrets.token_hex(6)
+        self._name = os.urandom(6).hex()
         self._updates = 0
 
     @property
@@ -232,7 +234,7 @@ class PartitionedBackend:
 
 async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
     """Snapshot several tasks between two steps: see :mod:`.update_barrier`."""
-    token, held = secrets.token_hex(6), []
+    token, held = os.urandom(6).hex(), []
     try:
         applied = {}
         for place, part in others.items():  # one after another, in order: two of these cannot block

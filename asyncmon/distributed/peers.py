@@ -23,6 +23,10 @@ _LEASE_SECS = 5.0
 """For how long a member stays that neither watches nor leaves. It comes back by the next request."""
 
 
+_UNTOLD_SECS = 30.0
+"""For how long a request to stop is told to those that come late."""
+
+
 @dataclass(slots=True)
 class _Member:
     """Attributes:
@@ -41,12 +45,22 @@ class Peers:
 
     def __init__(self) -> None:
         self._members: dict[str, _Member] = {}
+        self._reason, self._untold_until = "", 0.0  # of the last stop, and until when it is told
+        self._had_chief = False
         self._changed = asyncio.Event()
 
     async def join(self, name: str, is_chief: bool) -> None:
         """Add a member."""
-        self._members[name] = _Member(is_chief, monotonic())
+        belongs = not self._had_chief if is_chief else not self._has_chief()
+        member = self._members[name] = _Member(is_chief, monotonic())
+        if belongs and monotonic() < self._untold_until:
+            member.stop = self._reason
+        if is_chief:
+            self._untold_until = 0.0
         self._notify()
+
+    def _has_chief(self) -> bool:
+        return any(member.is_chief for member in self._members.values())
 
     async def leave(self, name: str) -> None:
         """Take a member off."""
@@ -54,9 +68,15 @@ class Peers:
             self._notify()
 
     async def stop(self, name: str, reason: str) -> None:
-        """Tell all members that there are now to stop. One that joins later is not told."""
+        """Tell all members to stop, and those that join within half a minute and belong to them.
+
+        These are a chief where there was none: a worker may begin before the chief that initialised its
+        variables has joined. And workers that find no chief any more.
+        """
         for member in self._members.values():
             member.stop = member.stop or reason
+        self._reason, self._untold_until = reason, monotonic() + _UNTOLD_SECS
+        self._had_chief = self._has_chief()
         self._notify()
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:

@@ -92,6 +92,7 @@ class RemoteBackend:
         writes_files: bool = False,
     ) -> None:
         self.closed = False
+        self.shares_state = not writes_files  # a process of our own writes our files
         self.global_step: int | None = None
         self.peers: Any = RemotePeers(self.ask, timeout_secs / 3)
         self._target = target

@@ -33,7 +33,8 @@ class Session(Protocol):
 
     A session may have more, which is used where it is there: ``check_fetches(fetches)``, which refuses
     unknown fetches; ``pending_operations()``, which a run waits for; ``peers``, those of a cluster that
-    stop together: see :class:`asyncmon.distributed.peers.Peers`.
+    stop together: see :class:`asyncmon.distributed.peers.Peers`; ``shares_state``, whether other
+    sessions change its state too, so that its global step is theirs.
     """
 
     @property

@@ -90,17 +90,18 @@ async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
 
 
 async def test_the_end_of_a_workers_data_stops_nobody_else(cluster: InProcessCluster) -> None:
-    steps = 0
+    steps, ended = 0, asyncio.Event()
 
     async def end() -> None:
         nonlocal steps
         steps += 1
         if steps == 3:
+            ended.set()
             raise errors.OutOfRangeError("no more")
 
     chief = session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=40)])
     other = session(cluster, 1, add)
-    found = await asyncio.wait_for(asyncio.gather(work(*chief), work(*other, end)), 20)
+    found = await asyncio.wait_for(asyncio.gather(work(*chief, ended.wait), work(*other, end)), 20)
     assert "40" in found[0]
     assert steps == 3
 

@@ -146,6 +146,7 @@ class DirectBackend:
         self._step_slot: tuple[int, int] | None = None  # the graph's version and the slot, 0 for none
         self._own: _OwnResources | None = None
         self._closed = False
+        self.shares_state = shares
         if shares:
             self._own = _OwnResources(executor)
             self.check_open, self.repeat = self._check_shared, self._repeat_shared

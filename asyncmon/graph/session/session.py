@@ -119,6 +119,11 @@ class Session:
         return self._backend.global_step
 
     @property
+    def shares_state(self) -> bool:
+        """Whether other sessions change its variables too, as those of a server's do."""
+        return bool(getattr(self._backend, "shares_state", False))
+
+    @property
     def peers(self) -> Any:
         """The sessions of the cluster that this one trains with, or None. For hooks."""
         return getattr(self._backend, "peers", None)
