@@ -1,6 +1,8 @@
 """What a session adds to the steps of other engines: ``python tests/benchmarks/programs.py [row ...]``.
 
-Rows: function, jax_1ms, jax_20ms, jax_resume. Rows of an engine that is not installed are left out.
+Rows: function, jax_1ms, jax_20ms, jax_resume, torch_1ms, torch_20ms, torch_save, torch_resume.
+Rows of an
+engine that is not installed are left out.
 
 The bare loop and the session do the same steps in turns, a stretch of each; the median of the stretches
 counts, and the overhead is the difference. Loop lag is what a task that sleeps for 1 ms comes late.
@@ -9,6 +11,7 @@ counts, and the overhead is the difference. Loop lag is what a task that sleeps 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import statistics
 import sys
@@ -154,11 +157,21 @@ async def jax_resume() -> list[Row]:
     return [Row("jax, resumed", "the same bits" if same else "other bits", "the same bits", same)]
 
 
+async def torch_rows(name: str) -> list[Row]:
+    """Measure a row of ``torch_programs.py``."""
+    found: list[Row] = await importlib.import_module("torch_programs").ROWS[name]()
+    return found
+
+
 ROWS: dict[str, tuple[str, Callable[[], Awaitable[list[Row]]]]] = {
     "function": ("", function),
     "jax_1ms": ("jax", lambda: jax_step(192, 64, 100)),
     "jax_20ms": ("jax", lambda: jax_step(768, 256, 12)),
     "jax_resume": ("jax", jax_resume),
+    "torch_1ms": ("torch", lambda: torch_rows("1ms")),
+    "torch_20ms": ("torch", lambda: torch_rows("20ms")),
+    "torch_save": ("torch", lambda: torch_rows("save")),
+    "torch_resume": ("torch", lambda: torch_rows("resume")),
 }
 
 

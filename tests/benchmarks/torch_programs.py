@@ -1,0 +1,122 @@
+"""The rows of PyTorch for ``programs.py``, by which they are measured.
+
+A save of 250 MB is
+ordered between two steps; the longest step until it is written is compared with the median of the
+others and the time of the copy to the host, which that step waits for.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from harness import Row
+from programs import in_turns, lag_of
+
+import asyncmon as am
+from asyncmon.programs.torch import TorchProgram
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Perceptron:
+    """A perceptron with Adam: the bare step, and a program of it."""
+
+    def __init__(self, width: int, rows: int, layers: int = 3) -> None:
+        torch.manual_seed(0)
+        linear = [torch.nn.Linear(width, width) for _ in range(layers)]
+        model = torch.nn.Sequential(*(part for one in linear for part in (one, torch.nn.Tanh())))
+        self.model, self.optimizer = model, torch.optim.Adam(model.parameters(), 1e-4)
+        self.x = torch.randn(rows, width)
+        self.program = TorchProgram({"model": model, "optimizer": self.optimizer})
+        self.program.step(self.train)
+
+    def train(self, state: Any, x: Any) -> dict[str, Any]:
+        state["optimizer"].zero_grad()
+        loss = (state["model"](x) - 1).square().mean()
+        loss.backward()
+        state["optimizer"].step()
+        return {"loss": loss}
+
+    async def bare(self) -> None:
+        self.train({"model": self.model, "optimizer": self.optimizer}, self.x)
+
+
+async def step(width: int, rows: int, count: int) -> list[Row]:
+    """Compare with the bare loop, and watch the event loop."""
+    work = Perceptron(width, rows)
+    session = work.program.create_session()
+    feeds = {"x": work.x}
+    for _ in range(40):
+        await session.run("train", feeds)
+    bare, added = await in_turns(work.bare, lambda: session.run("train", feeds), count)
+    lag = await lag_of(lambda: session.run("train", feeds), 2.0)
+    await session.close()
+    what, share = f"torch MLP, {bare * 1e3:.2f} ms a step", added / bare
+    return [
+        Row(what, f"{added * 1e6:.0f} us, {100 * share:.1f} %", "2 % or less", share <= 0.02),
+        Row(f"{what}, loop lag p99", f"{lag * 1e3:.2f} ms", "5 ms or less", lag <= 5e-3),
+    ]
+
+
+async def save() -> list[Row]:
+    """Watch steps beside the writing of 250 MB: parameters and two averages of Adam."""
+    work = Perceptron(2640, 32)
+    session, saver, feeds = work.program.create_session(), am.Saver(), {"x": work.x}
+
+    async def timed() -> float:
+        start = time.perf_counter()
+        await session.run("train", feeds)
+        return time.perf_counter() - start
+
+    plain = statistics.median([await timed() for _ in range(20)])
+    with tempfile.TemporaryDirectory() as directory:
+        longest, copies, size = [], [], 0
+        for number in range(3):
+            start = time.perf_counter()
+            with await session.snapshot() as snapshot:
+                copies.append(time.perf_counter() - start)
+                size = sum(array.nbytes for array in snapshot.values())
+            handle = saver.start_save(session, f"{directory}/model.ckpt", number)
+            steps = [await timed()]
+            while saver.busy:
+                steps.append(await timed())
+            await handle
+            longest.append(max(steps))
+        await saver.close()
+    await session.close()
+    worst, most = statistics.median(longest), 1.5 * plain + max(copies)
+    said = f"{worst * 1e3:.0f} ms; median {plain * 1e3:.0f} ms, copy {max(copies) * 1e3:.0f} ms"
+    return [Row(f"longest step, {size / 1e6:.0f} MB saved", said, "1.5x + copy", worst <= most)]
+
+
+async def resume() -> list[Row]:
+    """Compare the bits of 40 steps with those of 40 that were saved and loaded at 20."""
+    states = []
+    for interrupted in (False, True):
+        work = Perceptron(64, 32)
+        session = work.program.create_session()
+        for number in range(40):
+            if interrupted and number == 20:
+                values = {name: value.copy() for name, value in (await session.snapshot()).items()}
+                await session.close()
+                session = Perceptron(64, 32).program.create_session()
+                await session.load(values)
+            await session.run("train", {"x": work.x + number})
+        states.append({name: value.tobytes() for name, value in (await session.snapshot()).items()})
+        await session.close()
+    states = [{name: v for name, v in one.items() if not name.endswith(".json")} for one in states]
+    same = states[0] == states[1]
+    return [Row("torch, resumed", "the same bits" if same else "other bits", "the same bits", same)]
+
+
+ROWS: dict[str, Callable[[], Awaitable[list[Row]]]] = {
+    "1ms": lambda: step(192, 64, 100),
+    "20ms": lambda: step(1024, 256, 10),
+    "save": save,
+    "resume": resume,
+}
