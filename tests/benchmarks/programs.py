@@ -165,8 +165,8 @@ async def torch_rows(name: str) -> list[Row]:
 
 ROWS: dict[str, tuple[str, Callable[[], Awaitable[list[Row]]]]] = {
     "function": ("", function),
-    "jax_1ms": ("jax", lambda: jax_step(192, 64, 100)),
-    "jax_20ms": ("jax", lambda: jax_step(768, 256, 12)),
+    "jax_1ms": ("jax", lambda: jax_step(320, 128, 60)),
+    "jax_20ms": ("jax", lambda: jax_step(1024, 512, 8)),
     "jax_resume": ("jax", jax_resume),
     "torch_1ms": ("torch", lambda: torch_rows("1ms")),
     "torch_20ms": ("torch", lambda: torch_rows("20ms")),

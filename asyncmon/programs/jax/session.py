@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, problems_of, to_host
+from asyncmon.programs.workers import timed
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -29,11 +31,33 @@ _UNKNOWN = float(1 << 18)  # a first run goes to a worker: it compiles
 class _Plan:
     """Runs of some steps with feeds of some shapes: their time, and the names that they have."""
 
-    __slots__ = ("cost", "names")
+    __slots__ = ("cost", "dispatch", "names")
 
     def __init__(self) -> None:
         self.cost = CostModel(_UNKNOWN)
+        self.dispatch = CostModel()
         self.names: set[Any] = set()
+
+
+class _Run:
+    """One run: the state before and after its steps, and whether it is done."""
+
+    __slots__ = ("before", "changes", "done", "fetches", "results", "state", "step", "steps", "wanted")
+
+    def __init__(self, fetches: Any, steps: list[Step], state: Any, step: int) -> None:
+        self.fetches = fetches
+        self.wanted = [fetches] if fetches.__class__ is str else leaves(fetches)
+        self.steps = steps
+        self.before = self.state = state
+        self.step = step
+        self.results: dict[str, Any] = {}
+        self.changes = any(not one.read_only for one in steps)
+        self.done = False
+
+    def check_lost(self, error: Exception) -> None:
+        """Raise AbortedError from an error after which the state before is gone."""
+        if is_deleted(self.before):
+            raise _lost(self.steps) from error
 
 
 class JaxSession(FunctionSession):
@@ -72,42 +96,56 @@ class JaxSession(FunctionSession):
         shapes = [(x.shape, x.dtype) for x in jax.tree_util.tree_leaves(feeds) if hasattr(x, "dtype")]
         key = (*[one.name for one in steps], *shapes)
         plan = self._plans.get(key) or self._plans.setdefault(key, _Plan())
-        done: list[Any] = []
-        work = partial(self._run_all, plan, fetches, steps, feeds, self._state, self._step, done)
+        run = _Run(fetches, steps, self._state, self._step)
+        workers, limit = self._workers, self._workers.limit
         try:
-            return await self._workers.call(work, plan.cost)
+            is_quick = plan.dispatch.average and plan.dispatch.is_short(limit)
+            if is_quick and not plan.cost.is_short(limit) and plan.names.issuperset(run.wanted):
+                timed(partial(self._dispatch, plan, run, feeds), plan.dispatch, limit)
+                return await workers.call(partial(self._finish, run), plan.cost, True)
+            return await workers.call(partial(self._run_all, plan, run, feeds), plan.cost)
         finally:
-            if not done:
+            if not run.done:
                 self._broken = _lost(steps) if is_deleted(self._state) else None
-            elif any(not one.read_only for one in steps):
-                self._state, self._step = done[0]
+            elif run.changes:
+                self._state, self._step = run.state, run.step
 
-    def _run_all(
-        self, plan: _Plan, fetches: Any, steps: list[Step], feeds: Any, state: Any, step: int, done: Any
-    ) -> Any:
-        """Compute, in any thread. The state after the steps is put into ``done``."""
-        wanted = [fetches] if fetches.__class__ is str else leaves(fetches)
-        if not plan.names.issuperset(wanted):
-            plan.names |= self._checked(steps, feeds, state, wanted)
-        results: dict[str, Any] = {}
-        before = state
+    def _run_all(self, plan: _Plan, run: _Run, feeds: Any) -> Any:
+        """Compute, in any thread."""
+        known = bool(plan.cost.average)  # else this compiles
+        start = time.perf_counter()
+        self._dispatch(plan, run, feeds)
+        if known:
+            plan.dispatch.observe(time.perf_counter() - start, self._workers.limit)
+        return self._finish(run)
+
+    def _dispatch(self, plan: _Plan, run: _Run, feeds: Any) -> None:
+        """Start the computation; devices, and the CPU's own threads, do it meanwhile."""
+        if not plan.names.issuperset(run.wanted):
+            plan.names |= self._checked(run.steps, feeds, run.state, run.wanted)
         try:
-            for one in steps:
+            for one in run.steps:
                 if one.read_only:
-                    results[one.name] = one(state, feeds)
+                    run.results[one.name] = one(run.state, feeds)
                 else:
-                    state, results[one.name] = one(state, feeds)
-            jax.block_until_ready((state, results))
+                    run.state, run.results[one.name] = one(run.state, feeds)
         except Exception as error:
-            if is_deleted(before):
-                raise _lost(steps) from error
+            run.check_lost(error)
             raise
-        step += any(not one.read_only for one in steps)
-        if is_deleted(before):
-            done.append((state, step))
-        found = map_leaves(fetches, lambda name: self._value(name, results, state, step))
-        if not done:
-            done.append((state, step))
+
+    def _finish(self, run: _Run) -> Any:
+        """Wait for the computation, and return what was fetched."""
+        try:
+            jax.block_until_ready((run.state, run.results))
+        except Exception as error:
+            run.check_lost(error)
+            raise
+        run.step += run.changes
+        run.done = is_deleted(run.before)
+        found = map_leaves(
+            run.fetches, lambda name: self._value(name, run.results, run.state, run.step)
+        )
+        run.done = True
         return found
 
     def _checked(self, steps: list[Step], feeds: Any, state: Any, wanted: list[Any]) -> set[Any]:
