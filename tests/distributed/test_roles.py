@@ -164,3 +164,36 @@ async def test_the_chief_names_those_it_does_not_wait_for(
     assert "have not ended, and are not waited for: worker" in caplog.text
     never.set()
     await asyncio.wait_for(stuck, 20)
+
+
+async def test_supervisors_of_a_chief_and_a_worker(cluster: InProcessCluster, tmp_path: Path) -> None:
+    async def supervise(task: int, last: int) -> int:
+        with graph.Graph().as_default():
+            own = f"/job:worker/task:{task}"
+            with graph.device(am.replica_device_setter(cluster=CLUSTER, worker_device=own)):
+                step = am.get_or_create_global_step()
+                v = graph.get_variable("v", initializer=0.0)
+                op = add([v, step])
+            cluster.session("worker", task)
+            sv = am.Supervisor(is_chief=task == 0, logdir=str(tmp_path), recovery_wait_secs=0)
+            async with sv.managed_session(cluster.target) as sess:
+                while not sv.should_stop() and (reached := int(await sess.run(step))) < last:
+                    await sess.run(op)
+                    await asyncio.sleep(0)
+            return reached
+
+    assert min(await asyncio.wait_for(asyncio.gather(*map(supervise, (1, 0), (30, 60))), 20)) >= 30
+    assert await am.latest_checkpoint(str(tmp_path)) is not None
+
+
+async def test_a_late_worker_waits_for_its_step(cluster: InProcessCluster) -> None:
+    began: list[int] = []
+
+    class Begins(am.SessionRunHook):
+        async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
+            began.append(run_values.step or 0)
+
+    chief = session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=200)])
+    late = session(cluster, 1, add, hooks=[am.GlobalStepWaiterHook(100), Begins()])
+    await asyncio.wait_for(asyncio.gather(work(*chief), work(*late)), 20)
+    assert min(began, default=100) >= 100
