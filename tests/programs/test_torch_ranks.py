@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,8 @@ def torchrun(directory: Path, fault: str, restarts: int = 0) -> str:
             "--standalone", "--max-restarts", str(restarts), str(RANK), str(directory), fault,
         ],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
+        # A store that the attempts share still has the ports of the ranks before, which gloo may try.
+        env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     return done.stdout
