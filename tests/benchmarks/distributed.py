@@ -1,28 +1,44 @@
 """The figures of sessions in other processes: ``python tests/benchmarks/distributed.py [row ...]``.
 
-Rows: local-scalar, local-mlp, local-service.
+Servers are processes of this machine. Bare calls and streams have the same options, in the same run.
+Rows: local-scalar, local-mlp, local-service, grpc-scalar, grpc-transfers, grpc-killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import resource
+import signal
 import statistics
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import grpc
+import grpc.aio
 import models
+import numpy as np
 from harness import Row, show, take_turns, typical
 
+from asyncmon import errors
 from asyncmon import graph as am
+from asyncmon.distributed.grpc_transport import CHUNK, both_sides
+from asyncmon.session_config import RPCOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 LOOP = asyncio.Runner()
 SIZES = [784, 512, 512, 10]
+TRANSFERRED = 100_000_000
+OPTIONS = [*both_sides(RPCOptions()), ("grpc.use_local_subchannel_pool", 1)]
+PART = bytes(CHUNK)
 
 
+# --- "local" --------------------------------------------------------------------------------------
 class Trained:
     """A model in a session of a target."""
 
@@ -52,14 +68,14 @@ class Trained:
         LOOP.run(self.session.close())
 
 
-def local_scalar() -> Row:
+def local_scalar() -> list[Row]:
     ours = Trained("local", lambda: models.counter(am))
     took = take_turns({"local": lambda: ours(2000)}, rounds=7)["local"]
     ours.close()
-    return Row("local, scalar increment", f"{took * 1e3:.3f} ms", "0.3 ms or less", took <= 0.0003)
+    return [Row("local, scalar increment", f"{took * 1e3:.3f} ms", "0.3 ms or less", took <= 0.0003)]
 
 
-def local_mlp() -> Row:
+def local_mlp() -> list[Row]:
     build, shape = (lambda: models.mlp(am, SIZES)), [128, 784]
     here, local = Trained("", build, shape), Trained("local", build, shape)
     found = take_turns({"here": lambda: here(60), "local": lambda: local(60)}, rounds=11)
@@ -67,7 +83,7 @@ def local_mlp() -> Row:
     local.close()
     ratio = found["local"] / found["here"]
     said = f"{found['local'] * 1e3:.2f} ms, {ratio:.2f}x"
-    return Row("local, (784,512,512,10) x 128 over in process", said, "1.1x or less", ratio <= 1.1)
+    return [Row("local, (784,512,512,10) x 128 over in process", said, "1.1x or less", ratio <= 1.1)]
 
 
 async def served(ours: Trained, per_second: int, secs: float) -> list[float]:
@@ -97,7 +113,7 @@ async def served_beside_training(ours: Trained, per_second: int, secs: float) ->
         await asyncio.wait((training,))
 
 
-def local_service() -> Row:
+def local_service() -> list[Row]:
     ours = Trained("local", lambda: models.mlp(am, SIZES), [128, 784])
     LOOP.run(ours.train(50))
     idle, busy = [], []
@@ -107,17 +123,210 @@ def local_service() -> Row:
     ours.close()
     alone, beside = statistics.median(idle), statistics.median(busy)
     said = f"{beside * 1e3:.2f} ms over {alone * 1e3:.2f} ms, {beside / alone:.1f}x"
-    return Row("local, p99 of a service beside training", said, "2x or less", beside <= 2 * alone)
+    return [Row("local, p99 of a service beside training", said, "2x or less", beside <= 2 * alone)]
 
 
 def p99(found: list[float]) -> float:
     return statistics.quantiles(found, n=100)[98]
 
 
-ROWS: dict[str, Callable[[], Row]] = {
+# --- servers of gRPC -----------------------------------------------------------------------------
+async def bare_grpc() -> None:
+    """Answer calls with nothing; take and send streams of chunks."""
+
+    async def call(_data: bytes, _context: Any) -> bytes:
+        return b""
+
+    async def push(_requests: Any, context: Any) -> bytes:
+        memory, at = np.empty(TRANSFERRED + CHUNK, np.uint8).data, 0
+        while (chunk := await context.read()) is not grpc.aio.EOF:
+            memory[at : at + len(chunk)] = chunk
+            at += len(chunk)
+        return b""
+
+    async def pull(_data: bytes, context: Any) -> None:
+        for _ in range(TRANSFERRED // CHUNK + 1):
+            await context.write(PART)
+
+    handlers = {
+        "call": grpc.unary_unary_rpc_method_handler(call),
+        "push": grpc.stream_unary_rpc_method_handler(push),
+        "pull": grpc.unary_stream_rpc_method_handler(pull),
+    }
+    server = grpc.aio.server(options=OPTIONS)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
+    sys.stdout.write(f"grpc://localhost:{server.add_insecure_port('127.0.0.1:0')}\n")
+    sys.stdout.flush()
+    await server.start()
+    await server.wait_for_termination()
+
+
+@contextlib.contextmanager
+def process(*command: str) -> Iterator[tuple[str, Any]]:
+    """Start a server, and yield its target and the process."""
+    started = subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert started.stdout is not None, "PIPE"
+    try:
+        yield started.stdout.readline().strip(), started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def grpc_server() -> Any:
+    return process("-m", "asyncmon", "server", "--cluster", json.dumps({"ps": ["localhost:0"]}))
+
+
+# --- gRPC -----------------------------------------------------------------------------------------
+def each(work: Callable[[], Awaitable[Any]], repeats: int, tasks: int = 1) -> float:
+    """Return seconds per call, of so many tasks that each wait for one call after the other."""
+
+    async def repeat() -> None:
+        for _ in range(repeats):
+            await work()
+
+    async def run() -> float:
+        start = time.perf_counter()
+        await asyncio.gather(*[repeat() for _ in range(tasks)])
+        return (time.perf_counter() - start) / repeats / tasks
+
+    return LOOP.run(run())
+
+
+async def connected(target: str) -> Any:
+    return grpc.aio.insecure_channel(target.partition("://")[2], OPTIONS)
+
+
+def grpc_scalar() -> list[Row]:
+    rows = []
+    with grpc_server() as (target, _), process(__file__, "bare-grpc") as (other, _):
+        call = LOOP.run(connected(other)).unary_unary("/bare/call")
+        v = am.Variable(0.0)
+        add = v.assign_add(1.0)
+        sessions = [am.Session(target) for _ in range(8)]
+        for sess in sessions:
+            LOOP.run(sess.run(v.initializer))
+        found = take_turns(
+            {
+                "ours": lambda: each(lambda: sessions[0].run(add.op), 1000),
+                "bare": lambda: each(lambda: call(b""), 1000),
+            },
+            rounds=7,
+        )
+        ratio = found["ours"] / found["bare"]
+        said = f"{found['ours'] * 1e3:.3f} ms, {ratio:.2f}x of {found['bare'] * 1e3:.3f} ms"
+        rows.append(Row("remote run of the scalar increment", said, "1.3x or less", ratio <= 1.3))
+        turns = iter(range(1 << 60))
+        found = take_turns(
+            {
+                "ours": lambda: each(lambda: sessions[next(turns) % 8].run(add.op), 300, 8),
+                "bare": lambda: each(lambda: call(b""), 300, 8),
+            },
+            rounds=7,
+        )
+        rate, bare_rate = 1 / found["ours"], 1 / found["bare"]
+        said = f"{rate:,.0f} runs/s where bare {bare_rate:,.0f}"
+        rows.append(Row("8 clients in flight", said, "3,500 of 4,400", rate >= bare_rate * 35 / 44))
+        for sess in sessions:
+            LOOP.run(sess.close())
+    return rows
+
+
+def grpc_transfers() -> list[Row]:
+    with grpc_server() as (target, _), process(__file__, "bare-grpc") as (other, _):
+        channel = LOOP.run(connected(other))
+        x = am.placeholder(am.float32, [TRANSFERRED // 4])
+        total = x[-1]
+        held = am.Variable(am.zeros([TRANSFERRED // 4]))
+        value = np.ones(TRANSFERRED // 4, np.float32)
+        sess = am.Session(target)
+        LOOP.run(sess.run(held.initializer))
+        lags: list[float] = []
+
+        async def bare_pull() -> None:
+            call = channel.unary_stream("/bare/pull")(b"")
+            memory, at = np.empty(TRANSFERRED + CHUNK, np.uint8).data, 0
+            while (chunk := await call.read()) is not grpc.aio.EOF:
+                memory[at : at + len(chunk)] = chunk
+                at += len(chunk)
+
+        async def bare_push() -> None:
+            async def parts() -> AsyncIterator[bytes]:
+                for _ in range(TRANSFERRED // CHUNK + 1):
+                    yield bytes(PART[:])
+
+            await channel.stream_unary("/bare/push")(parts())
+
+        async def pull() -> None:
+            watch = asyncio.create_task(lag(lags))
+            await sess.run(held)
+            watch.cancel()
+
+        async def push() -> None:
+            await sess.run(total, {x: value})
+
+        works = {"pull": pull, "bare pull": bare_pull, "push": push, "bare push": bare_push}
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        LOOP.run(pull())
+        extra = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / TRANSFERRED
+        lags.clear()
+        found = take_turns(
+            {name: lambda work=work: each(work, 2) for name, work in works.items()}, rounds=7
+        )
+        rows = []
+        for name in ("pull", "push"):
+            ratio = found[f"bare {name}"] / found[name]
+            said = f"{TRANSFERRED / found[name] / 1e6:,.0f} MB/s, {ratio:.2f}x"
+            rows.append(Row(f"{name} of 100 MB", said, "0.8x of the bare stream", ratio >= 0.8))
+        rows.append(Row("memory of a pull, over the array", f"{extra:.2f}x", "1.1x", extra <= 1.1))
+        worst = statistics.quantiles(lags, n=100)[98]
+        rows.append(Row("loop lag in a pull, p99", f"{worst * 1e3:.1f} ms", "5 ms", worst <= 0.005))
+        LOOP.run(sess.close())
+    return rows
+
+
+async def lag(lags: list[float]) -> None:
+    while True:
+        start = time.perf_counter()
+        await asyncio.sleep(0.001)
+        lags.append(time.perf_counter() - start - 0.001)
+
+
+def grpc_killed() -> list[Row]:
+    times = []
+    for _ in range(5):
+        with grpc_server() as (target, server):
+            v = am.Variable(0.0)
+            taken = am.FIFOQueue(1, am.int32, [()]).dequeue()
+            sess = am.Session(target)
+
+            async def wait(
+                sess: Any = sess, v: Any = v, taken: Any = taken, server: Any = server
+            ) -> float:
+                await sess.run(v.initializer)
+                waiting = asyncio.create_task(sess.run(taken))
+                await asyncio.sleep(0.2)
+                server.send_signal(signal.SIGKILL)
+                start = time.perf_counter()
+                with contextlib.suppress(errors.UnavailableError):
+                    await waiting
+                return time.perf_counter() - start
+
+            times.append(LOOP.run(wait()))
+            LOOP.run(sess.close())
+    worst = max(times)
+    return [Row("killed server: error at the client", f"{worst * 1e3:.0f} ms", "100 ms", worst <= 0.1)]
+
+
+ROWS: dict[str, Callable[[], list[Row]]] = {
     "local-scalar": local_scalar,
     "local-mlp": local_mlp,
     "local-service": local_service,
+    "grpc-scalar": grpc_scalar,
+    "grpc-transfers": grpc_transfers,
+    "grpc-killed": grpc_killed,
 }
 
 
@@ -127,9 +336,12 @@ def main(names: list[str]) -> int:
         print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
         return 2
     with LOOP:
-        rows = [ROWS[name]() for name in names or ROWS]
+        rows = [row for name in names or ROWS for row in ROWS[name]()]
     return 0 if show("sessions in other processes", rows) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:] == ["bare-grpc"]:
+        asyncio.run(bare_grpc())
+    else:
+        sys.exit(main(sys.argv[1:]))
