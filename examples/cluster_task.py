@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ class Report(am.SessionRunHook):
         report(worker=self.task, step=run_values.step, loss=float(run_values.results))
 
 
+def config() -> am.SessionConfig:
+    made = am.SessionConfig()
+    made.rpc_options.token = os.environ.get("ASYNCMON_TOKEN")  # without one, for this machine only
+    return made
+
+
 async def work(cluster: Any, task: int, directory: Path) -> None:
     with np.load(Path(__file__).parent / "data" / "digits.npz") as digits:
         order = np.random.default_rng(0).permutation(len(digits["labels"]))
@@ -44,7 +51,7 @@ async def work(cluster: Any, task: int, directory: Path) -> None:
         labels = digits["labels"][order].astype(np.int64)
     source = am.data.from_arrays((images[350:], labels[350:]))
     batches = source.shuffle(2000, seed=task).repeat().batch(64)
-    async with am.Server(cluster, "worker", task) as server:
+    async with am.Server(cluster, "worker", task, config=config()) as server:
         own = f"/job:worker/task:{task}"
         with g.device(am.replica_device_setter(cluster=cluster, worker_device=own)):
             x, y = g.placeholder(g.float32, [None, 64]), g.placeholder(g.int64, [None])
@@ -63,7 +70,7 @@ async def work(cluster: Any, task: int, directory: Path) -> None:
 
 
 async def serve(cluster: Any, task: int) -> None:
-    async with am.Server(cluster, "ps", task) as server:
+    async with am.Server(cluster, "ps", task, config=config()) as server:
         await server.join()
 
 
