@@ -9,10 +9,9 @@ whole of them.
 from __future__ import annotations
 
 import asyncio
+import mmap
 import struct
-from typing import TYPE_CHECKING
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from asyncmon import errors
 from asyncmon.distributed.remote_backend import RemoteBackend
@@ -107,6 +106,11 @@ def read_file(path: str | None) -> bytes | None:
         return file.read()
 
 
+_PRIVATE: dict[str, Any] = (  # not shared with children; Windows knows no such flag
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+
+
 # --- chunks ---------------------------------------------------------------------------------------
 def chunks(pieces: Sequence[Buffer], size: int) -> Iterator[bytes]:
     """Yield a sequence of bytes, given in pieces, in parts of one size, the last one shorter."""
@@ -139,8 +143,9 @@ class Assembly:
         try:
             if size > MAX_SIZE:
                 raise MemoryError
-            self._view = np.empty(size, np.uint8).data  # not touched before it is written
-        except (MemoryError, ValueError):
+            # np.empty() asks for huge pages, and the first touch of each may hold the loop for 10 ms.
+            self._view = memoryview(mmap.mmap(-1, max(size, 1), **_PRIVATE))[:size]
+        except (MemoryError, OSError, OverflowError):
             raise ResourceExhaustedError(f"There is no memory for {size} bytes.") from None
         self._at = 0
 
