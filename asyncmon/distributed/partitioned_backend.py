@@ -179,11 +179,19 @@ class PartitionedBackend:
             await self.run(plan, ())
 
     async def load(self, values: Mapping[str, Any]) -> None:
-        """Set variables, each where it is. All of one task or none."""
+        """Set variables, each where it is, between two steps. All of one task or none."""
         shares: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             shares.setdefault(self._place_of(name), {})[name] = value
-        await _all([self._part_at(place).load(share) for place, share in shares.items()])
+        others = {place: self._part_at(place) for place in sorted(shares.keys() - {OWN})}
+
+        async def load() -> list[Any]:
+            return await _all([self._part_at(place).load(share) for place, share in shares.items()])
+
+        if len(others) > 1:  # workers may train on them
+            await _between_steps(others, load, complete=False)
+        else:
+            await load()
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of one version: each step is in it on all tasks, or on none."""
@@ -220,7 +228,9 @@ class PartitionedBackend:
         places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}
         others = {place: self._part_at(place) for place in sorted(places - {OWN})}
         if len(others) > 1:
-            found = await _consistent(others)
+            found = await _between_steps(
+                others, lambda: _all([part.snapshot() for part in others.values()])
+            )
         else:
             found = await _all([part.snapshot() for part in others.values()])
         own = await self._own.snapshot()
@@ -232,8 +242,17 @@ class PartitionedBackend:
         return Snapshot(values, None if counted is None else counted.item(), own.release)
 
 
-async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
-    """Snapshot several tasks between two steps: see :mod:`.update_barrier`."""
+async def _between_steps(
+    others: Mapping[str, RemoteBackend],
+    call: Callable[[], Awaitable[list[Any]]],
+    *,
+    complete: bool = True,
+) -> list[Any]:
+    """Call something between two steps of several tasks: see :mod:`.update_barrier`.
+
+    A step that only some of them have applied is applied by the others first, where ``complete`` is
+    true, and otherwise aborted there.
+    """
     token, held = os.urandom(6).hex(), []
     try:
         applied = {}
@@ -248,13 +267,12 @@ async def _consistent(others: Mapping[str, RemoteBackend]) -> list[Snapshot]:
             for place in counts:
                 if place in wanted:
                     wanted[place][worker] = number
-        await _all(
-            [
-                part.ask("allow", token=token, wanted=wanted[place], place=place, wait=part.wait_secs)
-                for place, part in others.items()
-            ]
-        )
-        return await _all([part.snapshot() for part in others.values()])
+        asked = []
+        for place, part in others.items():
+            wait = part.wait_secs if complete else 0.0
+            asked.append(part.ask("allow", token=token, wanted=wanted[place], place=place, wait=wait))
+        await _all(asked)
+        return await call()
     finally:
         await _all([part.ask("release", token=token) for part in held])
 

@@ -79,6 +79,10 @@ class Peers:
         self._had_chief = self._has_chief()
         self._notify()
 
+    def restored(self) -> None:
+        """Tell those that join from now on of no earlier stop: variables were set, training goes on."""
+        self._untold_until = 0.0
+
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
         """Return why a member is to stop, if it is, and the names of the other members.
 

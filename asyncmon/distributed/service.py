@@ -358,6 +358,7 @@ class SessionService:
         async def load() -> Message:
             await backend.load(values)
             self._barrier.restored()
+            self.peers.restored()
             return _results(backend, [])
 
         return load

@@ -47,15 +47,16 @@ class UpdateBarrier:
             label: the worker, the number of its step, and how many parts it has at each place.
 
         Raises:
-            AbortedError: a snapshot was taken without it, which has its other half.
+            AbortedError: a snapshot was taken without it, which has its other half, or variables were
+                set after its other half.
         """
         worker, number, counts = label
         async with self._changed:
             await self._changed.wait_for(lambda: self._may_run(worker, number))
             if number <= self._given_up.get(worker, 0):
                 raise AbortedError(
-                    f"Step {number} of a worker came too late: a snapshot was taken that has its "
-                    "updates of other servers."
+                    f"Step {number} of a worker came too late: variables of several servers were "
+                    "saved or restored meanwhile, and others have its updates."
                 )
             self._running += 1
         try:
@@ -86,23 +87,25 @@ class UpdateBarrier:
         """Let these steps of workers be applied, and wait until they are, for some seconds.
 
         A worker that died between two servers is not waited for again, nor is what it sends later
-        applied.
+        applied. Nor are these steps where no time is given.
         """
         async with self._changed:
             self._check(token)
-            self._allowed = wanted
-            self._renew(token)
-            self._changed.notify_all()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(secs, self._lease_secs / 2)):
-                    await self._changed.wait_for(
-                        lambda: (
-                            not self._running
-                            and all(
-                                self._has(worker, number, place) for worker, number in wanted.items()
+            if secs > 0:
+                self._allowed = wanted
+                self._renew(token)
+                self._changed.notify_all()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(secs, self._lease_secs / 2)):
+                        await self._changed.wait_for(
+                            lambda: (
+                                not self._running
+                                and all(
+                                    self._has(worker, number, place)
+                                    for worker, number in wanted.items()
+                                )
                             )
                         )
-                    )
             self._allowed = {}
             for worker, number in wanted.items():
                 if not self._has(worker, number, place):
@@ -115,9 +118,8 @@ class UpdateBarrier:
         self._given_up.pop(worker, None)
 
     def restored(self) -> None:
-        """Forget what was applied: all variables were set."""
+        """Forget what was applied: variables were set. What was given up still comes too late."""
         self._applied.clear()
-        self._given_up.clear()
 
     def _has(self, worker: str, number: int, place: str) -> bool:
         if number <= self._given_up.get(worker, 0):

@@ -112,7 +112,11 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None, "a coroutine runs in a task"
         self._tasks.add(task)
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        except ConnectionRefusedError:
+            writer.close()
+            return
         self._writers.append(far_writer)
         await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
 

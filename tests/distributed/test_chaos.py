@@ -1,0 +1,236 @@
+"""Training on four processes that are killed, stopped and cut off at random moments."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asyncmon as am
+from asyncmon import errors
+from asyncmon.distributed.peers import Peers
+from asyncmon.distributed.update_barrier import UpdateBarrier
+from tests.distributed import chaos_worker
+from tests.distributed.over_grpc import Proxy, free_port
+
+LAST_STEP = 300
+_SILENT_SECS = 3.0  # longer than the 2 s of rpc_options.timeout_secs
+_ROUND_SECS = 90.0
+
+TASKS = [("ps", 0), ("ps", 1), ("worker", 0), ("worker", 1)]
+FAULTS = [(kind, task) for kind in ("kill", "stop") for task in TASKS] + [
+    ("cut", task) for task in TASKS[:2]
+]
+
+
+class Cluster:
+    """Two servers, each behind a proxy, and two workers. A task that was killed is started again."""
+
+    def __init__(self, directory: Path, proxies: list[Proxy], ports: list[int], seed: int) -> None:
+        self.directory = directory
+        self.running: dict[tuple[str, int], asyncio.subprocess.Process] = {}
+        self.lines: list[tuple[int, int, int]] = []  # worker, step, label
+        self.children: list[asyncio.subprocess.Process] = []
+        self._proxies = proxies
+        self._ports = ports
+        found = random.Random(seed)
+        self.faults = [(found.randrange(20, 280), *found.choice(FAULTS)) for _ in range(3)]
+        self._left = sorted(self.faults)
+        self._silent: set[asyncio.Task[None]] = set()
+        addresses = [proxy.target.removeprefix("grpc://") for proxy in proxies]
+        workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        self._cluster = json.dumps({"ps": addresses, "worker": workers})
+
+    def _command(self, job: str, task: int) -> list[str]:
+        if job == "ps":
+            return [
+                *("-m", "asyncmon", "server", "--job", job, "--task", str(task)),
+                *("--cluster", self._cluster, "--port", str(self._ports[task]), "--timeout-secs", "2"),
+            ]
+        path = str(Path(chaos_worker.__file__))
+        return [path, self._cluster, str(task), str(self.directory / "model"), str(LAST_STEP)]
+
+    async def run(self, job: str, task: int) -> None:
+        """Run a task until it ends by itself."""
+        while True:
+            with (self.directory / f"{job}{task}.log").open("ab") as log:
+                child = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *self._command(job, task),
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=log,
+                )
+            self.running[job, task] = child
+            self.children.append(child)
+            assert child.stdout is not None, "PIPE"
+            async for line in child.stdout:
+                if job == "worker":
+                    given = json.loads(line)
+                    self.lines.append((task, given["step"], given["label"]))
+                    self._disturb(given["step"])
+            status = await child.wait()
+            if status != -signal.SIGKILL:
+                assert status == 0, f"{job} {task} has ended with {status}: {self.log(job, task)}"
+                return
+
+    def log(self, job: str, task: int) -> str:
+        """Return the last of what a task wrote."""
+        return (self.directory / f"{job}{task}.log").read_text()[-6000:]
+
+    def _disturb(self, step: int) -> None:
+        while self._left and step >= self._left[0][0]:
+            _, kind, name = self._left.pop(0)
+            if self.running[name].returncode is not None:
+                continue
+            if kind == "kill":
+                self.running[name].kill()
+            else:
+                silent = asyncio.create_task(self._silence(kind, name))
+                self._silent.add(silent)
+                silent.add_done_callback(self._silent.discard)
+
+    async def _silence(self, kind: str, name: tuple[str, int]) -> None:
+        """Stop a process, or cut it off, for longer than requests wait."""
+        if kind == "cut":
+            self._proxies[name[1]].is_cut = True
+            await asyncio.sleep(_SILENT_SECS)
+            self._proxies[name[1]].is_cut = False
+            return
+        child = self.running[name]
+        child.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(_SILENT_SECS)
+        if child.returncode is None:
+            child.send_signal(signal.SIGCONT)
+
+    async def train(self) -> None:
+        """Run all four until the workers have ended."""
+        tasks = [asyncio.create_task(self.run(*name)) for name in TASKS]
+        try:
+            async with asyncio.timeout(_ROUND_SECS):
+                await asyncio.gather(*tasks[2:])
+                await asyncio.gather(*self._silent)
+                for name in TASKS[:2]:
+                    self.running[name].terminate()
+                await asyncio.gather(*tasks[:2])
+        except TimeoutError:
+            for name in TASKS[2:]:
+                if self.running[name].returncode is None:
+                    self.running[name].send_signal(signal.SIGUSR1)
+            await asyncio.sleep(1.0)
+            logs = [f"{job} {task}: {self.log(job, task)}" for job, task in TASKS]
+            raise AssertionError("\n".join([f"Hung: {self.faults}", *logs])) from None
+        finally:
+            for child in self.children:
+                if child.returncode is None:
+                    child.kill()
+            for task in (*tasks, *self._silent):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._silent, return_exceptions=True)
+
+
+def serial(log: Any, count: int) -> list[int]:
+    """Return the labels of steps in the order in which a server applied them."""
+    labels = [int(label) for label in log[:count][::-1]]
+    assert len(set(labels)) == len(labels), "a step was applied twice"
+    return labels
+
+
+async def check(cluster: Cluster) -> None:
+    """Check the last checkpoint, and the steps that workers saw."""
+    newest = await am.latest_checkpoint(str(cluster.directory / "model"))
+    assert newest is not None
+    saved = await am.load_checkpoint(newest)
+    step = int(await saved.get_tensor("global_step"))
+    assert step >= LAST_STEP
+    applied = []
+    for server in range(2):
+        log = await saved.get_tensor(f"log{server}")
+        labels = serial(log, int((log != 0).sum()))
+        value = 0
+        for label in labels:
+            value = chaos_worker.folded(value, label)
+        assert value == (await saved.get_tensor(f"value{server}")).item()
+        applied.append(labels)
+    assert len(applied[0]) == step  # the counter is on the first server
+    halves = set(applied[0]) ^ set(applied[1])
+    assert not halves & {label for _, _, label in cluster.lines}, (
+        "a step that succeeded is on one server"
+    )
+
+    logs = [(cluster.directory / f"worker{task}.log").read_text() for task in range(2)]
+    restored = [
+        int(found) for found in re.findall(r"Restoring parameters from \S*-(\d+)", "".join(logs))
+    ]
+    anew = {name for _, kind, name in cluster.faults if kind == "kill"}
+    for worker in range(2):
+        steps = [step for task, step, _ in cluster.lines if task == worker]
+        for before, after in itertools.pairwise(steps):
+            if after <= before:
+                assert any(one < after for one in restored), (before, after, restored)
+                warned = "Recovered: training goes on from step" in logs[worker]
+                assert warned or anew & {("worker", 0), ("worker", worker)}, (worker, before, after)
+
+
+async def one_round(directory: Path, seed: int) -> Cluster:
+    ports = [free_port(), free_port()]
+    async with Proxy(ports[0]) as first, Proxy(ports[1]) as second:
+        cluster = Cluster(directory, [first, second], ports, seed)
+        await cluster.train()
+    try:
+        await check(cluster)
+    except AssertionError as error:
+        error.add_note(f"Seed {seed}: {cluster.faults}; logs in {directory}")
+        raise
+    for child in cluster.children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child.pid, 0)
+    return cluster
+
+
+@pytest.mark.asyncio
+async def test_a_step_half_done_before_a_restore_is_not_completed_after_it() -> None:
+    barrier = UpdateBarrier(lease_secs=5.0)
+    await barrier.hold("chief")
+    await barrier.allow("chief", {"worker": 7}, "/job:ps/task:1", 0.0)
+    barrier.restored()
+    await barrier.release("chief")
+    with pytest.raises(errors.AbortedError, match="Step 7"):
+        async with barrier.update(["worker", 7, {}]):
+            pass
+    async with barrier.update(["worker", 8, {}]):
+        pass
+
+
+@pytest.mark.asyncio
+async def test_a_chief_that_restores_after_a_stop_is_not_told_of_it() -> None:
+    peers = Peers()
+    await peers.join("worker", False)
+    await peers.stop("worker", "the last step")
+    peers.restored()
+    await peers.join("chief", True)
+    assert (await peers.watch("chief", 0.0))["stop"] is None
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("seed", [100, 102])
+async def test_training_outlives_faults(tmp_path: Path, seed: int) -> None:
+    await one_round(tmp_path, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.timeout(0)
+async def test_training_outlives_faults_in_a_hundred_rounds(tmp_path: Path) -> None:
+    for seed in range(100, 200):
+        (directory := tmp_path / str(seed)).mkdir()
+        await one_round(directory, seed)
