@@ -274,7 +274,9 @@ async def _between_steps(
         await _all(asked)
         return await call()
     finally:
-        await _all([part.ask("release", token=token) for part in held])
+        # One that cannot be reached must not keep the others from being released.
+        released = [part.ask("release", token=token) for part in held]
+        await asyncio.gather(*released, return_exceptions=True)
 
 
 def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]], fed: Any) -> Any:
