@@ -220,6 +220,7 @@ async def test_a_chief_that_restores_after_a_stop_is_not_told_of_it() -> None:
     assert (await peers.watch("chief", 0.0))["stop"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", [100, 102])
