@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import AbortedError, UnavailableError
-from asyncmon.runtime import SAVER, SessionRunHook
+from asyncmon.runtime import SAVER, SessionRunHook, as_program
 
 if TYPE_CHECKING:
     from asyncmon.runtime import Coordinator, Session
@@ -74,6 +74,9 @@ class ClusterHook(SessionRunHook):
                 await peers.stop(self._name, coord.stop_reason or f"{self._name} stopped")
             if self._is_chief:
                 await self._wait_for_others(peers)
+                fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
+                if fetch is not None:
+                    await session.run(fetch)  # so that it knows of the others' last steps
             await peers.leave(self._name)
         except (AbortedError, UnavailableError) as error:
             logger.warning("The other sessions of the cluster cannot be told of the end: %s", error)

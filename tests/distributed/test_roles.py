@@ -197,3 +197,22 @@ async def test_a_late_worker_waits_for_its_step(cluster: InProcessCluster) -> No
     late = session(cluster, 1, add, hooks=[am.GlobalStepWaiterHook(100), Begins()])
     await asyncio.wait_for(asyncio.gather(work(*chief), work(*late)), 20)
     assert min(began, default=100) >= 100
+
+
+async def test_the_last_checkpoint_has_the_steps_that_others_did_after_the_chiefs_last(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    ended = asyncio.Event()
+
+    async def other() -> None:
+        await work(*session(cluster, 1, add, hooks=[am.StopAtStepHook(last_step=50)]))
+        ended.set()
+
+    chief = session(cluster, 0, add, checkpoint_dir=str(tmp_path))
+    await asyncio.wait_for(asyncio.gather(work(*chief, ended.wait), other()), 20)
+    newest = await am.latest_checkpoint(str(tmp_path))
+    saved = await am.load_checkpoint(newest)
+    step = await saved.get_tensor("global_step")
+    assert step >= 50
+    assert newest is not None
+    assert newest.endswith(f"model.ckpt-{step}")
