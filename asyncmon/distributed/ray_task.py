@@ -66,15 +66,16 @@ class TaskActor:
 
     async def place(self, port: int) -> tuple[str, int]:
         """Return the address of this machine and a free port of it: that one, if it is free."""
-        from ray.util import get_node_ip_address
+        from ray import util
 
+        ray_util: Any = util  # a part of it has no types
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("", port))
             except OSError:
                 probe.bind(("", 0))
-            return get_node_ip_address(), probe.getsockname()[1]
+            return ray_util.get_node_ip_address(), probe.getsockname()[1]
 
     async def serve(self, cluster: dict[str, Any], config: SessionConfig) -> None:
         """Start the server. UnknownError: the port is taken."""
