@@ -203,8 +203,15 @@ class PartitionedBackend:
         return self._own.pending_operations()
 
     async def close(self) -> None:
-        """Close all parts."""
-        await _all([part.close() for part in (*self._others.values(), self._own)])
+        """Close all parts. The error of one is raised when all of them are closed."""
+        parts = (*self._others.values(), self._own)
+        ended = asyncio.gather(*[part.close() for part in parts], return_exceptions=True)
+        cancelled = await outlast(ended)
+        if cancelled is not None:
+            raise cancelled
+        for error in ended.result():
+            if error is not None:
+                raise error
 
     def _part_at(self, place: str) -> Any:
         if place == OWN:
@@ -300,14 +307,29 @@ def _left(options: RunOptions | None, started: float) -> RunOptions | None:
 
 
 async def _all(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all at once. The first that fails ends the others, and its error is raised."""
+    """Await all at once. The first that fails ends the others, and its error is raised.
+
+    A cancellation ends them too, and is raised when they have ended.
+    """
     if len(calls) == 1:
         return [await calls[0]]
     tasks = [asyncio.ensure_future(call) for call in calls]
+    failed: BaseException | None = None
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        return [task.result() for task in tasks if task.done()]
-    finally:
+    except asyncio.CancelledError as error:
+        failed = error
+    else:
+        errors = [task.exception() for task in tasks if task.done() and not task.cancelled()]
+        failed = next((error for error in errors if error is not None), None)
+    if failed is not None:
         for task in tasks:
             task.cancel()
-            await outlast(task)
+    rest = asyncio.gather(*tasks, return_exceptions=True)
+    cancelled = await outlast(rest)
+    try:
+        if failed is not None or cancelled is not None:
+            raise cancelled or failed or asyncio.CancelledError
+        return [task.result() for task in tasks]
+    finally:
+        del failed, cancelled  # their tracebacks refer to this frame

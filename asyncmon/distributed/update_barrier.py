@@ -37,6 +37,7 @@ class UpdateBarrier:
         self._token: str | None = None
         self._allowed: Mapping[str, int] = {}
         self._lease: asyncio.TimerHandle | None = None
+        self._expiring: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
 
     @contextlib.asynccontextmanager
@@ -152,5 +153,4 @@ class UpdateBarrier:
         self._lease = loop.call_later(self._lease_secs, self._expire, token)
 
     def _expire(self, token: str) -> None:
-        task = asyncio.ensure_future(self.release(token))
-        task.add_done_callback(lambda _: None)
+        self._expiring = asyncio.ensure_future(self.release(token))  # the loop holds tasks weakly
