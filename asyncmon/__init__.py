@@ -32,7 +32,7 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L5  tf1         TF1's own layout of names, for ports
 #       testing     the public test bench
 #   L6  port        rewrites a program of TF1 for tf1
-#   L7  cli         python -m asyncmon
+#   L7  cli         the command line, one module a command
 
 from typing import TYPE_CHECKING, Any
 

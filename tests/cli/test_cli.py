@@ -1,8 +1,9 @@
-"""``python -m asyncmon inspect|verify PATH``."""
+"""``asyncmon inspect`` and ``verify``, and what all commands have in common."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 
 from asyncmon.checkpoint import Saver
 from asyncmon.cli import main
+from asyncmon.cli.main import COMMANDS
+from asyncmon.cli.output import write_json
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -79,6 +82,35 @@ def test_verify_says_what_is_damaged(run: Path, capsys: pytest.CaptureFixture[st
     assert main(["verify", str(run)]) == 1
     assert "lacks a file" in capsys.readouterr().out
     assert main(["verify", str(run / "m-6")]) == 0
+
+
+def test_both_print_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(run), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["step"], shown["metrics"], shown["states"]) == (7, {"loss": 0.25}, ["data"])
+    assert shown["entries"][1] == {"name": "w", "dtype": "float32", "shape": [2, 3]}
+    (run / "m-7.safetensors").unlink()
+    assert main(["verify", str(run), "--json"]) == 1
+    newest, older = json.loads(capsys.readouterr().out)
+    assert "lacks a file" in newest["problem"]
+    assert (older["checkpoint"], older["problem"]) == (str(run / "m-6"), None)
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    write_json({"loss": float("nan"), "best": [float("-inf"), 1.5]})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "best": [None, 1.5]}
+
+
+def test_help_names_every_command_and_imports_none() -> None:
+    out = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "asyncmon", "--help"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert [line.split()[0] for line in out.stdout.splitlines() if line.startswith("    ")] == [
+        *COMMANDS
+    ]
+    for module, _ in COMMANDS.values():
+        assert f" {module}\n" not in out.stderr
 
 
 def test_what_is_not_there_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,59 @@
+"""``asyncmon inspect``: what a checkpoint holds."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from asyncmon import checkpoint
+from asyncmon.cli.output import add_json_option, moment, write_json, write_table
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = "List what a checkpoint holds, or the newest one of a directory."
+
+PATH = "a checkpoint (dir/model.ckpt-10), a safetensors file, a directory, or a URL"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    parser.add_argument("path", help=PATH)
+    add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List a checkpoint."""
+    return asyncio.run(_inspect(options.path, options.json))
+
+
+async def _inspect(path: str, as_json: bool) -> int:
+    async with await checkpoint.load_checkpoint(path) as reader:
+        shapes = reader.get_variable_to_shape_map()
+        dtypes = reader.get_variable_to_dtype_map()
+        facts = reader.facts
+        states = sorted(await reader.states())
+    entries = [(name, dtypes[name].name, shape) for name, shape in sorted(shapes.items())]
+    if as_json:
+        write_json({
+            "checkpoint": reader.path, "step": facts.step, "saved": facts.wall_time,
+            "files": list(facts.file_names), "bytes": facts.nbytes, "metrics": dict(facts.metrics),
+            "states": states,
+            "entries": [dict(zip(("name", "dtype", "shape"), entry, strict=True)) for entry in entries],
+        })  # fmt: skip
+        return 0
+    lines = [
+        ["checkpoint", reader.path],
+        ["step", "none" if facts.step is None else str(facts.step)],
+        ["saved", moment(facts.wall_time)],
+        ["files", f"{', '.join(facts.file_names)}, {facts.nbytes:,} bytes"],
+    ]
+    lines += [["metric", f"{name} = {value:g}"] for name, value in sorted(facts.metrics.items())]
+    lines += [["state", name] for name in states]
+    write_table([], lines)
+    sys.stdout.write("\n")
+    write_table(
+        ["name", "dtype", "shape"], [[name, dtype, str(shape)] for name, dtype, shape in entries]
+    )
+    return 0

@@ -1,0 +1,39 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def write_json(value: Any) -> None:
+    """Print a value as JSON. NaN and infinities are ``null``, which every reader takes."""
+    text = json.dumps(json.loads(json.dumps(value), parse_constant=lambda _: None), indent=2)
+    sys.stdout.write(f"{text}\n")
+
+
+def write_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in aligned columns, below their header if there is one."""
+    lines = [header, *rows] if header else rows
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+
+
+def moment(wall_time: float | None) -> str:
+    """Return a local time as text, with its offset; ``"unknown"`` for None."""
+    if wall_time is None:
+        return "unknown"
+    return datetime.datetime.fromtimestamp(wall_time).astimezone().isoformat(" ", "seconds")

@@ -1,0 +1,52 @@
+"""``asyncmon verify``: whether checkpoints are as they were saved."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from asyncmon import checkpoint
+from asyncmon.cli.inspect import PATH
+from asyncmon.cli.output import add_json_option, moment, write_json, write_table
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = "Check every byte of a checkpoint, or of all those of a directory."
+
+EPILOG = "exit status: 0 all are as they were saved; 1 one is damaged or missing, or there is none."
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    parser.add_argument("path", help=PATH)
+    add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Verify checkpoints, and return 1 where one is damaged."""
+    found = asyncio.run(checkpoint.verify(options.path))
+    if not found:
+        raise ValueError(f"There is no checkpoint in {options.path!r}.")
+    damaged = any(one.problem for one in found)
+    if options.json:
+        write_json([
+            {
+                "checkpoint": one.path,
+                "step": one.facts and one.facts.step,
+                "saved": one.facts and one.facts.wall_time,
+                "bytes": one.facts and one.facts.nbytes,
+                "problem": one.problem,
+            }
+            for one in found
+        ])  # fmt: skip
+        return int(damaged)
+    rows = []
+    for one in found:
+        step, saved, size = "", "", ""
+        if one.facts is not None:
+            step = "" if one.facts.step is None else str(one.facts.step)
+            saved, size = moment(one.facts.wall_time), f"{one.facts.nbytes:,}"
+        rows.append([one.path, step, saved, size, one.problem or "ok"])
+    write_table(["checkpoint", "step", "saved", "bytes", "verdict"], rows)
+    return int(damaged)
