@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -40,22 +39,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-DOCS = Path(__file__).parents[2] / "docs" / "distributed.md"
-
-
-@pytest.mark.parametrize("title", ["In a child process", "Servers and clusters"])
-def test_the_program_of_the_docs_prints_what_they_say(tmp_path: Path, title: str) -> None:
-    if title != "In a child process":
-        pytest.importorskip("grpc", reason="grpcio is not installed")
-    section = DOCS.read_text().split(f"## {title}")[1]
-    program, output = re.findall(r"```(?:python|text)\n(.*?)```", section, re.DOTALL)[:2]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == output
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import asyncmon as am
 from asyncmon import errors
 from asyncmon import graph as g
 from tests.distributed.ray_cluster import cluster, ray
+from tests.doc_page import programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,22 +173,21 @@ async def test_what_means_nothing_is_refused() -> None:
             await launch(describe, resources=wrong)
 
 
-def programs(part: str) -> list[tuple[str, str]]:
-    """Return the programs of a part of the page, with what they print."""
-    page = (Path(__file__).parents[2] / "docs" / "distributed.md").read_text()
-    text = re.search(rf"^### {part}\n(.*?)(?=^##)", page, re.DOTALL | re.MULTILINE)
-    assert text is not None
-    return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text[1], re.DOTALL)
+PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+SHOWN = {"a session in an actor": "runs/ray", "a cluster of workers": "launch("}
+"""Programs of the page, with a part of their text."""
 
 
-@pytest.mark.parametrize("part", ["A session in an actor", "A cluster of workers"])
+@pytest.mark.parametrize("part", SHOWN.values(), ids=SHOWN)
 def test_the_programs_of_the_page_print_what_it_says(address: str, tmp_path: Path, part: str) -> None:
-    ((program, printed),) = programs(part)
-    (tmp_path / "program.py").write_text(program.replace("/shared/run", str(tmp_path / "run")))
+    blocks = [block for program in programs(PAGE) for block in program]
+    (number,) = (i for i, block in enumerate(blocks) if part in block.text)
+    text = blocks[number].text.replace("/shared/run", str(tmp_path / "run"))
+    (tmp_path / "program.py").write_text(text)
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
     )
-    assert done.stdout == printed
+    assert done.stdout == blocks[number + 1].text
 
 
 async def train(task: Any, directory: Path) -> Any:

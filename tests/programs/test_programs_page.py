@@ -1,43 +1,25 @@
-"""What docs/programs.md shows is what happens."""
+"""An object in the style of Keras, run by the class that docs/programs.md shows."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from asyncmon.testing import check_program
+from asyncmon.programs import FunctionProgram
+from asyncmon.testing import ProgramCase, check_program
+from tests.doc_page import programs
 
-pytestmark = [pytest.mark.asyncio]
-
-PAGE = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
-
-
-def page() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(block, names)
-    return names
+PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 
 
-async def test_the_functions_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = page()
-    await names["main"]()
-    assert capsys.readouterr().out.startswith("{'norm': 1.9")
-    await names["main_there"]()
-    assert capsys.readouterr().out == "10 model-7\n"
-
-
-async def test_the_factory_keeps_the_contract(tmp_path: Path) -> None:
-    names = page()
-    await check_program(names["factory"], directory=tmp_path / "cases")
-    await names["test_the_contract"]()
+def shown_class() -> Any:
+    names: dict[str, Any] = {"FunctionProgram": FunctionProgram}
+    (block,) = (one for one in programs(PAGE)[0] if "class KerasProgram" in one.text)
+    exec(block.text, names)
+    return names["KerasProgram"]
 
 
 class Variable:
@@ -79,12 +61,13 @@ class KerasLike:
         return loss
 
 
+@pytest.mark.asyncio
 async def test_an_object_in_the_style_of_keras_resumes_exactly(tmp_path: Path) -> None:
-    names = page()
+    keras_program = shown_class()
 
     def factory() -> Any:
-        return names["ProgramCase"](
-            program=names["KerasProgram"](KerasLike()).program,
+        return ProgramCase(
+            program=keras_program(KerasLike()).program,
             step="train", loss="loss", entry="model/0",
             feeds=lambda number: {"x": np.eye(2) * (number + 1), "y": np.ones(2)},
         )  # fmt: skip

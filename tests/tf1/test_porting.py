@@ -1,4 +1,4 @@
-"""docs/porting.md: its programs do what it shows, and its table is that of the names there are.
+"""The table of docs/porting.md is that of the names there are, and its help is that of the tool.
 
 Run as a program, this file writes the table: ``python tests/tf1/test_porting.py``.
 """
@@ -6,16 +6,18 @@ Run as a program, this file writes the table: ``python tests/tf1/test_porting.py
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncmon.tf1 as tf
 from asyncmon.missing_names import hint_for
 from asyncmon.tf1_names import TF1_NAMES
+from tests.doc_page import programs, shell
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "porting.md"
@@ -97,61 +99,16 @@ def verdict(name: str) -> tuple[str, str]:
     return ("different", remark) if remark else ("same", "")
 
 
-def block(language: str, number: int = 0) -> str:
-    text = PAGE.read_text().partition(TABLE)[0]
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)[number]
-
-
-def without_measurements(text: str) -> str:
-    """Replace what depends on the machine: durations and rates."""
-    return re.sub(r"\d+(\.\d+)?(e[+-]\d+)?(?= s\b| sec\b)|(?<=/sec: )\S+", "#", text)
-
-
-def run(directory: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-u", *arguments],
-        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        env={**os.environ, "COLUMNS": "104"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
-def test_the_tool_makes_the_second_program_of_the_first_one(tmp_path: Path) -> None:
-    (tmp_path / "line.py").write_text(block("python"))
-    run(tmp_path, "-m", "asyncmon", "port", "line.py", "-o", "line_async.py")
-    assert (tmp_path / "line_async.py").read_text() == block("python", 1)
-
-
-def test_the_ported_program_prints_what_the_page_shows(tmp_path: Path) -> None:
-    (tmp_path / "line_async.py").write_text(block("python", 1))
-    found = run(tmp_path, "line_async.py", "--steps=200")
-    shown = block("text").partition("\n")[2]
-    assert without_measurements(found) == without_measurements(shown)
-    assert "Restoring parameters from runs/line/model.ckpt-200" in run(tmp_path, "line_async.py")
-
-
-def test_the_help_is_that_of_the_tool(tmp_path: Path) -> None:
-    shown, printed = (
-        block("text", 1).partition("\n")[2],
-        run(tmp_path, "-m", "asyncmon", "port", "--help"),
-    )
+def test_the_help_is_that_of_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "104")
+    (block,) = (one for one in programs(PAGE)[0] if "--help" in one.text)
+    command, shown = block.text.split("\n", 1)
+    printed = shell(command.removeprefix("$ "))
     if sys.version_info >= (3, 13):  # which writes `-o, --output NEW.py`, and other columns
         shown, printed = (
             re.sub(r"(-\w) \S+, --", r"\1, --", " ".join(x.split())) for x in (shown, printed)
         )
     assert shown == printed
-
-
-def test_the_other_programs_print_what_the_page_shows(tmp_path: Path) -> None:
-    for number in (2, 3):
-        assert run(tmp_path, "-c", block("python", number)) == block("text", number)
-
-
-def test_no_block_is_left_out() -> None:
-    text = PAGE.read_text()
-    assert (text.count("```python"), text.count("```text"), text.count("```sh")) == (4, 4, 1)
-    assert text.count("```") == 18
 
 
 def test_the_table_is_that_of_the_names_there_are() -> None:

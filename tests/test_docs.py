@@ -1,0 +1,130 @@
+"""What the pages show is what happens: tests/doc_page.py says which blocks run, and how."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import doc_page
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[doc_page.Block]:
+    return [block for program in doc_page.programs(page) for block in program]
+
+
+def cases() -> list[tuple[str, tuple[str, ...]]]:
+    """Return each page, and once more for each set of packages that blocks of it need."""
+    return [
+        (name(page), needs)
+        for page in PAGES
+        for needs in sorted({(), *(block.needs for block in blocks(page))})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "needs"), [pytest.param(*case, id="+".join([case[0], *case[1]])) for case in cases()]
+)
+def test_the_blocks_run_and_print_what_the_page_shows(
+    page: str, needs: tuple[str, ...], tmp_path: Path
+) -> None:
+    for package in needs:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", doc_page.__file__, ROOT / page, *needs],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env={**os.environ, "COLUMNS": "104"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_block_is_of_a_kind_that_is_run_or_has_a_reason(page: Path) -> None:
+    for block in blocks(page):
+        place = f"{name(page)}:{block.line}"
+        assert block.language in {*doc_page.LANGUAGES, "check"}, place
+        assert block.marks.get("not run", "a reason"), place
+        if test := block.marks.get("run by"):
+            text = (ROOT / test).read_text()
+            assert page.name in text or block.text in text, place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_inside_of_the_project_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), f"{name(page)}: {link}"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert anchor in anchors, f"{name(page)}: {link}#{anchor}"
+
+
+def test_the_program_of_the_readme_goes_on_when_it_is_run_again(tmp_path: Path) -> None:
+    (tmp_path / "line.py").write_text(blocks(ROOT / "README.md")[0].text)
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "line.py"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True,
+        )  # fmt: skip
+    assert "Restoring parameters from runs/line/model.ckpt-300" in done.stdout
+    assert "step 600:" in done.stdout
+
+
+def run_page(directory: Path, text: str) -> str:
+    """Return what is said of a page with this text; nothing where all is right."""
+    (directory / "page.md").write_text(text)
+    done = subprocess.run(
+        [sys.executable, doc_page.__file__, "page.md"],
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert bool(done.returncode) == bool(done.stdout)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("```python\nassert False\n```", "page.md:2: this block failed"),
+        ("```python\nprint(1)\n```\n\nIt prints\n\n```text\n2\n```", "Differences"),
+        ("```python\nprint(1)\n```", "Differences"),
+        ("```python\nx = 1\n```\n<!-- new program -->\n```python\nx\n```", "NameError"),
+        ("```sh\nfalse | true\n```", "exit status 1"),
+        ("```console\n$ echo 1 \\\n  2\n1 2\n$ echo 3\n4\n```", "$ echo 3"),
+        ("<!-- file: a -->\n```\n1\n```\n<!-- file: a -->\n```\n2\n```", "is not what the page shows"),
+        ("<!-- not run: x -->\n\nNo block.", "stands before no block"),
+        ("```python\n", "the block has no end"),
+        ("- in a list\n  ```python\n  ```", "a block begins in the first column"),
+        ("<!-- check\nassert False\n-->", "page.md:2: this block failed"),
+        ("```text\n1\n```", "the output of which block?"),
+        ("```json\n{\n```", "JSONDecodeError"),
+    ],
+)
+def test_a_wrong_page_is_found(text: str, found: str, tmp_path: Path) -> None:
+    assert found in run_page(tmp_path, text)
+
+
+def test_a_right_page_passes(tmp_path: Path) -> None:
+    right = (
+        "```python\nimport asyncio\nawait asyncio.sleep(0)\nprint(f'in {0.5} s')\n```\n\n"
+        "```text\nin 0.1 s\n```\n<!-- needs: no_such -->\n```python\nimport no_such\n```\n"
+        "<!-- not run: never -->\n```sh\nfalse\n```\n<!-- file: a.py -->\n```python\nprint(2)\n```\n"
+        "```console\n$ python a.py\n2\n$ seq 3\n1\n...\n```\n<!-- check\nprint(asyncio)\n-->\n"
+        "```text\n<module 'asyncio' ...>\n```\n<!-- new program -->\n"
+        "```sh\necho 4\n```\n```text\n4\n```"
+    )
+    assert run_page(tmp_path, right) == ""
