@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asyncmon.errors import NotFoundError
-from asyncmon.programs.state_tree import Tree, flatten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
 GLOBAL_STEP = "global_step"
 
@@ -72,38 +71,42 @@ def leaves(structure: Any) -> list[Any]:
     return found
 
 
-def fetched_values(
-    fetches: Any, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
+def fetched_value(
+    fetch: Any,
+    results: Mapping[str, Any],
+    step: int | None,
+    entry: Callable[[str], Any],
+    described: Callable[[], str],
+    to_host: Callable[[Any], Any] = lambda value: value,
 ) -> Any:
-    """Return what a run fetched: results of steps, values in them, the step, entries of the state.
+    """Return one value that a run fetched: a step's result, a value in one, the step, or an entry.
+
+    Args:
+        fetch: a name, or what :func:`optional` made of one.
+        results: of the steps that ran, by name.
+        step: the global step after the run; None where it is an entry of the state.
+        entry: returns an entry of the state as a value of the host, or None.
+        described: says which steps and entries the program has, for an error.
+        to_host: makes a value that a step returned one of the host.
 
     Raises:
         NotFoundError: a name that the run does not have.
     """
-    if type(fetches) is str and fetches in results:
-        return results[fetches]
-    return map_leaves(fetches, lambda name: _value(name, results, tree, step, steps))
-
-
-def _value(
-    fetch: Any, results: Mapping[str, Any], tree: Tree, step: int | None, steps: Collection[str]
-) -> Any:
     name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
     if name in results:
         return results[name]
     for result in results.values():
         if isinstance(result, Mapping) and name in result:
-            return result[name]
+            return to_host(result[name])
     if name == GLOBAL_STEP and step is not None:
         return np.int64(step)
-    entries = flatten(tree)
-    if name in entries:
-        return entries[name]
+    if (value := entry(name)) is not None:
+        return value
     if isinstance(fetch, OptionalFetch):
         return fetch.default
     outputs = {key for result in results.values() if isinstance(result, Mapping) for key in result}
     raise NotFoundError(
         f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-        f"{sorted(map(str, outputs))}. The program has the steps {list(steps)}, and the entries "
-        f"{list(entries)} of the state. A hook beside several steps fetches optional({name!r})."
+        f"{sorted(map(str, outputs))}. The program has {described()}. A hook beside several steps "
+        f"fetches optional({name!r})."
     )

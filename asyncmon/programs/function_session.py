@@ -15,7 +15,7 @@ from asyncmon.fair_lock import FairLock
 from asyncmon.loop_budget import LoopBudget
 from asyncmon.programs.copy_on_access import CopyOnAccess
 from asyncmon.programs.fetches import GLOBAL_STEP as GLOBAL_STEP
-from asyncmon.programs.fetches import OptionalFetch, fetched_values
+from asyncmon.programs.fetches import OptionalFetch, fetched_value
 from asyncmon.programs.fetches import leaves as leaves
 from asyncmon.programs.fetches import map_leaves as map_leaves
 from asyncmon.programs.state_tree import (
@@ -196,7 +196,7 @@ class FunctionSession:
                     f"The steps {list(results)} left a state of another form than was declared, and "
                     f"nothing of it is kept: {'; '.join(problems)}."
                 )
-        fetched = fetched_values(fetches, results, tree, step if self._counts else None, self._steps)
+        fetched = self._fetched(fetches, results, tree, step)
         self._tree, self._step = tree, step
         return fetched
 
@@ -208,8 +208,7 @@ class FunctionSession:
         try:
             results = {one.name: await self._call(one, None, feeds) for one in steps}
             tree = await outside.get(before, self._workers)
-            number = step if self._counts else None
-            fetched = fetched_values(fetches, results, tree, number, self._steps)
+            fetched = self._fetched(fetches, results, tree, step)
         except BaseException:
             await outside.set(before, self._workers, self)
             raise
@@ -228,13 +227,27 @@ class FunctionSession:
         return await self._compute_now(fetches, steps, feeds)
 
     async def _compute_now(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
-        number = self._step if self._counts else None
+        step = self._step
         tree = self._tree  # another step may commit while this one waits
         if self._outside is None:
             results = {one.name: await self._run_read_only(one, tree, feeds) for one in steps}
         else:
             results = {one.name: await self._call(one, None, feeds) for one in steps}
-        return fetched_values(fetches, results, tree, number, self._steps)
+        return self._fetched(fetches, results, tree, step)
+
+    def _fetched(self, fetches: Any, results: Mapping[str, Any], tree: Tree, step: int) -> Any:
+        """Return what a run fetched, of the state and the step after it."""
+        if type(fetches) is str and fetches in results:
+            return results[fetches]
+        number = step if self._counts else None
+
+        def entry(name: str) -> Any:
+            return flatten(tree).get(name)
+
+        def described() -> str:
+            return f"the steps {list(self._steps)}, and the entries {list(flatten(tree))} of the state"
+
+        return map_leaves(fetches, lambda name: fetched_value(name, results, number, entry, described))
 
     async def _call(self, step: Step, state: Any, feeds: Mapping[str, Any] | None) -> Any:
         if step.is_async:

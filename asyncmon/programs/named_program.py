@@ -51,7 +51,7 @@ class NamedProgram:
             TypeError: it is no name.
         """
         if not isinstance(key, str):
-            raise TypeError(f"What is fed to functions are names of their parameters, got {key!r}.")
+            raise TypeError(f"What is fed to steps are names of their parameters, got {key!r}.")
         return key
 
     def describe(self) -> dict[str, Any]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from asyncmon.errors import AbortedError, InvalidArgumentError, NotFoundError
+from asyncmon.errors import AbortedError, InvalidArgumentError
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
+from asyncmon.programs.fetches import GLOBAL_STEP, fetched_value, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.jax.state import copied, host_entries, is_deleted, problems_of, to_host
 from asyncmon.programs.workers import timed
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
     from asyncmon.programs.steps import Step
     from asyncmon.session_config import SessionConfig
@@ -187,29 +186,18 @@ class JaxSession(FunctionSession):
                 )
 
     def _value(self, fetch: Any, results: Mapping[str, Any], state: Any, step: int) -> Any:
-        name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
-        if name in results:
-            return results[name]
-        for result in results.values():
-            if isinstance(result, Mapping) and name in result:
-                return to_host(result[name])
-        if name == GLOBAL_STEP:
-            return np.int64(step)
-        for leaf, array in zip(self._leaves, jax.tree_util.tree_leaves(state), strict=True):
-            if leaf.name == name:
-                value = to_host(array)
-                return np.array(value) if isinstance(value, np.ndarray) else value
-        if isinstance(fetch, OptionalFetch):
-            return fetch.default
-        outputs = sorted(
-            str(key) for one in results.values() if isinstance(one, Mapping) for key in one
-        )
-        raise NotFoundError(
-            f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-            f"{outputs}. The program has the steps {list(self._steps)}, and the entries "
-            f"{[leaf.name for leaf in self._leaves]} of the state. A hook beside several steps fetches "
-            f"optional({name!r})."
-        )
+        def entry(name: str) -> Any:
+            for leaf, array in zip(self._leaves, jax.tree_util.tree_leaves(state), strict=True):
+                if leaf.name == name:
+                    value = to_host(array)
+                    return np.array(value) if isinstance(value, np.ndarray) else value
+            return None
+
+        return fetched_value(fetch, results, step, entry, self._described, to_host)
+
+    def _described(self) -> str:
+        entries = [leaf.name for leaf in self._leaves]
+        return f"the steps {list(self._steps)}, and the entries {entries} of the state"
 
     # -- state
 

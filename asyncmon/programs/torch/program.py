@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 import torch
 
-from asyncmon.errors import NotFoundError
-from asyncmon.programs.function_session import INITIALIZE
+from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
 from asyncmon.programs.torch.ranks import is_first_rank, rank_hooks
 from asyncmon.programs.torch.session import TorchSession
@@ -18,7 +17,7 @@ from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Collection, Hashable, Mapping
+    from collections.abc import Collection, Mapping
 
     from asyncmon.programs.torch.training import MixedPrecision
 
@@ -26,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @final
-class TorchProgram:
+class TorchProgram(NamedProgram):
     """Named steps over torch objects: modules, optimizers, schedulers, scalers, generators, tensors.
 
     ``await sess.run("train", {"batch": b})`` calls ``train(state, batch=b)``, where ``state`` has the
@@ -77,19 +76,16 @@ class TorchProgram:
         *,
         read_only: Collection[str] = (),
     ) -> None:
+        super().__init__()
         for name, obj in state.items():
             check_object(name, obj)
         self.state: Mapping[str, Any] = Objects(state)
-        self.steps: dict[str, Step] = {}
-        self.finalized = False
         self._owner: weakref.ref[TorchSession] | None = None
         self._initial: Any = None
         self._touched = False
         for name, fn in (steps or {}).items():
             self._add(name, fn, read_only=name in read_only)
-        unknown = sorted(set(read_only) - set(self.steps))
-        if unknown:
-            raise ValueError(f"read_only names no step: {unknown}. The steps are {list(self.steps)}.")
+        self._check_read_only(read_only)
 
     @overload
     def step(self, fn: F, /, *, name: str | None = None, read_only: bool = False) -> F: ...
@@ -168,15 +164,8 @@ class TorchProgram:
         return add if fn is None else add(fn)
 
     def _add(self, name: str, fn: Callable[..., Any], *, read_only: bool) -> None:
-        if self.finalized:
-            raise RuntimeError(f"The program is finalized: the step {name!r} cannot be added any more.")
-        if name in self.steps or name in self.state:
-            raise ValueError(f"The name {name!r} is taken already, by a step or an object.")
+        self._check_addition(name, self.state)
         self.steps[name] = Step(name, fn, has_state=True, read_only=read_only)
-
-    def finalize(self) -> None:
-        """Refuse further steps. A second call does nothing."""
-        self.finalized = True
 
     def create_session(self, target: str = "", config: Any = None) -> TorchSession:
         """Return a session of the objects; while there is one, a session with copies of the modules.
@@ -189,10 +178,7 @@ class TorchProgram:
         Raises:
             NotFoundError: a target that is not "".
         """
-        if target:
-            raise NotFoundError(
-                f"No session factory registered for target {target!r}; expected '' for this process."
-            )
+        self._check_target(target)
         config = config or SessionConfig()
         if config.intra_op_parallelism_threads:
             torch.set_num_threads(config.intra_op_parallelism_threads)
@@ -207,37 +193,7 @@ class TorchProgram:
         """Return the hooks that a session needs: where there are ranks, what stops them together."""
         return rank_hooks()
 
-    def init_op(self) -> Any:
-        """Return the fetch that sets the state to that of the first session's start."""
-        return INITIALIZE
-
-    def local_init_op(self) -> None:
-        """Return None: there is no state that is not saved."""
-
-    def ready_op(self) -> None:
-        """Return None: a session is always ready."""
-
-    def ready_for_local_init_op(self) -> None:
-        """Return None: a session is always ready."""
-
-    def summary_op(self) -> None:
-        """Return None: a hook names what it summarises."""
-
-    def has_global_step(self) -> bool:
-        """Return True: steps are counted."""
-        return True
-
-    def canonical_feed(self, key: Any) -> Hashable:
-        """Return a feed's name.
-
-        Raises:
-            TypeError: it is no name.
-        """
-        if not isinstance(key, str):
-            raise TypeError(f"What is fed to steps are names of their parameters, got {key!r}.")
-        return key
-
     def describe(self) -> dict[str, Any]:
         """Return the description of this program in checkpoints."""
         objects = {name: type(obj).__name__ for name, obj in self.state.items()}
-        return {"type": "TorchProgram", "steps": list(self.steps), "state": objects}
+        return super().describe() | {"state": objects}

@@ -13,7 +13,7 @@ import torch
 
 from asyncmon.errors import AbortedError, FailedPreconditionError, InvalidArgumentError, NotFoundError
 from asyncmon.graph.execution.cost import CostModel
-from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, leaves, map_leaves
+from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, fetched_value, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.torch import tracing
 from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
@@ -184,25 +184,18 @@ class TorchSession(FunctionSession):
             self._broken.__cause__ = error
 
     def _value(self, fetch: Any, results: Mapping[str, Any]) -> Any:
-        name = fetch.name if isinstance(fetch, OptionalFetch) else fetch
-        if name in results:
-            return results[name]
-        for result in results.values():
-            if isinstance(result, dict) and name in result:
-                return host_value(result[name])
-        if name == GLOBAL_STEP:
-            return np.int64(self._step)
-        if (tensor := self._entry(name)) is not None:
-            return host_value(tensor)
-        if isinstance(fetch, OptionalFetch):
-            return fetch.default
-        outputs = sorted(str(key) for one in results.values() if isinstance(one, dict) for key in one)
-        raise NotFoundError(
-            f"Nothing in this run is called {name!r}. Steps that ran: {list(results)}, which returned: "
-            f"{outputs}. The program has the steps {list(self._steps)}, and the objects "
-            f"{list(self._objects)}, whose entries are like 'model/fc.weight'. A hook beside several "
-            f"steps fetches optional({name!r})."
+        return fetched_value(
+            fetch,
+            results,
+            self._step,
+            lambda name: host_value(self._entry(name)),
+            self._described,
+            host_value,
         )
+
+    def _described(self) -> str:
+        objects = f"the objects {list(self._objects)}, whose entries are like 'model/fc.weight'"
+        return f"the steps {list(self._steps)}, and {objects}"
 
     def _entry(self, name: str) -> torch.Tensor | None:
         obj = name.partition("/")[0]
