@@ -59,15 +59,22 @@ async def main(cluster: Any, task: int, directory: str, last: int) -> None:
     config = am.SessionConfig()
     config.rpc_options.timeout_secs = 2.0
     async with am.Server(cluster, "worker", task, config=config) as server:
-        train, label = build(cluster, task)
+        train, placeholder = build(cluster, task)
+        label = 0
+
+        def feed() -> dict[Any, Any]:  # before each attempt: a recovery repeats a run with a new label
+            nonlocal label
+            label = uuid.uuid4().int >> 80
+            write(begun=label)
+            return {placeholder: [label]}
+
         async with am.MonitoredTrainingSession(
-            server.target, task == 0, directory, hooks=[am.StopAtStepHook(last_step=last)],
-            save_checkpoint_steps=50, save_checkpoint_secs=None, config=config,
+            server.target, task == 0, directory, save_checkpoint_steps=50, save_checkpoint_secs=None,
+            hooks=[am.StopAtStepHook(last_step=last), am.FeedFnHook(feed)], config=config,
         ) as sess:  # fmt: skip
             while not sess.should_stop():
-                number = uuid.uuid4().int >> 80
-                await sess.run(train, {label: [number]})
-                write(step=sess.raw_session().global_step, label=number)
+                await sess.run(train)
+                write(step=sess.raw_session().global_step, label=label)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ class Cluster:
     def __init__(self, directory: Path, proxies: list[Proxy], ports: list[int], seed: int) -> None:
         self.directory = directory
         self.running: dict[tuple[str, int], asyncio.subprocess.Process] = {}
-        self.lines: list[tuple[int, int, int]] = []  # worker, step, label
+        self.begun: list[tuple[int, int]] = []  # worker, label of an attempt of a step
+        self.lines: list[tuple[int, int, int]] = []  # worker, step, label of the attempt that succeeded
         self.children: list[asyncio.subprocess.Process] = []
         self._proxies = proxies
         self._ports = ports
@@ -74,9 +75,12 @@ class Cluster:
             assert child.stdout is not None, "PIPE"
             async for line in child.stdout:
                 if job == "worker":
-                    given = json.loads(line)
-                    self.lines.append((task, given["step"], given["label"]))
-                    self._disturb(given["step"])
+                    match json.loads(line):
+                        case {"begun": label}:
+                            self.begun.append((task, label))
+                        case {"step": step, "label": label}:
+                            self.lines.append((task, step, label))
+                            self._disturb(step)
             status = await child.wait()
             if status != -signal.SIGKILL:
                 assert status == 0, f"{job} {task} has ended with {status}: {self.log(job, task)}"
@@ -138,14 +142,19 @@ class Cluster:
 
 
 def serial(log: Any, count: int) -> list[int]:
-    """Return the labels of steps in the order in which a server applied them."""
+    """Return the labels of attempts in the order in which a server applied them."""
     labels = [int(label) for label in log[:count][::-1]]
-    assert len(set(labels)) == len(labels), "a step was applied twice"
+    assert len(set(labels)) == len(labels), "an attempt was applied twice"
     return labels
 
 
 async def check(cluster: Cluster) -> None:
-    """Check the last checkpoint, and the steps that workers saw."""
+    """Check the last checkpoint, and the steps that workers saw.
+
+    Each attempt of a step has a label. A server has applied it once or not at all, and has the value
+    of those in its log, in their order. One that succeeded is on both servers or, after a restore, on
+    none. One that failed may be on any, and its step is repeated with a label of its own.
+    """
     newest = await am.latest_checkpoint(str(cluster.directory / "model"))
     assert newest is not None
     saved = await am.load_checkpoint(newest)
@@ -161,23 +170,30 @@ async def check(cluster: Cluster) -> None:
         assert value == (await saved.get_tensor(f"value{server}")).item()
         applied.append(labels)
     assert len(applied[0]) == step  # the counter is on the first server
+    begun = {label for _, label in cluster.begun}
+    assert {*applied[0], *applied[1]} <= begun, "an update is of no attempt"
     halves = set(applied[0]) ^ set(applied[1])
     assert not halves & {label for _, _, label in cluster.lines}, (
-        "a step that succeeded is on one server"
+        "an attempt that succeeded is on one server"
     )
 
     logs = [(cluster.directory / f"worker{task}.log").read_text() for task in range(2)]
     restored = [
         int(found) for found in re.findall(r"Restoring parameters from \S*-(\d+)", "".join(logs))
     ]
-    anew = {name for _, kind, name in cluster.faults if kind == "kill"}
+    killed = [name for _, kind, name in cluster.faults if kind == "kill"]
     for worker in range(2):
+        kills = killed.count(("worker", worker))
+        failed = sum(task == worker for task, _ in cluster.begun)
+        failed -= sum(task == worker for task, *_ in cluster.lines)
+        recoveries = logs[worker].count("An error was raised. This may be due to a preemption in a")
+        assert failed <= recoveries + kills, "a step that succeeded was repeated"
         steps = [step for task, step, _ in cluster.lines if task == worker]
         for before, after in itertools.pairwise(steps):
             if after <= before:
                 assert any(one < after for one in restored), (before, after, restored)
                 warned = "Recovered: training goes on from step" in logs[worker]
-                assert warned or anew & {("worker", 0), ("worker", worker)}, (worker, before, after)
+                assert warned or kills or ("worker", 0) in killed, (worker, before, after)
 
 
 async def one_round(directory: Path, seed: int) -> Cluster:
