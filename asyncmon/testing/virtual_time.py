@@ -235,7 +235,12 @@ def is_pool_worker(thread: threading.Thread) -> bool:
 
 def _is_listening(descriptor: int) -> bool:
     try:
-        with socket.socket(fileno=socket.dup(descriptor)) as connection:
-            return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+        connection = socket.socket(fileno=descriptor)  # no copy: a copy of a pipe would keep it open
     except OSError:  # a pipe, a process: no socket
         return False
+    try:
+        return bool(connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:  # it is closed
+        return False
+    finally:
+        connection.detach()

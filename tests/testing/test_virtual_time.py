@@ -131,6 +131,18 @@ async def test_time_stands_still_for_a_subprocess() -> None:
     assert output == b"done\n"
 
 
+async def test_a_pipe_that_is_closed_is_at_its_end() -> None:
+    reader = "import sys; print('ready', flush=True); sys.stdin.read()"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", reader, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None, "PIPE"
+    assert process.stdout is not None, "PIPE"
+    await process.stdout.readline()  # the loop has looked at the pipe meanwhile
+    process.stdin.close()
+    assert await process.wait() == 0
+
+
 async def test_a_server_that_only_listens_does_not_hold_time() -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello\n")
