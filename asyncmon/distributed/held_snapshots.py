@@ -21,7 +21,7 @@ from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.distributed.wire import Encoder
-from asyncmon.errors import AbortedError, OpError
+from asyncmon.errors import OpError
 from asyncmon.files import FileCalls, in_thread
 from asyncmon.snapshot import HeldArray, Snapshot
 
@@ -42,7 +42,7 @@ async def held_snapshot(ask: Ask, answered: Awaitable[dict[str, Any]]) -> Snapsh
     """Return a snapshot that stays there, but for small arrays, until it is released.
 
     Args:
-        ask: does a job there.
+        ask: does a job there; AbortedError once the session is closed.
         answered: the answer to the job ``"hold"``.
     """
     answer = await answered
@@ -58,7 +58,7 @@ async def held_snapshot(ask: Ask, answered: Awaitable[dict[str, Any]]) -> Snapsh
 
 def _release(loop: asyncio.AbstractEventLoop, ask: Ask, number: int) -> None:
     async def send() -> None:
-        with contextlib.suppress(OpError, RuntimeError):  # closed: then it is gone
+        with contextlib.suppress(OpError):  # closed: then it is gone
             await ask({"job": "release", "snapshot": number}, Encoder())
 
     def start() -> None:
@@ -97,14 +97,8 @@ class _Held:
         return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
 
     async def pull(self) -> Snapshot:
-        answer = await self._job({"job": "pull", "snapshot": self._number}, Encoder())
+        answer = await self._ask({"job": "pull", "snapshot": self._number}, Encoder())
         return Snapshot({**self._values, **answer["values"]}, self._step)
-
-    async def _job(self, request: dict[str, Any], encoder: Encoder) -> dict[str, Any]:
-        try:
-            return await self._ask(request, encoder)
-        except RuntimeError as error:
-            raise AbortedError("The session was closed before its snapshot was saved.") from error
 
     async def _write(
         self, path: str, header: bytes, arrays: Mapping[str, Any], control: Control
@@ -124,7 +118,7 @@ class _Held:
         }
         changed = asyncio.Event()
         control.on_change(lambda: self._loop.call_soon_threadsafe(changed.set))
-        job = asyncio.ensure_future(self._job(request, encoder))
+        job = asyncio.ensure_future(self._ask(request, encoder))
         try:
             while not job.done():
                 change = asyncio.create_task(changed.wait())
@@ -137,7 +131,7 @@ class _Held:
                 elif changed.is_set():
                     changed.clear()
                     hurry = {"job": "hurry", "snapshot": self._number}
-                    await self._job(hurry, Encoder())
+                    await self._ask(hurry, Encoder())
         finally:
             control.on_change(None)
             job.cancel()

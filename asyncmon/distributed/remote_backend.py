@@ -187,7 +187,7 @@ class RemoteBackend:
         """Order a snapshot for a save, which stays there where that process writes files."""
         if not self._writes_files:
             return self.snapshot()
-        return asyncio.ensure_future(held_snapshot(self.job, self._ordered("hold")))
+        return asyncio.ensure_future(held_snapshot(self._save_job, self._ordered("hold")))
 
     async def ask(self, do: str, **content: Any) -> dict[str, Any]:
         """Ask for something of the session there that is no job, plain data for plain data."""
@@ -220,13 +220,25 @@ class RemoteBackend:
         """Start a job, which is sent before those that are started after this call."""
         self.check_open()
         sent = self._unsent = asyncio.get_running_loop().create_future()
-        task = asyncio.ensure_future(self.job({"job": kind}, Encoder(), sent))
+        task = asyncio.ensure_future(self._save_job({"job": kind}, Encoder(), sent))
         task.add_done_callback(lambda _task: sent.cancel())  # where it failed before
         return task
 
     async def _snapshot(self, answered: Awaitable[dict[str, Any]]) -> Snapshot:
         answer = await answered
         return Snapshot(answer["values"], answer["step"])
+
+    async def _save_job(
+        self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
+    ) -> dict[str, Any]:
+        """Do a job of a snapshot, which is lost where the session is closed meanwhile."""
+        try:
+            return await self.job(request, encoder, sent)
+        except (RuntimeError, CancelledError) as error:
+            if not self.closed:
+                raise
+            lost = "The session was closed before its snapshot was saved."
+            raise AbortedError(lost) from error
 
     async def job(
         self, request: dict[str, Any], encoder: Encoder, sent: asyncio.Future[None] | None = None
@@ -238,8 +250,6 @@ class RemoteBackend:
             encoder: has the buffers.
             sent: completed when it is sent; other jobs wait for that of the last snapshot.
         """
-        if sent is not None and self.closed:
-            raise AbortedError("The session was closed before its snapshot was taken.")
         self.check_open()
         if sent is None and self._unsent is not None and not self._unsent.done():
             await asyncio.wait((self._unsent,))

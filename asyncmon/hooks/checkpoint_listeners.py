@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.error_text import text_of
+from asyncmon.errors import PREEMPTION
 from asyncmon.hooks.hook_support import log_errors
 from asyncmon.runtime.hook_check import check_methods
 from asyncmon.summary.events import SessionLog
@@ -80,7 +82,8 @@ class PendingSaves:
     """Saves that were started, in order, until each is logged and all listeners were called.
 
     A recovery ends the tasks of the session it replaces, but no save: the next session takes over the
-    pending ones. No listener is called twice for one checkpoint.
+    pending ones. One that fails there by an error that is recovered from was lost with its session: it
+    is a WARNING. No listener is called twice for one checkpoint.
 
     An error in a task is handled as the hook's ``on_error`` says: with ``"detach"``,
     :meth:`raise_if_failed` raises it in a method of the hook.
@@ -168,6 +171,13 @@ class PendingSaves:
                 await self._call_after_save(save)
         except asyncio.CancelledError:
             raise  # it stays pending, for the next session
+        except PREEMPTION as error:
+            self._pending.remove(save)
+            if save.session is self._session:
+                raise
+            step, why = save.handle.step, text_of(error)  # its session was recovered from already
+            logger.warning("The checkpoint of step %s was lost with its session: %s", step, why)
+            return
         except BaseException:
             self._pending.remove(save)
             raise

@@ -176,3 +176,41 @@ async def test_a_save_that_is_cancelled_is_cancelled_in_the_child(tmp_path: Path
         assert not tensor_files(tmp_path)
         assert await sess.run(one) == 1.0
     await saver.close()
+
+
+async def test_a_save_whose_session_is_closed_while_it_is_written_is_aborted(tmp_path: Path) -> None:
+    one = graph.constant(1.0) + 0.0
+    graph.get_variable("w", [1 << 26], initializer=graph.zeros_initializer())  # 268 MB
+    saver = am.Saver()
+    sess = graph.Session("local")
+    await sess.run(graph.global_variables_initializer())
+    ordered = saver.start_save(sess, tmp_path / "m", global_step=1)
+    while not tensor_files(tmp_path):
+        await sess.peek(one)
+    await sess.close()
+    with pytest.raises(errors.AbortedError, match="closed before its snapshot"):
+        await ordered
+    assert not tensor_files(tmp_path)
+    await saver.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_a_save_that_is_lost_with_its_child_does_not_stop_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals
+) -> None:
+    step, _ = variables()
+    train = step.assign_add(1)
+    config = am.SessionConfig()
+    config.rpc_options.timeout_secs = 1.0
+    async with am.MonitoredTrainingSession(
+        "local", checkpoint_dir=str(tmp_path), config=config,
+        hooks=[am.StopAtStepHook(last_step=5)], save_checkpoint_steps=2, save_checkpoint_secs=None,
+    ) as sess:  # fmt: skip
+        await sess.run(train)
+        assert await sess.run(train) == 2  # the save of this step is under way
+        os.kill(pid_of(sess.raw_session()), number)
+        assert await sess.run(train) == 1
+        while not sess.should_stop():
+            await sess.run(train)
+    assert (await am.latest_checkpoint(str(tmp_path))).endswith("model.ckpt-5")
+    assert sum("Recovered:" in one.getMessage() for one in caplog.records) == 1
