@@ -28,6 +28,8 @@ from asyncmon.checkpoint.management import load_variable as load_variable
 from asyncmon.checkpoint.management import remove_checkpoint as remove_checkpoint
 from asyncmon.checkpoint.management import verify as verify
 from asyncmon.checkpoint.management import wait_for_new_checkpoint as wait_for_new_checkpoint
+from asyncmon.checkpoint.prune import Pruned as Pruned
+from asyncmon.checkpoint.prune import prune as prune
 from asyncmon.checkpoint.reader import CheckpointReader as CheckpointReader
 from asyncmon.checkpoint.restoring import init_from_checkpoint as init_from_checkpoint
 from asyncmon.checkpoint.retention import KeepBest as KeepBest

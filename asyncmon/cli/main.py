@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "inspect": ("asyncmon.cli.inspect", "list what a checkpoint holds"),
     "verify": ("asyncmon.cli.verify", "check every byte of checkpoints"),
+    "prune": ("asyncmon.cli.prune", "delete older checkpoints"),
     "port": ("asyncmon.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }

@@ -1,0 +1,98 @@
+"""Delete older checkpoints of a directory to which nothing is saved at present."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from asyncmon.checkpoint.commit import put_file, remove
+from asyncmon.checkpoint.locations import Claims, split
+from asyncmon.checkpoint.management import Inspected, verify
+from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
+from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, encode_state, read_state
+from asyncmon.errors import NotFoundError
+from asyncmon.files import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncmon.checkpoint.store import Store
+
+
+class Pruned(NamedTuple):
+    """The checkpoints of a directory after :func:`prune`, oldest first."""
+
+    kept: list[str]
+    deleted: list[str]
+    damaged: list[Inspected]
+    """Neither counted nor deleted: look at these yourself."""
+
+
+async def prune(
+    checkpoint_dir: str | os.PathLike[str],
+    max_to_keep: int = 5,
+    *,
+    keep_best: KeepBest | None = None,
+    dry_run: bool = False,
+) -> Pruned:
+    """Keep the newest whole checkpoints of a directory, and the best ones; delete the others.
+
+    All checkpoints in the directory count, also those that a saver kept permanently. The state file
+    names those that stay before any is deleted. One that a reader of this process has open stays.
+    A cancellation leaves each checkpoint either whole or deleted.
+
+    Args:
+        checkpoint_dir: a path or URL.
+        max_to_keep: how many of the newest to keep, at least one.
+        keep_best: keep the best by a metric as well.
+        dry_run: delete nothing, and only return what would be deleted.
+
+    Raises:
+        NotFoundError: there is no whole checkpoint in the directory.
+        FailedPreconditionError: another process saves there.
+        ValueError: ``max_to_keep`` is below 1.
+    """
+    if max_to_keep < 1:
+        raise ValueError(f"max_to_keep is a number of checkpoints, at least 1, got {max_to_keep!r}.")
+    directory = os.fspath(checkpoint_dir)
+    claims = Claims(None)
+    found = await verify(directory)
+    whole = [
+        Kept(one.path, one.facts.wall_time, one.facts.metrics)
+        for one in found
+        if one.problem is None and one.facts is not None and one.facts.wall_time is not None
+    ]
+    damaged = [one for one in reversed(found) if one.problem is not None]
+    if not whole:
+        raise NotFoundError(f"There is no whole checkpoint in {directory!r}: nothing is deleted.")
+    retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
+    stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))
+    left: list[Kept] = []
+    if excess and not dry_run:
+        try:
+            await in_thread(claims.claim, directory)
+            store = claims.open(directory)
+            await _write_state(store, stay, excess)
+            left = await in_thread(_delete, store, excess)
+        finally:
+            await in_thread(claims.release)
+    deleted = [one.path for one in excess if one not in left]
+    return Pruned([one.path for one in (*left, *stay)], deleted, damaged)
+
+
+async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:
+    before = await read_state(store, STATE_NAME)
+    state = CheckpointState(
+        model_checkpoint_path=stay[-1].path,
+        all_model_checkpoint_paths=[one.path for one in stay],
+        all_model_checkpoint_timestamps=[one.time for one in stay],
+        last_preserved_timestamp=None if before is None else before.last_preserved_timestamp,
+        excess_model_checkpoint_paths=[one.path for one in excess],
+    )
+    await in_thread(put_file, store, STATE_NAME, encode_state(store.directory, state, STATE_NAME))
+
+
+def _delete(store: Store, excess: Sequence[Kept]) -> list[Kept]:
+    """Delete checkpoints; return those that a reader has open. Blocking."""
+    return [one for one in excess if not remove(store, split(one.path)[1])]

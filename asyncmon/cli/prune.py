@@ -1,0 +1,56 @@
+"""``asyncmon prune``: delete older checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from asyncmon.checkpoint import KeepBest, prune
+from asyncmon.cli.output import add_json_option, write_json, write_table
+
+DESCRIPTION = """\
+Delete the older checkpoints of a directory. The newest whole ones stay, and the best where --keep-best
+is given; damaged ones are neither counted nor deleted. A directory that training saves to is refused."""
+
+EPILOG = """\
+example: asyncmon prune runs/digits --keep 3 --keep-best accuracy:max:2 --dry-run
+exit status: 0 done; 1 there is no whole checkpoint, or the directory is in use."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add = parser.add_argument
+    add("directory", help="where the checkpoints are, a path or a URL")
+    add("--keep", type=int, default=5, metavar="N", help="so many of the newest (default: %(default)s)")
+    add(
+        "--keep-best", type=_keep_best, metavar="METRIC[:min|max[:N]]",
+        help="also the best N by a metric they were saved with (default: the one that is lowest)",
+    )  # fmt: skip
+    add("--dry-run", action="store_true", help="only say what would be deleted")
+    add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prune a directory."""
+    kept, deleted, damaged = asyncio.run(
+        prune(options.directory, options.keep, keep_best=options.keep_best, dry_run=options.dry_run)
+    )
+    if options.json:
+        problems = {one.path: one.problem for one in damaged}
+        write_json({"kept": kept, "deleted": deleted, "damaged": problems, "dry_run": options.dry_run})
+        return 0
+    verdict = "would be deleted" if options.dry_run else "deleted"
+    rows = [[path, verdict] for path in deleted] + [[path, "kept"] for path in kept]
+    write_table([], rows + [[one.path, f"left: {one.problem}"] for one in damaged])
+    sys.stdout.write(f"{len(deleted)} {verdict}, {len(kept)} kept.\n")
+    return 0
+
+
+def _keep_best(text: str) -> KeepBest:
+    metric, _, rest = text.partition(":")
+    mode, _, count = rest.partition(":")
+    try:
+        return KeepBest(metric, int(count or 1), mode or "min")  # type: ignore[arg-type]  # it checks
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
