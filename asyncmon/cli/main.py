@@ -19,6 +19,8 @@ COMMANDS = {
     "inspect": ("asyncmon.cli.inspect", "list what a checkpoint holds"),
     "verify": ("asyncmon.cli.verify", "check every byte of checkpoints"),
     "prune": ("asyncmon.cli.prune", "delete older checkpoints"),
+    "events": ("asyncmon.cli.events", "print or export scalars"),
+    "plot": ("asyncmon.cli.plot", "draw the scalars of several runs"),
     "port": ("asyncmon.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }

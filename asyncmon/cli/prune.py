@@ -11,7 +11,7 @@ from asyncmon.cli.output import add_json_option, write_json, write_table
 
 DESCRIPTION = """\
 Delete the older checkpoints of a directory. The newest whole ones stay, and the best where --keep-best
-is given; damaged ones are neither counted nor deleted. A directory that training saves to is refused."""
+is given; damaged ones are neither counted nor deleted. While training saves there it is refused."""
 
 EPILOG = """\
 example: asyncmon prune runs/digits --keep 3 --keep-best accuracy:max:2 --dry-run

@@ -11,8 +11,9 @@ Usage::
 
 From the ground up: ``events`` (what a file holds), ``tfrecord`` (how it is framed),
 ``event_queue`` (what waits), ``event_file`` (the disk), ``writer_task`` (between the two), ``writer``,
-``shared_writer``, ``reader``. ``values`` makes summaries of numbers, arrays, images (``media``,
-``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a graph.
+``shared_writer``, ``reader``, ``scalars``. ``values`` makes summaries of numbers, arrays, images
+(``media``, ``histogram``), sound and text, ``graph_def`` shows graphs, ``ops`` puts summaries into a
+graph.
 """
 
 from asyncmon.summary.events import Event as Event
@@ -32,5 +33,8 @@ from asyncmon.summary.ops import tensor_summary as tensor_summary
 from asyncmon.summary.ops import text as text
 from asyncmon.summary.reader import follow as follow
 from asyncmon.summary.reader import summary_iterator as summary_iterator
+from asyncmon.summary.scalars import Scalar as Scalar
+from asyncmon.summary.scalars import find_event_files as find_event_files
+from asyncmon.summary.scalars import read_scalars as read_scalars
 from asyncmon.summary.shared_writer import FileWriterCache as FileWriterCache
 from asyncmon.summary.writer import FileWriter as FileWriter

@@ -1,0 +1,74 @@
+"""``asyncmon events``: print or export the scalars of event files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from typing import TYPE_CHECKING
+
+from asyncmon.cli.output import write_table
+from asyncmon.cli.scalars import add_selection, selected
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from asyncmon.summary.scalars import Scalar
+
+DESCRIPTION = """\
+Print which scalars there are, or with --csv or --json all their points: run, tag, step, wall_time
+(seconds since 1970) and value, one a line. Points of steps that were lost in a crash are left out."""
+
+EPILOG = """\
+example: asyncmon events runs --tag loss --csv > loss.csv
+exit status: 0 done; 1 there is no such scalar, or a record is damaged."""
+
+COLUMNS = ("run", "tag", "step", "wall_time", "value")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add_selection(parser)
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--csv", action="store_true", help="print points as CSV, with a header")
+    output.add_argument(
+        "--json", action="store_true",
+        help="print points as JSON lines; NaN and infinities are strings, as protobuf's JSON has them",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print scalars."""
+    runs = selected(options)
+    if options.csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(_points(runs))
+    elif options.json:
+        for *facts, value in _points(runs):
+            number = value if math.isfinite(value) else _NAMES[str(value)]
+            line = dict(zip(COLUMNS, [*facts, number], strict=True))
+            sys.stdout.write(f"{json.dumps(line)}\n")
+    else:
+        rows = []
+        for name, scalars in runs.items():
+            for tag, points in scalars.items():
+                first, last = points[0], points[-1]
+                row = [name, tag, str(len(points)), str(first.step), str(last.step), f"{last.value:g}"]
+                rows.append(row)
+        write_table(["run", "tag", "points", "first step", "last step", "last value"], rows)
+    return 0
+
+
+_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _points(
+    runs: Mapping[str, Mapping[str, Sequence[Scalar]]],
+) -> Iterator[tuple[str, str, int, float, float]]:
+    for name, scalars in runs.items():
+        for tag, points in scalars.items():
+            for point in points:
+                yield name, tag, point.step, point.wall_time, point.value

@@ -1,0 +1,110 @@
+"""``asyncmon plot``: a picture of the scalars of several runs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asyncmon.cli.scalars import add_selection, selected
+
+if TYPE_CHECKING:
+    import argparse
+
+    import numpy as np
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+DESCRIPTION = """\
+Draw scalars into a PNG, one chart a tag with a line for each run. Needs matplotlib: pip install
+'asyncmon[plot]'."""
+
+EPILOG = """\
+example: asyncmon plot runs/a runs/b --tag loss --log --smooth 0.9 -o loss.png
+exit status: 0 drawn; 1 there is no such scalar, or matplotlib is not installed."""
+
+_COLUMNS = 3
+_SIZE = (4.5, 3.2)  # inches of one chart
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add_selection(parser)
+    add = parser.add_argument
+    add("-o", "--output", type=Path, default=Path("scalars.png"), help="default: %(default)s")
+    add("--log", action="store_true", help="a logarithmic scale for values")
+    add("--smooth", type=float, default=0.0, metavar="W", help="as in TensorBoard, from 0 to below 1")
+    add("--time", action="store_true", help="over hours since the run's first point, not over steps")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw the picture and print its path."""
+    if not 0 <= options.smooth < 1:
+        raise ValueError(f"--smooth is a weight from 0 to below 1, got {options.smooth}.")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("`plot` needs matplotlib: pip install 'asyncmon[plot]'") from error
+    runs = selected(options)
+    tags = sorted({tag for scalars in runs.values() for tag in scalars})
+    columns = min(_COLUMNS, len(tags))
+    rows = -(-len(tags) // columns)
+    size = _SIZE[0] * columns, _SIZE[1] * rows
+    figure = Figure(figsize=size, layout="constrained")
+    charts = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for tag, chart in zip(tags, charts, strict=False):
+        for number, (name, scalars) in enumerate(runs.items()):
+            if tag in scalars:
+                points = scalars[tag]
+                began = min(series[0].wall_time for series in scalars.values())
+                along = [(p.wall_time - began) / 3600 if options.time else p.step for p in points]
+                values = [p.value for p in points]
+                _draw(chart, along, values, options.smooth, name, f"C{number % 10}")
+        chart.set(title=tag, xlabel="hours" if options.time else "step")
+        if options.log:
+            chart.set_yscale("log")
+        chart.grid(alpha=0.25)
+    for chart in charts[len(tags) :]:
+        chart.set_axis_off()
+    if len(runs) > 1:
+        lines = {line.get_label(): line for chart in charts[: len(tags)] for line in chart.get_lines()}
+        shown = {label: line for label, line in lines.items() if not label.startswith("_")}
+        figure.legend(
+            shown.values(), shown.keys(), loc="outside lower center", ncols=min(len(shown), 4)
+        )
+    figure.savefig(options.output, dpi=120, format="png")
+    sys.stdout.write(f"{options.output}\n")
+    return 0
+
+
+def _draw(
+    chart: Axes, along: list[float], values: list[float], weight: float, name: str, color: str
+) -> None:
+    """Draw a line; where it is smoothed, faintly the values themselves too."""
+    import numpy as np
+
+    marker = "o" if len(values) == 1 else None
+    if not weight:
+        chart.plot(along, values, label=name, linewidth=1.2, marker=marker, color=color)
+        return
+    chart.plot(along, values, label="_", linewidth=1, alpha=0.25, color=color)
+    smooth = smoothed(np.asarray(values), weight)
+    chart.plot(along, smooth, label=name, linewidth=1.5, marker=marker, color=color)
+
+
+def smoothed(values: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
+    """Return the exponential moving average, without its bias to zero at the start; NaN stay NaN.
+
+    Args:
+        values: shape ``[n]``.
+        weight: of what was before, from 0 to below 1.
+    """
+    import numpy as np
+
+    result, average, count = np.full(len(values), np.nan), 0.0, 0
+    for i, value in enumerate(values.tolist()):
+        if np.isfinite(value):
+            average = weight * average + (1 - weight) * value
+            count += 1
+            result[i] = average / (1 - weight**count)
+    return result

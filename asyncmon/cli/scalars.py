@@ -1,0 +1,57 @@
+"""The runs and tags that a command is asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from typing import TYPE_CHECKING
+
+from asyncmon.summary.scalars import find_event_files, read_scalars
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from asyncmon.summary.scalars import Scalar
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that :func:`selected` reads."""
+    add = parser.add_argument
+    add("logdirs", nargs="+", metavar="LOGDIR", help="a directory with event files, or with runs in it")
+    add(
+        "--tag", action="append", metavar="PATTERN",
+        help="only these scalars, such as loss or 'eval/*'; may be given more than once",
+    )  # fmt: skip
+
+
+def selected(options: argparse.Namespace) -> dict[str, dict[str, Sequence[Scalar]]]:
+    """Return the points of the runs and tags that are asked for: run to tag to points. Blocking.
+
+    Raises:
+        ValueError: there is none.
+        DataLossError: a record is damaged.
+    """
+    patterns: list[str] = options.tag or ["*"]
+    found: dict[str, dict[str, Sequence[Scalar]]] = {}
+    seen: set[str] = set()
+    for logdir in options.logdirs:
+        for name, files in find_event_files(logdir).items():
+            scalars = read_scalars(files)
+            seen.update(scalars)
+            chosen = {
+                tag: scalars[tag]
+                for tag in sorted(scalars)
+                if any(fnmatch.fnmatchcase(tag, pattern) for pattern in patterns)
+            }
+            if chosen:
+                found[os.path.normpath(os.path.join(logdir, name))] = chosen
+    if not found:
+        where = ", ".join(map(repr, options.logdirs))
+        if seen:
+            asked = ", ".join(map(repr, patterns))
+            raise ValueError(
+                f"No scalar in {where} is called {asked}; there are {', '.join(sorted(seen))}."
+            )
+        raise ValueError(f"There are no scalars below {where}: it has no event file with one.")
+    return found

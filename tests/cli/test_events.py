@@ -1,0 +1,88 @@
+"""``asyncmon events`` and ``plot``."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from asyncmon.cli import main
+from asyncmon.cli.plot import smoothed
+from asyncmon.summary import FileWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    async def write() -> None:
+        for name, steps in (("a", 4), ("b", 2)):
+            async with FileWriter(tmp_path / name) as writer:
+                for step in range(steps):
+                    writer.add_scalar("loss", 1 / (step + 1), step)
+            async with FileWriter(tmp_path / name) as writer:
+                writer.add_scalar("eval/accuracy", float("nan") if name == "b" else 0.5, 3)
+
+    asyncio.run(write())
+    return tmp_path
+
+
+def test_a_table_of_what_there_is(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(runs)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[1:] == [
+        [str(runs / "a"), "eval/accuracy", "1", "3", "3", "0.5"],
+        [str(runs / "a"), "loss", "4", "0", "3", "0.25"],
+        [str(runs / "b"), "eval/accuracy", "1", "3", "3", "nan"],
+        [str(runs / "b"), "loss", "2", "0", "1", "0.5"],
+    ]
+
+
+def test_points_as_csv_and_json_lines(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(runs / "a"), str(runs / "b"), "--tag", "lo*", "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["run"], row["step"], row["value"]) for row in rows][3:] == [
+        (str(runs / "a"), "3", "0.25"), (str(runs / "b"), "0", "1.0"), (str(runs / "b"), "1", "0.5"),
+    ]  # fmt: skip
+    assert main(["events", str(runs), "--tag", "eval/*", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["run"], line["tag"], line["step"], line["value"]) for line in lines] == [
+        (str(runs / "a"), "eval/accuracy", 3, 0.5), (str(runs / "b"), "eval/accuracy", 3, "NaN"),
+    ]  # fmt: skip
+    assert all(line["wall_time"] > 1e9 for line in lines)
+
+
+def test_what_is_not_there(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", str(runs), "--tag", "lose"]) == 1
+    assert "is called 'lose'; there are eval/accuracy, loss." in capsys.readouterr().err
+    assert main(["events", str(runs / "nowhere")]) == 1
+    assert "There are no scalars below" in capsys.readouterr().err
+    path = min((runs / "b").iterdir())
+    path.write_bytes(path.read_bytes()[:-3] + b"abc")
+    assert main(["events", str(runs)]) == 1
+    assert "Record" in capsys.readouterr().err
+
+
+def test_plot_draws_a_picture(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = runs / "out.png"
+    options = ["--log", "--smooth", "0.5", "--time", "-o", str(picture)]
+    assert main(["plot", str(runs), *options]) == 0
+    assert capsys.readouterr().out == f"{picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["plot", str(runs), "--smooth", "1"]) == 1
+    assert "--smooth is a weight from 0 to below 1, got 1.0." in capsys.readouterr().err
+
+
+def test_smoothing_has_no_bias_and_skips_nan() -> None:
+    values = np.array([4.0, np.nan, 4.0, 0.0])
+    assert smoothed(values, 0.5).tolist()[0] == 4
+    assert np.isnan(smoothed(values, 0.5)[1])
+    assert smoothed(values, 0.5)[2] == 4
+    assert smoothed(values, 0.5)[3] == pytest.approx((4 * 0.25 + 4 * 0.5 + 0) / (0.25 + 0.5 + 1))
+    assert smoothed(values, 0.0).tolist()[3] == 0

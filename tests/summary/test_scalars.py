@@ -1,0 +1,70 @@
+"""Runs below a directory, and their scalars as TensorBoard shows them."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from asyncmon.protobuf.tensors import TensorProto
+from asyncmon.summary import (
+    FileWriter,
+    SessionLog,
+    Summary,
+    SummaryMetadata,
+    find_event_files,
+    read_scalars,
+)
+from asyncmon.summary.events import Event
+from asyncmon.summary.scalars import scalars_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.asyncio
+async def test_a_run_is_a_folder_with_event_files(tmp_path: Path) -> None:
+    for name in ("a", "b/inner", "."):
+        async with FileWriter(tmp_path / name) as writer:
+            writer.add_scalar("loss", 0.5, 1)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert list(find_event_files(tmp_path)) == [".", "a", "b/inner"]
+    assert find_event_files(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.asyncio
+async def test_points_of_lost_steps_are_left_out(tmp_path: Path) -> None:
+    for first, value in ((1, 1.0), (3, 2.0)):
+        async with FileWriter(tmp_path) as writer:
+            writer.add_session_log(SessionLog(status=SessionLog.START), first)
+            for step in range(first, first + 4):
+                writer.add_scalar("loss", value, step)
+            writer.add_scalar(f"only/{first}", 0.0, first + 3)
+    points = read_scalars(find_event_files(tmp_path)["."])
+    assert [(point.step, point.value) for point in points["loss"]] == [
+        (1, 1), (2, 1), (3, 2), (4, 2), (5, 2), (6, 2),
+    ]  # fmt: skip
+    assert "only/1" not in points
+    assert [point.step for point in points["only/3"]] == [6]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "value"),
+    [
+        (TensorProto(dtype=1, float_val=[0.25]), 0.25),
+        (TensorProto(dtype=2, double_val=[0.1]), 0.1),
+        (TensorProto(dtype=1, tensor_content=struct.pack("<f", 1.5)), 1.5),
+        (TensorProto(dtype=1, float_val=[1.0, 2.0]), None),
+        (TensorProto(dtype=7, string_val=[b"text"]), None),
+    ],
+)
+def test_scalars_of_tensorflow_2_are_tensors(tensor: TensorProto, value: float | None) -> None:
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"))
+    entry = Summary.Value(tag="loss", tensor=tensor, metadata=metadata)
+    event = Event(wall_time=3.0, step=7, summary=Summary(value=[entry]))
+    found = [(point.wall_time, point.step, point.tag, point.value) for point in scalars_of(event)]
+    assert found == ([] if value is None else [(3.0, 7, "loss", value)])
+    entry.metadata.plugin_data.plugin_name = "text"
+    assert not list(scalars_of(event))
