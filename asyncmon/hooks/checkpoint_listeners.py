@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from asyncmon import clock
 from asyncmon.error_text import text_of
 from asyncmon.errors import PREEMPTION
-from asyncmon.hooks.hook_support import log_errors
+from asyncmon.hooks.hook_support import created_session, log_errors
 from asyncmon.runtime.hook_check import check_methods
 from asyncmon.summary.events import SessionLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from asyncmon.checkpoint import SaveHandle
     from asyncmon.runtime import Coordinator, Session, SessionRunHook
+    from asyncmon.runtime.observation import Observers, Span
     from asyncmon.summary.shared_writer import SharedWriter
 
 logger = logging.getLogger(__name__)
@@ -107,10 +110,12 @@ class PendingSaves:
         self._error: Exception | None = None
         self._session: Session
         self._coord: Coordinator
+        self._observers: Observers
 
     def take_over(self, session: Session, coord: Coordinator) -> None:
         """Begin in a new session, with the pending saves of the one before."""
         self._session, self._coord, self._last = session, coord, None
+        self._observers = created_session(coord).observers
         for save in self._pending:
             self._create_task(save)
 
@@ -136,7 +141,9 @@ class PendingSaves:
     def record_committed(self) -> None:
         """Log the pending saves that are committed. The session is closed, so no listener is called."""
         for save in self._pending:
-            if save.handle.done and save.handle.error is None:
+            if save.handle.done and save.handle.error is None and not save.recorded:
+                with self._span(save) as span:
+                    _describe(save.handle, span)
                 self._record(save)
         self._pending.clear()
 
@@ -163,10 +170,13 @@ class PendingSaves:
                 self._error = error
 
     async def _finish(self, save: _PendingSave, before: asyncio.Task[Any] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
         try:
-            await save.handle
+            if not save.recorded:
+                with self._span(save) as span:
+                    if before is not None:
+                        await asyncio.wait([before])
+                    await save.handle
+                    _describe(save.handle, span)
             if self._record(save):
                 await self._call_after_save(save)
         except asyncio.CancelledError:
@@ -196,6 +206,10 @@ class PendingSaves:
                     logger.info(line, listener)
                     self._coord.request_stop(reason=line % (listener,))
 
+    def _span(self, save: _PendingSave) -> AbstractContextManager[Span]:
+        name = save.handle.path or type(self._hook).__name__
+        return self._observers.span("save", name, started=save.started)
+
     def _record(self, save: _PendingSave) -> bool:
         """Log a committed save and write its event, once. False where there is no checkpoint of it."""
         handle = save.handle
@@ -220,3 +234,12 @@ class _PendingSave:
     listeners: Iterator[CheckpointSaverListener]
     """Those not called yet; one that was interrupted by a recovery is not called again."""
     recorded: bool = False
+    started: float = field(default_factory=clock.monotonic)
+
+
+def _describe(handle: SaveHandle, span: Span) -> None:
+    """Complete the span of a save that is done."""
+    if handle.superseded_by is None and handle.seconds is not None:
+        span.name = handle.path or span.name
+        span.ended = span.started + handle.seconds  # its task may be late
+        span.attributes["bytes"] = handle.nbytes

@@ -24,7 +24,8 @@ from asyncmon.runtime.hook import SessionRunValues as SessionRunValues
 from asyncmon.runtime.hook_set import AttachedHook as AttachedHook
 from asyncmon.runtime.looper import LooperTask as LooperTask
 from asyncmon.runtime.monitored_session import MonitoredSession as MonitoredSession
-from asyncmon.runtime.monitored_session import SingularMonitoredSession as SingularMonitoredSession
+from asyncmon.runtime.observation import Observer as Observer
+from asyncmon.runtime.observation import Span as Span
 from asyncmon.runtime.program import as_program as as_program
 from asyncmon.runtime.program import current_program as current_program
 from asyncmon.runtime.protocols import Program as Program
@@ -38,6 +39,7 @@ from asyncmon.runtime.session_creators import ChiefSessionCreator as ChiefSessio
 from asyncmon.runtime.session_creators import SessionCreator as SessionCreator
 from asyncmon.runtime.session_creators import WorkerSessionCreator as WorkerSessionCreator
 from asyncmon.runtime.session_manager import SessionManager as SessionManager
+from asyncmon.runtime.singular_session import SingularMonitoredSession as SingularMonitoredSession
 from asyncmon.runtime.step_fn import StepContext as StepContext
 from asyncmon.runtime.supervisor import Supervisor as Supervisor
 from asyncmon.runtime.timer import NeverTriggerTimer as NeverTriggerTimer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from asyncmon.error_text import add_note, phrase, text_of
 from asyncmon.runtime.call_scope import CallScope
@@ -15,12 +15,19 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.call_scope import CallScopes, Kind
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.hooked import Hooked
+    from asyncmon.runtime.created_session import Samples
     from asyncmon.runtime.run_lock import RunLock
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
+
+
+class Inner(Protocol):
+    """What is used of the layer below."""
+
+    raw: Any
+    samples: Samples
 
 
 class Coordinated:
@@ -32,7 +39,7 @@ class Coordinated:
 
     def __init__(
         self,
-        inner: Hooked,
+        inner: Inner,
         coord: Coordinator,
         scopes: CallScopes,
         lock: RunLock,
@@ -50,9 +57,7 @@ class Coordinated:
         self._run_scope = CallScope(scopes, "run")  # of the run that holds the lock
         self._preemption = preemption
 
-    async def call(
-        self, kind: Kind, attempt: Callable[[Hooked, A], Awaitable[Any]], argument: A
-    ) -> Any:
+    async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
         """Return ``await attempt(inner, argument)``, unless a background task has failed.
 
         Args:

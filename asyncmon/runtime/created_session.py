@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from asyncmon.runtime.call_scope import CallScopes
+    from asyncmon.runtime.observation import Observers
     from asyncmon.runtime.protocols import Session
     from asyncmon.runtime.stop_control import StopControl
     from asyncmon.runtime.stop_event import StopEvent
@@ -128,6 +129,8 @@ class CreatedSession:
     """Of the whole session, over recoveries."""
     hooks: Callable[[], tuple[Any, ...]]
     """Returns the hooks that the session has now."""
+    observers: Observers
+    """Of the whole session, over recoveries."""
     samples: Samples = field(init=False)
     boundary: StepBoundary = field(init=False)
 

@@ -7,11 +7,13 @@ import functools
 import logging
 import math
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
 from asyncmon.runtime.hook import hook_name, in_order, overrides
+from asyncmon.runtime.observation import Observers
 from asyncmon.runtime.tasks import stop_tasks
 
 if TYPE_CHECKING:
@@ -74,6 +76,10 @@ class HookSet:
 
     def __init__(self, hooks: Sequence[Any]) -> None:
         self.hooks = in_order(hooks)
+        self.observers = Observers()
+        self.observers.when_changed(self._bind)
+        self._labels: dict[int, str] = {}
+        self._named: Counter[str] = Counter()
         self.running: Any = None
         """The hook that is being awaited in a run, for reports."""
         self.stop_requested = False
@@ -85,7 +91,21 @@ class HookSet:
         self._backgrounds: dict[int, asyncio.Task[Any]] = {}
         self._bind()
 
+    def label(self, hook: Any) -> str:
+        """Return the name of a hook, with a number where an earlier one of this session has it.
+
+        It stays until the hook's ``cleanup``, and no later hook gets the same one.
+        """
+        label = self._labels.get(id(hook))
+        if label is None:
+            name = hook_name(hook)
+            label = self._labels[id(hook)] = f"{name}_{count}" if (count := self._named[name]) else name
+            self._named[name] += 1
+        return label
+
     def _bind(self) -> None:
+        for hook in self.hooks:
+            self.label(hook)
         self.steps = tuple(
             RunCalls(hook, self._call(hook, "before_run"), self._call(hook, "after_run"))
             for hook in self.hooks
@@ -113,11 +133,25 @@ class HookSet:
         secs: float | None = None if moment == "background" else getattr(hook, "deadline", None)
         if secs is not None:
             method = functools.partial(_with_deadline, secs, hook, moment, method)
+        method = self._observed(hook, moment, method)
         if moment == "end":
             method = functools.partial(without_unrequested, f"{hook_name(hook)}.end", method)
         if _policy(hook) != "raise":
             method = functools.partial(self._with_policy, hook, moment, method)
         return method
+
+    def _observed(
+        self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]]
+    ) -> Callable[..., Awaitable[Any]]:
+        """Return a method of a hook, with a span around it where there are observers."""
+        return functools.partial(self._in_span, hook, moment, method) if self.observers else method
+
+    async def _in_span(
+        self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
+    ) -> Any:
+        label, kind = self.label(hook), "background" if moment == "background" else "hook"
+        with self.observers.span(kind, f"{label}.{moment}", hook=label, method=moment):
+            return await method(*args)
 
     async def _with_policy(
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
@@ -211,16 +245,19 @@ class HookSet:
     async def clean_up(self, hook: Any, error: BaseException | None) -> Exception | None:
         """Call ``cleanup`` of a hook that began, once. Return its error, which is logged."""
         self.begun = [begun for begun in self.begun if begun is not hook]
-        if not overrides(hook, "cleanup"):
-            return None
-        secs = getattr(hook, "deadline", None) or CLEANUP_SECS
         try:
+            if not overrides(hook, "cleanup"):
+                return None
+            secs = getattr(hook, "deadline", None) or CLEANUP_SECS
+            method = self._observed(hook, "cleanup", hook.cleanup)
             await without_unrequested(
-                f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", hook.cleanup, error
+                f"{hook_name(hook)}.cleanup", _with_deadline, secs, hook, "cleanup", method, error
             )
         except Exception as failure:
             logger.exception("%s.cleanup failed.", hook_name(hook))
             return failure if _policy(hook) == "raise" else None
+        finally:
+            self._labels.pop(id(hook), None)
         return None
 
     # -- changes while the session runs -------------------------------------------------------------

@@ -7,7 +7,7 @@ import logging
 from contextlib import ExitStack
 from enum import Enum
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint.stateful import StatefulObjects
@@ -22,6 +22,7 @@ from asyncmon.runtime.created_session import CreatedSession
 from asyncmon.runtime.forgotten_await import ForgottenAwait
 from asyncmon.runtime.hook import SessionRunContext, hook_name
 from asyncmon.runtime.hooked import Hooked
+from asyncmon.runtime.observation import creation
 from asyncmon.runtime.outcome import is_clean, is_exit
 from asyncmon.runtime.program import as_program, program_of, program_scope
 from asyncmon.runtime.recoverable import Recoverable
@@ -31,14 +32,17 @@ from asyncmon.runtime.step_fn import AFTER_STOP, StepContext
 from asyncmon.runtime.stop_control import StopControl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from asyncmon.runtime.call_scope import Kind
     from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.outcome import Outcome
     from asyncmon.runtime.recoverable import Recovery
     from asyncmon.runtime.session_creators import SessionCreator
 
 logger = logging.getLogger(__name__)
+
+A = TypeVar("A")
 
 
 class SessionState(Enum):
@@ -89,7 +93,11 @@ class Lifecycle:
         self._forgotten = ForgottenAwait()
         self.budget: LoopBudget
         self.lock = RunLock(self.stops.scopes)
-        self.sessions = Recoverable(self._create, recovery, self.stops, self.lock)
+        self.observers = hooks.observers
+        self.observers.when_changed(self._set_call)
+        self.sessions = Recoverable(self._create, recovery, self.stops, self.lock, self.observers)
+        self.call = self.sessions.call
+        """Makes a run, in a span where there are observers."""
         self.raw: Any = None
         """The raw session made last, from its creation on."""
         self.coord: Coordinator | None = None
@@ -149,8 +157,9 @@ class Lifecycle:
 
     async def _create(self) -> Coordinated:
         """Create one session, layer over layer."""
-        self.raw = await self._creator.create_session()
-        created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks)
+        with creation(self.observers, type(self._creator).__name__):
+            self.raw = self.observers.raw = await self._creator.create_session()
+        created = CreatedSession(self.raw, self.stops, lambda: self.hooks.hooks, self.observers)
         coord = Coordinator(clean_stop_exception_types=())
         coord._session = created
         inner = Hooked(created, self.hooks, coord, self._request_stop_by_hook)
@@ -171,6 +180,17 @@ class Lifecycle:
         self._created, self.coord = created, coord
         self.stops.adopt(coord._errors, coord._stop)
         return session
+
+    # -- observation
+
+    def _set_call(self) -> None:
+        self.call = self._call_observed if self.observers else self.sessions.call
+
+    async def _call_observed(
+        self, kind: Kind, attempt: Callable[[Hooked, A], Awaitable[Any]], argument: A
+    ) -> Any:
+        with self.observers.span(kind, attempt.__name__):
+            return await self.sessions.call(kind, attempt, argument)
 
     # -- stopping
 

@@ -20,13 +20,12 @@ from asyncmon.runtime.step_fn import StepContext as _StepContext
 from asyncmon.runtime.step_fn import check_step_fn
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import AsyncIterable, Callable, Iterable
     from types import TracebackType
     from typing import Self, TypeAlias
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.scaffold import Scaffold
+    from asyncmon.runtime.observation import Observer
     from asyncmon.runtime.session_creators import SessionCreator
 
 T = TypeVar("T")
@@ -147,7 +146,7 @@ class _MonitoredSession:
             await life.budget.pause()
         run = (fetches, feed_dict, options, run_metadata)
         if not hooks:
-            return await life.sessions.call("bare run", Hooked.run_bare, run)
+            return await life.call("bare run", Hooked.run_bare, run)
         lock = life.lock
         if lock.fair.held:
             await lock.acquire()
@@ -156,7 +155,7 @@ class _MonitoredSession:
         try:
             if life.state is not _OPEN:  # closed while this waited
                 life.check_open()
-            return await life.sessions.call("run", Hooked.run, run)
+            return await life.call("run", Hooked.run, run)
         finally:
             lock.release()
 
@@ -177,7 +176,7 @@ class _MonitoredSession:
             await life.budget.pause()
         async with life.lock.held(reentrant=False):
             life.check_open()
-            return await life.sessions.call("run", Hooked.run_step_fn, step_fn)
+            return await life.call("run", Hooked.run_step_fn, step_fn)
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch something together with the next run of this session, also after a recovery.
@@ -251,6 +250,24 @@ class _MonitoredSession:
     def stop_reason(self) -> str | None:
         """Why the session stopped or is to stop, or None while there is no stop."""
         return self._life.end_reason or self._life.stops.reason
+
+    # -- observation
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call an observer at the begin and the end of each :class:`Span`, also after a recovery.
+
+        Steps cost nothing where there is none. An observer that raises is logged and removed.
+
+        Args:
+            observer: has ``began(span)`` and ``ended(span)``, see :class:`Observer`.
+
+        Returns:
+            A function that removes it. It still gets the ends of the spans that have begun.
+
+        Raises:
+            TypeError: it lacks one of the methods.
+        """
+        return self._life.observers.add(observer)
 
     # -- hooks that come and go
 
@@ -353,44 +370,3 @@ class MonitoredSession(_MonitoredSession):
         creator = session_creator if session_creator is not None else ChiefSessionCreator()
         recovery = recovery or Recovery()
         super().__init__(creator, hooks, stop_grace_period_secs, recovery, signals, interrupt)
-
-
-@final
-class SingularMonitoredSession(_MonitoredSession):
-    """A monitored session that never recovers: preemption leaves like any error. TF1: same name.
-
-    Always the chief. Restores from the directory where it has a checkpoint; adds no hooks.
-
-    Args:
-        hooks: copied and checked.
-        scaffold: the pieces; made from the program where they are not given.
-        master: where the session runs; "" is here.
-        config: for the session.
-        checkpoint_dir: whose newest valid checkpoint is restored.
-        stop_grace_period_secs: how long tasks and runs have to end by themselves after a stop, see
-            :class:`MonitoredSession`.
-        checkpoint_filename_with_path: the one checkpoint to restore instead.
-        program: what to run. Default: the scaffold's program, or the default graph.
-
-    Example::
-
-        async with SingularMonitoredSession(checkpoint_dir="runs") as sess:
-            print(await sess.run(accuracy))
-    """
-
-    def __init__(
-        self,
-        hooks: Iterable[Any] | None = None,
-        scaffold: Scaffold | None = None,
-        master: str = "",
-        config: Any = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-        stop_grace_period_secs: float = 120,
-        checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
-        *,
-        program: Any = None,
-    ) -> None:
-        creator = ChiefSessionCreator(
-            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path, program=program
-        )
-        super().__init__(creator, hooks, stop_grace_period_secs, Recovery(errors=()), None, True)

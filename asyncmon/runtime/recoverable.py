@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from asyncmon.runtime.call_scope import Kind
     from asyncmon.runtime.coordinated import Coordinated
     from asyncmon.runtime.hooked import Hooked
+    from asyncmon.runtime.observation import Observers
     from asyncmon.runtime.run_lock import RunLock
     from asyncmon.runtime.stop_control import StopControl
 
@@ -90,11 +91,15 @@ class Recoverable:
         policy: Recovery,
         stops: StopControl,
         lock: RunLock,
+        observers: Observers,
     ) -> None:
         self.current: Coordinated | None = None
         """The session in use; None before :meth:`open` and during a recovery."""
         self.errors = policy.errors
         """The errors that are recovered from."""
+        self.recoveries = 0
+        """How often a new session replaced one that failed."""
+        self._observers = observers
         self._create = create
         self._policy = policy
         self._stops = stops
@@ -125,7 +130,9 @@ class Recoverable:
                 return result
             async with self._lock.held():
                 if self.current is session:
-                    await self._recover(failure)
+                    with self._observers.span("recovery", type(failure).__name__):
+                        await self._recover(failure)
+                    self.recoveries += 1
 
     def _repeats(self, error: Exception, session: Coordinated, locked: bool) -> bool:
         if locked:

@@ -14,6 +14,7 @@ from asyncmon import clock
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint.management import restore_newest
 from asyncmon.errors import DeadlineExceededError, FailedPreconditionError
+from asyncmon.runtime.observation import restore
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.protocols import close_raw
 
@@ -221,13 +222,17 @@ class SessionManager:
         if saver is None or (not directory and not filename):
             return None
         if filename:
-            await saver.restore(session, filename)
+            with restore(filename):
+                await saver.restore(session, filename)
             return filename
         assert directory is not None, "one of the two is given"
         await _drain_saves(saver)
         for pause in self._pauses(max_wait_secs if wait else 0):
             await asyncio.sleep(pause)
-            restored = await restore_newest(saver, session, directory)
+            with restore(directory) as span:
+                restored = await restore_newest(saver, session, directory)
+                if span is not None and restored is not None:
+                    span.name = restored
             if restored is not None:
                 return restored
             if wait:

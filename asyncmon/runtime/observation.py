@@ -1,0 +1,175 @@
+"""Observers of a session, and the spans of time that they are called with."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon import clock
+from asyncmon.runtime.protocols import step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """A piece of a session's work, with its begin and its end.
+
+    ``kind`` is one of
+
+    - ``"run"``: a call of ``run`` or ``run_step_fn``, from the moment it has its turn, recoveries and
+      hooks included; ``"bare run"``: a run with ``hooks=False``;
+    - ``"hook"``: a call of a hook's method, with ``attributes["hook"]``, the hook's label, and
+      ``["method"]``; ``"background"``: the same for the task that runs as long as the session does;
+    - ``"save"``: a save of a ``CheckpointSaverHook`` from its begin to its commit, with
+      ``attributes["bytes"]``, the size of the tensor files, once it is committed;
+    - ``"creation"``: the making of a raw session; ``"restore"``: the reading of a checkpoint in it;
+    - ``"recovery"``: the replacement of a session, from the failure to the new one.
+    """
+
+    kind: str
+    name: str
+    """The hook's label and method, the prefix of the checkpoint, the type of the failure and so on."""
+    step: int | None
+    """The global step at the begin; None where there is none."""
+    started: float
+    """Seconds on the loop's clock, ``asyncmon.clock.monotonic``."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    ended: float | None = None
+    """Likewise; None until it is over."""
+    end_step: int | None = None
+    """The global step at the end."""
+    error: BaseException | None = None
+    """What the work raised, a cancellation included."""
+
+
+class Observer(Protocol):
+    """What :meth:`MonitoredSession.observe` takes.
+
+    Both methods are plain functions, called in the loop's thread and in the task that does the work, so
+    that context variables set in ``began`` hold for it. They must not block.
+    """
+
+    def began(self, span: Span) -> None:
+        """Work begins."""
+
+    def ended(self, span: Span) -> None:
+        """It is over. Called for each span that began, in reverse order where spans are nested."""
+
+
+class Observers:
+    """The observers of a session, over recoveries, and its work under way but for runs and hooks."""
+
+    def __init__(self) -> None:
+        self.raw: Any = None
+        """The raw session, for the steps of spans."""
+        self.under_way: list[Span] = []
+        """Saves, creations, restores and recoveries that have not ended, observed or not."""
+        self._observers: tuple[Observer, ...] = ()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Call something whenever the first observer comes or the last one goes."""
+        self._callbacks.append(callback)
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Add an observer. Return a function that removes it. See ``MonitoredSession.observe``."""
+        for method in ("began", "ended"):
+            if not callable(getattr(observer, method, None)):
+                raise TypeError(
+                    f"An observer has the methods began(span) and ended(span), got {observer!r}."
+                )
+        self._set((*self._observers, observer))
+        return lambda: self._remove(observer)
+
+    def _remove(self, observer: Observer) -> None:
+        self._set(tuple(one for one in self._observers if one is not observer))
+
+    def _set(self, observers: tuple[Observer, ...]) -> None:
+        before, self._observers = self._observers, observers
+        if bool(before) is not bool(observers):
+            for callback in self._callbacks:
+                callback()
+
+    def span(
+        self, kind: str, name: str, *, started: float | None = None, **attributes: Any
+    ) -> AbstractContextManager[Span]:
+        """Return a context manager around a piece of work, which gives its span."""
+        if started is None:
+            started = clock.monotonic()
+        return _Scope(self, Span(kind, name, step_of(self.raw), started, attributes))
+
+    def _call(self, observer: Observer, method: str, span: Span) -> bool:
+        """Call a method of an observer; log its error and remove it. Return whether there was none."""
+        try:
+            getattr(observer, method)(span)
+        except Exception:
+            logger.exception("%r.%s failed; the observer is removed.", observer, method)
+            self._remove(observer)
+            return False
+        return True
+
+
+class _Scope:
+    """One span under way. A class of its own, as a generator would be part of each traceback."""
+
+    __slots__ = ("_called", "_observers", "_span")
+
+    def __init__(self, observers: Observers, span: Span) -> None:
+        self._observers = observers
+        self._span = span
+        self._called: list[Observer] = []  # which also get the end
+
+    def __enter__(self) -> Span:
+        observers, span = self._observers, self._span
+        if span.kind not in _STEP_PATH:
+            observers.under_way.append(span)
+        self._called = [one for one in observers._observers if observers._call(one, "began", span)]
+        return span
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        observers, span = self._observers, self._span
+        if span.ended is None:
+            span.ended = clock.monotonic()
+        span.end_step, span.error = step_of(observers.raw), error
+        if span.kind not in _STEP_PATH:
+            observers.under_way.remove(span)
+        for observer in reversed(self._called):
+            observers._call(observer, "ended", span)
+
+
+_STEP_PATH = ("run", "bare run", "hook", "background")  # whose spans exist for observers only
+
+_creating: ContextVar[Observers | None] = ContextVar("asyncmon_creating", default=None)
+
+
+@contextlib.contextmanager
+def creation(observers: Observers, name: str) -> Iterator[None]:
+    """Observe the creation of a raw session, and what :func:`restore` observes inside of it."""
+    token = _creating.set(observers)
+    try:
+        with observers.span("creation", name):
+            yield
+    finally:
+        _creating.reset(token)
+
+
+@contextlib.contextmanager
+def restore(place: str) -> Iterator[Span | None]:
+    """Observe the restoring of a checkpoint from a directory or a prefix, inside of a creation."""
+    observers = _creating.get()
+    if observers is None:
+        yield None
+    else:
+        with observers.span("restore", place) as span:
+            yield span
