@@ -18,6 +18,8 @@ from asyncmon.errors import InvalidArgumentError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    Step = Callable[[], int | None]
+
 
 _LEASE_SECS = 5.0
 """For how long a member stays that neither watches nor leaves. It comes back by the next request."""
@@ -47,6 +49,7 @@ class Peers:
         self._members: dict[str, _Member] = {}
         self._reason, self._untold_until = "", 0.0  # of the last stop, and until when it is told
         self._had_chief = False
+        self._later: tuple[int, str] | None = None  # a stop at a step that training fell behind since
         self._changed = asyncio.Event()
 
     async def join(self, name: str, is_chief: bool) -> None:
@@ -67,12 +70,28 @@ class Peers:
         if self._members.pop(name, None) is not None:
             self._notify()
 
-    async def stop(self, name: str, reason: str) -> None:
+    async def stop(
+        self, name: str, reason: str, step: int | None = None, current: Step | None = None
+    ) -> None:
         """Tell all members to stop, and those that join within half a minute and belong to them.
 
         These are a chief where there was none: a worker may begin before the chief that initialised its
         variables has joined. And workers that find no chief any more.
+
+        Args:
+            name: of the member that stops.
+            reason: why.
+            step: that it has reached. Where variables were restored since, to an earlier one, all are
+                told when it is reached again.
+            current: returns the global step.
         """
+        if step is not None and _is_behind(current, step):
+            self._later = step, reason
+        else:
+            self._stop(reason)
+
+    def _stop(self, reason: str) -> None:
+        self._later = None
         for member in self._members.values():
             member.stop = member.stop or reason
         self._reason, self._untold_until = reason, monotonic() + _UNTOLD_SECS
@@ -83,14 +102,19 @@ class Peers:
         """Tell those that join from now on of no earlier stop: variables were set, training goes on."""
         self._untold_until = 0.0
 
-    async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
+    async def watch(
+        self, name: str, wait: float, others: int | None = None, current: Step | None = None
+    ) -> dict[str, Any]:
         """Return why a member is to stop, if it is, and the names of the other members.
 
         Args:
             name: of the member, which is added where it is not there.
             wait: seconds to wait for a stop.
             others: wait as long as there are so many others, instead.
+            current: returns the global step.
         """
+        if self._later is not None and not _is_behind(current, self._later[0]):
+            self._stop(self._later[1])
         member = self._members.setdefault(name, _Member(False, monotonic()))
         end = monotonic() + wait
         member.waiting += 1
@@ -118,8 +142,14 @@ class Peers:
         rest = [one for one in self._members if one != name]
         return rest, min([ends[one] for one in rest], default=inf)
 
-    async def answer(self, method: Any, name: str, *args: Any) -> dict[str, Any]:
+    async def answer(self, current: Step, method: Any, name: str, *args: Any) -> dict[str, Any]:
         """Do what a :class:`RemotePeers` asks for.
+
+        Args:
+            current: returns the global step.
+            method: of this class.
+            name: of the member.
+            args: the others of the method.
 
         Raises:
             InvalidArgumentError: there is no such method.
@@ -129,16 +159,21 @@ class Peers:
                 await self.join(name, bool(is_chief))
             case "leave", []:
                 await self.leave(name)
-            case "stop", [reason]:
-                await self.stop(name, str(reason))
+            case "stop", [reason, step]:
+                await self.stop(name, str(reason), step, current)
             case "watch", [wait, others]:
-                return await self.watch(name, float(wait), others)
+                return await self.watch(name, float(wait), others, current)
             case _:
                 raise InvalidArgumentError(f"There is no method {method!r} of peers for {args!r}.")
         return {}
 
     def _notify(self) -> None:
         self._changed.set()
+
+
+def _is_behind(current: Step | None, step: int) -> bool:
+    found = None if current is None else current()
+    return found is not None and found < step
 
 
 class RemotePeers:
@@ -159,12 +194,16 @@ class RemotePeers:
     async def leave(self, name: str) -> None:
         await self._ask("leave", name)
 
-    async def stop(self, name: str, reason: str) -> None:
-        await self._ask("stop", name, reason)
+    async def stop(self, name: str, reason: str, step: int | None = None) -> None:
+        await self._ask("stop", name, reason, step)
 
     async def watch(self, name: str, wait: float, others: int | None = None) -> dict[str, Any]:
         """Return what :meth:`Peers.watch` does, after as much time as a request may take at most."""
         return await self._ask("watch", name, min(wait, self._wait_secs), others)
+
+    async def answer(self, _current: Step, method: Any, name: str, *args: Any) -> dict[str, Any]:
+        """Hand on a request for that list, as :meth:`Peers.answer` has it."""
+        return await self._ask(method, name, *args)
 
     async def _ask(self, method: str, *args: Any) -> dict[str, Any]:
         return await self._request("peers", method=method, args=args)

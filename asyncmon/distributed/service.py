@@ -16,6 +16,7 @@ import asyncio
 import logging
 import os
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.distributed.error_data import error_data, error_of
@@ -255,7 +256,8 @@ class SessionService:
         peers = getattr(served.backend, "peers", None) or self.peers
         name, *args = content["args"]
         served.members.add(name)
-        return _done(await peers.answer(content["method"], name, *args))
+        step = partial(getattr, served.backend, "global_step")
+        return _done(await peers.answer(step, content["method"], name, *args))
 
     # Jobs.
 

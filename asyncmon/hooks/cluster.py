@@ -71,7 +71,8 @@ class ClusterHook(SessionRunHook):
             return
         try:
             if coord.should_stop():
-                await peers.stop(self._name, coord.stop_reason or f"{self._name} stopped")
+                reason = coord.stop_reason or f"{self._name} stopped"
+                await peers.stop(self._name, reason, getattr(session, "global_step", None))
             if self._is_chief:
                 await self._wait_for_others(peers)
                 fetch = getattr(as_program(session.graph), "global_step", lambda: None)()

@@ -236,6 +236,16 @@ async def test_a_chief_that_restores_after_a_stop_is_not_told_of_it() -> None:
     assert (await peers.watch("chief", 0.0))["stop"] is None
 
 
+@pytest.mark.asyncio
+async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reached_again() -> None:
+    peers, step = Peers(), 250
+    await peers.join("chief", True)
+    await peers.stop("worker", "the last step", 300, lambda: step)
+    assert (await peers.watch("chief", 0.0, None, lambda: step))["stop"] is None
+    step = 300
+    assert (await peers.watch("chief", 0.0, None, lambda: step))["stop"] == "the last step"
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.timeout(200)

@@ -19,7 +19,7 @@ from asyncmon import errors, graph
 from asyncmon.distributed import targets
 from asyncmon.distributed.server import Server
 from asyncmon.protobuf.server_def import ServerDef
-from tests.distributed.over_grpc import rpc_config, until
+from tests.distributed.over_grpc import free_port, rpc_config, until
 
 CLUSTER: dict[str, Any] = {"ps": ["localhost:0"], "worker": ["localhost:0", "localhost:0"]}
 
@@ -170,6 +170,20 @@ async def test_without_a_token_it_listens_on_this_machine_and_says_so(
 
 
 # --- what its sessions share ----------------------------------------------------------------------
+@pytest.mark.asyncio
+async def test_a_session_at_a_worker_of_another_process_trains_with_the_cluster() -> None:
+    cluster = {job: [f"127.0.0.1:{free_port()}"] for job in ("ps", "worker")}
+    async with Server(cluster, "ps", 0), Server(cluster, "worker", 0) as worker:
+        with graph.device(am.replica_device_setter(cluster=cluster)):
+            add = am.get_or_create_global_step().assign_add(1)
+        async with am.MonitoredTrainingSession(
+            worker.target, hooks=[am.StopAtStepHook(last_step=3)], config=rpc_config()
+        ) as sess:
+            while not sess.should_stop():
+                await sess.run(add)
+            assert await sess.raw_session().run(am.get_global_step()) == 3
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize("is_remote", [True, False])
 async def test_sessions_share_variables_and_one_does_not_disturb_the_other(is_remote: bool) -> None:
