@@ -9,22 +9,26 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from asyncmon.errors import AbortedError, UnavailableError
+from asyncmon.hooks.hook_support import created_session
 from asyncmon.runtime import SAVER, SessionRunHook, as_program
 
 if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session
+    from asyncmon.runtime import Coordinator, Session, SessionRunContext, SessionRunValues
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECS = 10.0  # how long a question may wait for its answer; the server may answer earlier
 _PAUSE_SECS = 1.0  # after an error, while the session recovers
+_RUN_SECS = 10.0  # how long a stop waits for the end of a run
 
 
 class ClusterHook(SessionRunHook):
     """A stop that is requested in one session of a cluster reaches all, and the chief leaves last.
 
     :func:`MonitoredTrainingSession` adds one where its ``master`` is not "". A request stops the
-    others; the end of one's data and an error do not. The chief waits until the workers have left, and
+    others, after the run that is under way or 10 s later; the end of one's data and an error do not. A
+    run that fails meanwhile is recovered from, maybe to an earlier step, and training goes on to the
+    step of the stop. The chief waits until the workers have left, and
     then its last checkpoint is saved, so that all of their steps are in it. Sessions that are in no
     cluster are left alone.
 
@@ -42,10 +46,11 @@ class ClusterHook(SessionRunHook):
         role = "chief" if is_chief else "worker"
         self._name = f"{role} {socket.gethostname()}:{os.getpid()}:{os.urandom(3).hex()}"
         self._coord: Coordinator | None = None
+        self._stop: str | None = None  # why another session stopped
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         """Join the sessions that train together."""
-        self._coord = coord
+        self._coord, self._stop = coord, None
         peers = getattr(session, "peers", None)
         if peers is not None:
             await peers.join(self._name, self._is_chief)
@@ -61,8 +66,17 @@ class ClusterHook(SessionRunHook):
                 await asyncio.sleep(_PAUSE_SECS)
                 continue
             if answer["stop"] is not None:
-                coord.request_stop(reason=answer["stop"])
+                self._stop = answer["stop"]
+                # A run that fails now is repeated, maybe from an earlier state: that may go on.
+                if created_session(coord).boundary.running:
+                    await coord.wait_for_stop(_RUN_SECS)
+                coord.request_stop(reason=self._stop)
                 return
+
+    async def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Stop after a run that succeeded, where another session has stopped."""
+        if self._stop is not None:
+            run_context.request_stop(self._stop)
 
     async def end(self, session: Session) -> None:
         """Tell the others of a stop; as the chief, wait for them."""

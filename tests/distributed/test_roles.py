@@ -89,6 +89,32 @@ async def test_a_stop_of_one_reaches_all_and_the_chief_leaves_last(
     assert await saved.get_tensor("v") == await saved.get_tensor("global_step")
 
 
+async def test_a_chief_that_restores_after_a_stop_at_the_last_step_goes_on_to_it(
+    cluster: InProcessCluster, tmp_path: Path
+) -> None:
+    ended = asyncio.Event()
+
+    class Breaks(am.SessionRunHook):
+        broken = False
+
+        async def after_run(self, run_context: Any, run_values: Any) -> None:
+            if not self.broken:
+                self.broken = True
+                await ended.wait()
+                await wait_all_tasks_blocked()  # the chief knows of the stop
+                raise errors.UnavailableError("cut off")
+
+    async def other() -> None:
+        await work(*session(cluster, 1, add, hooks=[am.StopAtStepHook(last_step=40)]))
+        ended.set()
+
+    hooks = [Breaks(), am.StopAtStepHook(last_step=40)]
+    chief = session(cluster, 0, add, checkpoint_dir=str(tmp_path), hooks=hooks)
+    await asyncio.wait_for(asyncio.gather(work(*chief), other()), 20)
+    saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
+    assert await saved.get_tensor("global_step") == 40
+
+
 async def test_the_end_of_a_workers_data_stops_nobody_else(cluster: InProcessCluster) -> None:
     steps, ended = 0, asyncio.Event()
 
