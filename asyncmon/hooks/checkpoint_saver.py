@@ -107,6 +107,7 @@ class CheckpointSaverHook(SessionRunHook):
         # an event file cannot lie in an object store
         self._output = SharedWriter(None if "://" in self._directory else self._directory, None)
         self._saves = PendingSaves(self, self._output, self._listeners)
+        self._handle: SaveHandle | None = None  # of the last save; None after a restore
         self._saver: Saver
         self._boundary: StepBoundary
         self._graph: Graph | None = None
@@ -139,7 +140,7 @@ class CheckpointSaverHook(SessionRunHook):
             writer.add_graph(graph, step)
         if self._just_restored(step):
             self._schedule.done(step)
-            self._saves.committed_step = step
+            self._handle, self._saves.committed_step = None, step
             await self._saver.claim(self._directory)  # refuses a second process before its first save
         else:
             self._saves.committed_step = None
@@ -171,6 +172,29 @@ class CheckpointSaverHook(SessionRunHook):
         for listener in self._listeners:
             await listener.end(session, step)
 
+    async def save_now(self, session: Session) -> str:
+        """Save the state between two steps, unless that of this step is saved, and wait for the commit.
+
+        ``MonitoredSession.save`` calls it.
+
+        Raises:
+            RuntimeError: saves are vetoed.
+        """
+        path, last = None, self._handle
+        if global_step_of(self, session) == self._schedule.last_step:
+            if last is None:
+                path = self._saver.restored_path
+            elif last.error is None:
+                path = await last
+        while path is None:
+            handle = await self._save_between_steps(session)
+            if handle is None:
+                raise RuntimeError(f"The state is not to be saved: {self._boundary.vetoed}.")
+            path = await handle
+            if path is None:  # skipped, as the saver was busy
+                await self._saves.wait()
+        return path
+
     async def cleanup(self, error: BaseException | None) -> None:
         """Wait for saves under way, release the event file and the directory."""
         try:
@@ -185,12 +209,17 @@ class CheckpointSaverHook(SessionRunHook):
         if session.global_step == self._schedule.last_step:
             await next_sample(coord, [])  # no step was done: the next one is due
         step = global_step_of(self, session)
-        if step == self._schedule.last_step or self._boundary.vetoed is not None:
-            return
-        await self._call_before_save(session, step)
+        if step != self._schedule.last_step:
+            await self._save_between_steps(session)
+
+    async def _save_between_steps(self, session: Session) -> SaveHandle | None:
+        if self._boundary.vetoed is not None:
+            return None
+        await self._call_before_save(session, global_step_of(self, session))
         handle = await self._boundary.call(lambda snapshot: self._order(session, snapshot))
         if handle is not None:
             self._saves.follow(handle)
+        return handle
 
     async def _start(self, session: Session, step: int) -> SaveHandle:
         """Call the listeners, then order the snapshot. No run is under way, so it is of this step."""
@@ -212,6 +241,7 @@ class CheckpointSaverHook(SessionRunHook):
         handle = self._saver.start_save(
             session, self._prefix, global_step=step, metrics=metrics, snapshot=snapshot
         )
+        self._handle = handle
         self._schedule.done(step)
         logger.info("Saving checkpoints for %d into %s.", step, handle.path)
         return handle

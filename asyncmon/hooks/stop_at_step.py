@@ -45,6 +45,7 @@ class StopAtStepHook(SessionRunHook):
         self._num_steps = None if num_steps is None else whole_number("num_steps", num_steps)
         self.last_step = None if last_step is None else whole_number("last_step", last_step)
         """The step to stop at; None while ``num_steps`` has no session to count from."""
+        self.stops_at_step = self.last_step
         let_idle(self, StopAtStepHook)
 
     async def begin(self) -> None:
@@ -55,7 +56,7 @@ class StopAtStepHook(SessionRunHook):
         step = global_step_of(self, session)
         if self.last_step is None:
             assert self._num_steps is not None, "one of the two is given"
-            self.last_step = step + self._num_steps
+            self.last_step = self.stops_at_step = step + self._num_steps
         idle_until(self, self.last_step)
         if step >= self.last_step:
             coord.request_stop(reason=self._reason(step))

@@ -22,10 +22,12 @@ from asyncmon.runtime.hook import SessionRunContext as SessionRunContext
 from asyncmon.runtime.hook import SessionRunHook as SessionRunHook
 from asyncmon.runtime.hook import SessionRunValues as SessionRunValues
 from asyncmon.runtime.hook_set import AttachedHook as AttachedHook
+from asyncmon.runtime.lifecycle import SessionState as SessionState
 from asyncmon.runtime.looper import LooperTask as LooperTask
 from asyncmon.runtime.monitored_session import MonitoredSession as MonitoredSession
 from asyncmon.runtime.observation import Observer as Observer
 from asyncmon.runtime.observation import Span as Span
+from asyncmon.runtime.operating import SessionStatistics as SessionStatistics
 from asyncmon.runtime.program import as_program as as_program
 from asyncmon.runtime.program import current_program as current_program
 from asyncmon.runtime.protocols import Program as Program

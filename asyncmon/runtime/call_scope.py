@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-Kind = Literal["run", "bare run", "opening", "creation", "data", "waiting", "body"]
+Kind = Literal["run", "bare run", "opening", "creation", "data", "pause", "waiting", "body"]
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
 

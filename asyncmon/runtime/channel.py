@@ -10,6 +10,7 @@ from weakref import WeakSet
 from asyncmon.errors import CancelledError, OutOfRangeError, ResourceExhaustedError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from asyncmon.runtime.stop_event import StopEvent
@@ -260,6 +261,9 @@ class Channels:
         self._channels: list[Channel[Any]] = []
         self._left: set[asyncio.Task[Any] | None] = set()
         self._watching = False
+
+    def __iter__(self) -> Iterator[Channel[Any]]:
+        return iter(self._channels)
 
     def make(
         self, capacity: int, overflow: Overflow, max_staleness: int | None, name: str

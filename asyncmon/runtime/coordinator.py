@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from asyncmon.cancellation import current_task
 from asyncmon.errors import EXITS, OutOfRangeError
@@ -56,6 +57,7 @@ class Coordinator:
         self._tasks = TaskSet(self._stop, self._task_failed)
         self._threads = ForeignThreads()
         self._channels = Channels(self._stop, self._tasks)
+        self._timers: WeakSet[Ticks] = WeakSet()
         self._forgotten = ForgottenAwait()
         self._session: CreatedSession | None = None
         """The session whose background tasks these are, or None. Hooks use it."""
@@ -184,7 +186,11 @@ class Coordinator:
             async for _ in coord.every(60):
                 await report()
         """
-        return Ticks(self._stop.wait, secs, immediately=immediately, continuing=continuing)
+        task = current_task()
+        name = "timer" if task is None else task.get_name()
+        ticks = Ticks(self._stop.wait, secs, immediately=immediately, continuing=continuing, name=name)
+        self._timers.add(ticks)
+        return ticks
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch something together with the next run of the monitored session this belongs to.

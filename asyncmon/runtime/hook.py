@@ -116,6 +116,8 @@ class SessionRunHook:
             does nothing in a call that comes early. A run is expected to advance the step by one. Where
             it advances further, hooks with ``before_run`` are called in the next run, the others at
             once. After a run that does not advance the step, or takes it back, the next one calls all.
+        stops_at_step: the global step at which this hook is going to stop the session, or None; for
+            estimates of the time left.
 
     Example::
 
@@ -132,6 +134,7 @@ class SessionRunHook:
     on_error: Literal["raise", "log", "detach"] = "raise"
     ends_on_cancel: bool = False
     idle_until_step: float | None = None
+    stops_at_step: int | None = None
 
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized: operations may still be added to it."""

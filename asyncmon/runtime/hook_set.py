@@ -257,7 +257,8 @@ class HookSet:
             logger.exception("%s.cleanup failed.", hook_name(hook))
             return failure if _policy(hook) == "raise" else None
         finally:
-            self._labels.pop(id(hook), None)
+            if not self.has(hook):
+                self._labels.pop(id(hook), None)
         return None
 
     # -- changes while the session runs -------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import Enum
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.outcome import Outcome
     from asyncmon.runtime.recoverable import Recovery
-    from asyncmon.runtime.session_creators import SessionCreator
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +71,14 @@ OTHER_LOOP = (
 
 
 class Lifecycle:
-    """The parts of a monitored session, its opening and its closing. One for each session."""
+    """The parts of a monitored session, its opening and its closing. One for each session.
+
+    ``creator`` is any object with the method of a ``SessionCreator``.
+    """
 
     def __init__(
         self,
-        creator: SessionCreator,
+        creator: Any,
         hooks: HookSet,
         grace: float,
         recovery: Recovery,
@@ -98,6 +100,9 @@ class Lifecycle:
         self.sessions = Recoverable(self._create, recovery, self.stops, self.lock, self.observers)
         self.call = self.sessions.call
         """Makes a run, in a span where there are observers."""
+        self.gated = False
+        """Whether runs pass :meth:`pass_gate` first: after a hook's stop, and in a pause."""
+        self._resumed: asyncio.Event | None = None  # there is one in a pause
         self.raw: Any = None
         """The raw session made last, from its creation on."""
         self.coord: Coordinator | None = None
@@ -192,6 +197,41 @@ class Lifecycle:
         with self.observers.span(kind, attempt.__name__):
             return await self.sessions.call(kind, attempt, argument)
 
+    # -- pauses
+
+    @property
+    def paused(self) -> bool:
+        """Whether the next run waits. A stop and the close end a pause."""
+        is_open = self.state is SessionState.OPEN
+        return is_open and self._resumed is not None and not self.stops.is_requested()
+
+    def pause(self, reason: str | None) -> None:
+        """Let runs wait. See ``MonitoredSession.pause``."""
+        self.check_open()
+        if self.stops.is_requested():
+            raise RuntimeError(
+                f"The session is to stop ({self.stops.reason}), so that it cannot be paused."
+            )
+        if self._resumed is None:
+            logger.info("Paused: %s.", reason or "a pause was requested")
+            self._resumed, self.gated = asyncio.Event(), True
+
+    def resume(self) -> None:
+        """Let runs go on. See ``MonitoredSession.resume``."""
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None:
+            logger.info("Resumed.")
+            resumed.set()
+            self.gated = self.hooks.stop_requested
+
+    async def pass_gate(self) -> None:
+        """Refuse a run after a hook's stop, and let it wait in a pause."""
+        self.check_run()
+        while (resumed := self._resumed) is not None and self.paused:
+            with suppress(StopAsyncIteration), CallScope(self.stops.scopes, "pause"):
+                await resumed.wait()
+            self.check_run()
+
     # -- stopping
 
     def should_stop(self) -> bool:
@@ -202,7 +242,7 @@ class Lifecycle:
         return False
 
     def _request_stop_by_hook(self, reason: str) -> None:
-        self.hooks.stop_requested = True
+        self.hooks.stop_requested = self.gated = True
         self.stops.request(reason)
 
     def _on_signal(self, name: str) -> None:
@@ -228,6 +268,25 @@ class Lifecycle:
         if operations:
             return subject, f"it waits for {', '.join(map(repr, operations))}"
         return subject, where_it_waits(task)
+
+    # -- saving
+
+    async def save(self) -> str:
+        """Save now. See ``MonitoredSession.save``."""
+        session = self.current()
+        if self.lock.is_mine():
+            raise RuntimeError(
+                "save() waits for the run that is under way and was called from inside of it. Start it "
+                "as a task, or give a CheckpointSaverHook save_steps=1 or a listener."
+            )
+        for hook in self.hooks.hooks:
+            if (save_now := getattr(hook, "save_now", None)) is not None:
+                path: str = await save_now(session.raw)
+                return path
+        raise RuntimeError(
+            "No hook of this session saves checkpoints. Pass a CheckpointSaverHook in hooks, or a "
+            "checkpoint_dir to MonitoredTrainingSession."
+        )
 
     # -- closing
 

@@ -12,6 +12,7 @@ from asyncmon.runtime.hook_check import check_hook, check_hooks
 from asyncmon.runtime.hook_set import AttachedHook, HookSet
 from asyncmon.runtime.hooked import Hooked
 from asyncmon.runtime.lifecycle import OTHER_LOOP, Lifecycle, SessionState
+from asyncmon.runtime.operating import OperatedSession
 from asyncmon.runtime.program import program_of, program_scope
 from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.recoverable import Recovery
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
     from asyncmon.runtime.coordinator import Coordinator
-    from asyncmon.runtime.observation import Observer
     from asyncmon.runtime.session_creators import SessionCreator
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 _OPEN = SessionState.OPEN  # compared in each run, and looking up a member takes long
 
 
-class _MonitoredSession:
+class _MonitoredSession(OperatedSession):
     """What both kinds of monitored session can do."""
 
     StepContext: TypeAlias = _StepContext  # TF1 has it in these classes
@@ -137,8 +137,8 @@ class _MonitoredSession:
                 which also interrupts a run that is waiting.
         """
         life = self._life
-        if life.state is not _OPEN or self._hooks.stop_requested:
-            life.check_run() if hooks else life.check_open()
+        if life.state is not _OPEN or life.gated:
+            await life.pass_gate() if hooks else life.check_open()
         task = asyncio.current_task(life.loop)
         if task is None or get_ident() != life.thread:
             raise RuntimeError(OTHER_LOOP)
@@ -171,7 +171,7 @@ class _MonitoredSession:
         """
         check_step_fn(step_fn)
         life = self._life
-        life.check_run()
+        await life.pass_gate()
         if life.budget.spent():
             await life.budget.pause()
         async with life.lock.held(reentrant=False):
@@ -251,24 +251,6 @@ class _MonitoredSession:
         """Why the session stopped or is to stop, or None while there is no stop."""
         return self._life.end_reason or self._life.stops.reason
 
-    # -- observation
-
-    def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call an observer at the begin and the end of each :class:`Span`, also after a recovery.
-
-        Steps cost nothing where there is none. An observer that raises is logged and removed.
-
-        Args:
-            observer: has ``began(span)`` and ``ended(span)``, see :class:`Observer`.
-
-        Returns:
-            A function that removes it. It still gets the ends of the spans that have begun.
-
-        Raises:
-            TypeError: it lacks one of the methods.
-        """
-        return self._life.observers.add(observer)
-
     # -- hooks that come and go
 
     async def attach(self, hook: Any) -> AttachedHook:
@@ -289,9 +271,13 @@ class _MonitoredSession:
             with program_scope(program_of(session.raw)):
                 await session.call("run", Hooked.attach, hook)
             life.save_states_of([hook])
-        return AttachedHook(hook, self._detach)
+        return AttachedHook(hook, self.detach)
 
-    async def _detach(self, hook: Any) -> None:
+    async def detach(self, hook: Any) -> None:
+        """Remove a hook, attached or given, after the run that is under way: ``end``, ``cleanup``.
+
+        Does nothing where the session has no such hook or is closed.
+        """
         life = self._life
         if life.state is not _OPEN:
             return

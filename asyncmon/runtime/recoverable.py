@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.call_scope import Kind
     from asyncmon.runtime.coordinated import Coordinated
-    from asyncmon.runtime.hooked import Hooked
     from asyncmon.runtime.observation import Observers
     from asyncmon.runtime.run_lock import RunLock
     from asyncmon.runtime.stop_control import StopControl
@@ -107,9 +106,7 @@ class Recoverable:
         self._failures = 0
         self._reached: int | None = None
 
-    async def call(
-        self, kind: Kind, attempt: Callable[[Hooked, A], Awaitable[Any]], argument: A
-    ) -> Any:
+    async def call(self, kind: Kind, attempt: Callable[[Any, A], Awaitable[Any]], argument: A) -> Any:
         """Make a call of the layer below, in as many sessions as it takes.
 
         A ``"run"`` holds the lock. A ``"bare run"`` does not, and is also repeated where another call

@@ -81,7 +81,7 @@ class StopControl:
         for scope in self.scopes.open:
             if scope.timer is not None:
                 scope.timer.cancel()
-        self.scopes.interrupt(StopAsyncIteration(), "data")
+        self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
 
     def adopt(self, errors: ErrorLog, stop: StopEvent) -> None:
         """Go on with a new coordinator. What was requested of either holds for both."""
@@ -166,14 +166,14 @@ class StopControl:
     # -- the grace period
 
     def _act(self, inside: bool) -> None:
-        """Interrupt data iterators and creations, and start the grace period of the other calls.
+        """Interrupt data iterators, pauses and creations; start the grace period of other calls.
 
         Args:
             inside: whether the request came from inside of a call, which is exempt.
         """
         if self._ended:
             return
-        self.scopes.interrupt(StopAsyncIteration(), "data")
+        self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
         if self.event.is_set:
             what = f"The session was not created: a stop came, {self.event.reason!r}."
             self.scopes.interrupt(CancelledError(what), "creation")
@@ -185,7 +185,7 @@ class StopControl:
     def _start_grace(self, scope: CallScope) -> None:
         """Interrupt a call after the grace period. A nested call has that of the outer one."""
         timed = (one.task for one in self.scopes.open if one.deadline is not None)
-        if scope.kind in ("data", "waiting") or scope.exempt or scope.task in timed:
+        if scope.kind in ("data", "pause", "waiting") or scope.exempt or scope.task in timed:
             return
         loop = asyncio.get_running_loop()
         scope.deadline = loop.time() + max(self.grace, LEAST_GRACE_SECS)

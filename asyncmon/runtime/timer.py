@@ -101,9 +101,12 @@ class Ticks:
         immediately: whether there is a tick 0 at once.
         continuing: ticks of the same period that these continue. The last one that passed in between
             comes at once.
+        name: for statistics.
     """
 
-    __slots__ = ("_catch_up", "_immediately", "_secs", "_start", "_tick", "_wait_for_stop")
+    __slots__ = (
+        "__weakref__", "_catch_up", "_immediately", "_start", "_tick", "_wait_for_stop", "name", "secs",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -112,15 +115,25 @@ class Ticks:
         *,
         immediately: bool = False,
         continuing: Ticks | None = None,
+        name: str = "timer",
     ) -> None:
+        self.name = name
         self._wait_for_stop = wait_for_stop
-        self._secs = secs if secs is not None and secs > 0 else None
+        self.secs = secs if secs is not None and secs > 0 else None
         self._immediately = immediately
         self._start: float | None = None
         self._tick = 0
         self._catch_up = continuing is not None
         if continuing is not None:
             self._start, self._tick = continuing._start, continuing._tick
+
+    def left(self) -> float:
+        """Return the seconds until the next tick, of ticks that have a period."""
+        assert self.secs is not None, "they come back to back"
+        if self._start is None:
+            return 0.0 if self._immediately else self.secs
+        passed = (clock.monotonic() - self._start) / self.secs
+        return max((max(self._tick + 1, math.ceil(passed - 1e-6)) - passed) * self.secs, 0.0)
 
     def __aiter__(self) -> Self:
         return self
@@ -129,14 +142,14 @@ class Ticks:
         if self._start is None:
             self._start = clock.monotonic()
             self._tick = -1 if self._immediately else 0
-        if self._secs is None or self._tick < 0:
+        if self.secs is None or self._tick < 0:
             tick, delay = self._tick + 1, 0.0
         else:
-            periods = (clock.monotonic() - self._start) / self._secs
+            periods = (clock.monotonic() - self._start) / self.secs
             # The small term: a tick that is due this very moment is on time, not missed.
             passed = math.floor(periods) if self._catch_up else math.ceil(periods - 1e-6)
             tick = max(self._tick + 1, passed)
-            delay = self._start + tick * self._secs - clock.monotonic()
+            delay = self._start + tick * self.secs - clock.monotonic()
         if await self._wait_for_stop(max(delay, 0.0)):
             raise StopAsyncIteration
         self._tick, self._catch_up = tick, False  # only now: a cancelled wait loses no tick
