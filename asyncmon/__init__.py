@@ -30,10 +30,12 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #       distributed clusters, and sessions that other processes run
 #   L4  training    MonitoredTrainingSession: scaffold + creator + default hooks
 #   L5  tf1         TF1's own layout of names, for ports
+#       monitor     a live page for runs and its API; imported at its first use
 #       testing     the public test bench
 #   L6  port        rewrites a program of TF1 for tf1
 #   L7  cli         the command line, one module a command
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import checkpoint as checkpoint
@@ -123,7 +125,12 @@ from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSessi
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from asyncmon import monitor as monitor
+
 if not TYPE_CHECKING:  # else a type checker would find every name here
 
     def __getattr__(name: str) -> Any:
+        if name == "monitor":
+            return import_module("asyncmon.monitor")
         raise missing_name(__name__, name, ["train.", ""], globals())

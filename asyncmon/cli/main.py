@@ -21,6 +21,7 @@ COMMANDS = {
     "prune": ("asyncmon.cli.prune", "delete older checkpoints"),
     "events": ("asyncmon.cli.events", "print or export scalars"),
     "plot": ("asyncmon.cli.plot", "draw the scalars of several runs"),
+    "monitor": ("asyncmon.cli.monitor", "show runs on a live page"),
     "port": ("asyncmon.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }

@@ -53,13 +53,13 @@ class summary_iterator:  # TF1's name
         return next(self._events)
 
     def _read(self) -> Iterator[Event]:
-        tail = _Tail(self._path)
+        tail = EventTail(self._path)
         while not tail.at_end:
             yield from tail.events(tail.read())
             tail.check()
 
     async def __aiter__(self) -> AsyncGenerator[Event]:
-        tail = _Tail(self._path)
+        tail = EventTail(self._path)
         while not tail.at_end:
             for event in await tail.next_events():
                 yield event
@@ -87,7 +87,7 @@ async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncG
             for value in event.summary.value:
                 await page.send(value.tag, event.step, value.simple_value)
     """
-    tail = _Tail(os.fspath(path))
+    tail = EventTail(os.fspath(path))
     stopped = False
     while True:
         for event in await tail.next_events():
@@ -100,31 +100,36 @@ async def follow(path: str | os.PathLike[str], poll_secs: float = 1.0) -> AsyncG
             await asyncio.sleep(poll_secs)
 
 
-class _Tail:
-    """Reads a file chunk by chunk, from where the last chunk ended, and decodes whole records."""
+class EventTail:
+    """Reads a file chunk by chunk, from where the last chunk ended, and decodes whole records.
+
+    Attributes:
+        at_end: whether the last chunk reached the end that the file had.
+        position: how many bytes were read.
+    """
 
     def __init__(self, path: str) -> None:
         self.at_end = False
+        self.position = 0
         self._path = path
         self._parser = RecordParser(path)
-        self._position = 0
         self._error: DataLossError | None = None
 
     async def next_events(self) -> list[Event]:
         """Return the events of the next chunk. The file is read and decoded in worker threads."""
         with self._not_found():
-            data = await files.read_bytes(self._path, self._position, _CHUNK)
+            data = await files.read_bytes(self._path, self.position, _CHUNK)
         return await files.in_thread(self.events, data)
 
     def read(self) -> bytes:
         """Return the next chunk. Blocking."""
         with self._not_found(), open(self._path, "rb") as file:
-            file.seek(self._position)
+            file.seek(self.position)
             return file.read(_CHUNK)
 
     def events(self, data: bytes) -> list[Event]:
         """Return the events that a chunk completes. :meth:`check` raises the error that comes after."""
-        self._position += len(data)
+        self.position += len(data)
         self.at_end = len(data) < _CHUNK
         events: list[Event] = []
         try:

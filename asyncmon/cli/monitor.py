@@ -1,0 +1,80 @@
+"""``asyncmon monitor``: the page for the runs of a log directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = """\
+Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files
+or checkpoints is a run. Only this machine can reach the page; another --host needs a token."""
+
+TOKEN = "ASYNCMON_TOKEN"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add = parser.add_argument
+    add("logdir", metavar="LOGDIR", help="the directory; it may come later than the monitor")
+    add("--host", default="127.0.0.1", help="the address to bind to (default: %(default)s)")
+    add("--port", type=int, default=6060, help="0 for a free one (default: %(default)s)")
+    add(
+        "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until a signal, and return the exit status.
+
+    Raises:
+        ValueError: another machine could reach the page, and there is no token; or the token is none.
+        OSError: the address is taken.
+        ImportError: the extra ``web`` is not installed.
+    """
+    try:
+        import uvicorn
+    except ImportError:
+        raise ImportError("The monitor needs uvicorn: pip install 'asyncmon[web]'") from None
+    from asyncmon.monitor.app import create_app
+    from asyncmon.monitor.guard import is_loopback
+
+    token = read_token(options)
+    if token is None and not is_loopback(options.host):
+        raise ValueError(
+            f"--host {options.host} can be reached from other machines, which needs a token: give "
+            f"--token-file FILE or set {TOKEN}."
+        )
+    app = create_app(options.logdir, token=token)
+    config = uvicorn.Config(
+        app, options.host, options.port, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=5,
+    )  # fmt: skip
+    listener = config.bind_socket()
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    secret = f"#token={token}" if token else ""  # a fragment is never sent, nor logged
+    sys.stdout.write(f"http://{host}:{listener.getsockname()[1]}/{secret}\n")
+    sys.stdout.flush()
+    if not os.path.isdir(options.logdir):
+        sys.stderr.write(f"{options.logdir} is no directory yet; its runs show when it is.\n")
+    uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def read_token(options: argparse.Namespace) -> str | None:
+    """Return the secret that the options or the environment give; None where they give none.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is empty.
+    """
+    if options.token_file is None:
+        return os.environ.get(TOKEN) or None
+    token: str = options.token_file.read_text().strip()
+    if not token:
+        raise ValueError(f"The token file {str(options.token_file)!r} is empty.")
+    return token

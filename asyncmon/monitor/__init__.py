@@ -1,0 +1,32 @@
+"""A live page for training, its API, and what it shows; needs the extra ``web``.
+
+::
+
+    app = Starlette(routes=[Mount("/train", am.monitor.create_app(session))], lifespan=lifespan)
+
+or, beside the process that trains, ``python -m asyncmon monitor runs --port 6060``.
+
+From the ground up: ``scalars`` (points in memory), ``run`` (what is shown), ``run_directory`` and
+``live_run`` (where it comes from), ``runs`` (the table), ``feed`` (what is new), ``guard`` (who may),
+``api``, ``app``.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asyncmon.monitor.app import create_app as create_app
+    from asyncmon.monitor.run_directory import RunDirectory as RunDirectory
+
+_MODULES = {
+    "RunDirectory": "run_directory",
+    "create_app": "app",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:  # each needs another extra
+            return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        known = ", ".join(sorted(_MODULES))
+        raise AttributeError(f"asyncmon.monitor has no {name!r}; it has: {known}.")

@@ -1,0 +1,203 @@
+"""The endpoints, with what the description of the API says of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, get_args
+
+from starlette.responses import Response
+
+from asyncmon.errors import OpError
+from asyncmon.files import in_thread
+from asyncmon.monitor.encoding import encode_series, members, to_json
+from asyncmon.monitor.event_stream import EventStream
+from asyncmon.monitor.guard import Failure, client_of
+from asyncmon.monitor.page_files import page_files
+from asyncmon.monitor.run import Action, ActionError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from starlette.requests import Request
+
+    from asyncmon.monitor.feed import Feed
+    from asyncmon.monitor.guard import Credentials
+    from asyncmon.monitor.log_lines import LogLines
+    from asyncmon.monitor.runs import Entry, Runs
+
+logger = logging.getLogger(__name__)
+
+ACTIONS: tuple[str, ...] = (*get_args(Action), "verify")
+_MOST_BODY = 64 * 1024  # bytes
+_MOST_TAGS = 200
+_READ_SECS = 0.5  # a request waits so long for what is new; a large file is read further afterwards
+
+
+class Api:
+    """What is served. Each public method is an endpoint."""
+
+    def __init__(
+        self, runs: Runs, feed: Feed, log: LogLines, credentials: Credentials, registry: Any
+    ) -> None:
+        self._runs = runs
+        self._feed = feed
+        self._log = log
+        self._credentials = credentials
+        self._registry = registry
+
+    async def runs(self, request: Request) -> Response:
+        await self._runs.read(_READ_SECS)
+        return _json({"runs": self._runs.rows()})
+
+    async def run(self, request: Request) -> Response:
+        entry = await self._entry(request)
+        details = await entry.run.details()
+        return _json({**entry.row(), **members(details)})
+
+    async def scalars(self, request: Request) -> Response:
+        entry = await self._entry(request)
+        self._feed.publish()
+        return _json({"tags": [point._asdict() for point in entry.run.scalars.tags()]})
+
+    async def points(self, request: Request) -> Response:
+        tags = request.query_params.getlist("tag")
+        if not 0 < len(tags) <= _MOST_TAGS:
+            raise Failure(400, f"Give 1 to {_MOST_TAGS} parameters `tag`, not {len(tags)}.")
+        after = _integer(request, "after", None, 0, 1 << 62)
+        most = _integer(request, "max_points", 2_000, 8, 1_000_000)
+        entry = await self._entry(request)
+        scalars = entry.run.scalars
+        cursor = self._feed.publish()
+        resumes = after is not None and after <= cursor and scalars.knows(tags, after)
+        series = scalars.points(tags, after if resumes else None, most or 0)
+        encoded = await in_thread(encode_series, series)
+        body = b'{"cursor":%d,"reset":%b,"series":%b}'
+        reset = b"true" if after is not None and not resumes else b"false"
+        return Response(body % (cursor, reset, encoded), media_type="application/json")
+
+    async def log(self, request: Request) -> Response:
+        after = _integer(request, "after", 0, 0, 1 << 62)
+        entry = await self._entry(request)
+        lines = self._log.after(after or 0) if entry.run.kind == "live" else []
+        return _json({"next": self._log.next, "lines": lines})
+
+    async def events(self, request: Request) -> EventStream:
+        after = _integer(request, "after", None, 0, 1 << 62)
+        resumed = request.headers.get("last-event-id", "")
+        if resumed.isascii() and resumed.isdigit() and len(resumed) < 20:
+            after = int(resumed)
+        await self._runs.read(_READ_SECS)
+        return EventStream(self._feed, after)
+
+    async def act(self, request: Request) -> Response:
+        entry = self._find(request)
+        action = request.path_params["action"]
+        if action not in ACTIONS:
+            raise Failure(404, f"There is no action {action!r}; there are: {', '.join(ACTIONS)}.")
+        reason = (await _body(request)).get("reason")
+        if reason is not None and not isinstance(reason, str):
+            raise Failure(400, f"The reason must be a text, not {reason!r}.")
+        logger.info("%s of the run %r, for %s", action, entry.run.name, client_of(request.scope))
+        if action == "verify":
+            checkpoints = await _done(entry.run.verify())
+            return _json({"ok": True, "checkpoints": checkpoints})
+        return _json({"ok": True, **await _done(entry.run.act(action, reason))})
+
+    async def detach(self, request: Request) -> Response:
+        entry = self._find(request)
+        hook = request.path_params["hook"]
+        await _body(request)
+        logger.info("detach %r of %r, for %s", hook, entry.run.name, client_of(request.scope))
+        try:
+            await _done(entry.run.detach(hook))
+        except KeyError:
+            raise Failure(404, f"The run {entry.run.name!r} has no hook {hook!r}.") from None
+        return _json({"ok": True})
+
+    async def login(self, request: Request) -> Response:
+        token = (await _body(request)).get("token")
+        if not isinstance(token, str):
+            raise Failure(400, 'Expected {"token": "..."}.')
+        if not self._credentials.needed:
+            return _json({"ok": True})
+        self._credentials.check(client_of(request.scope), token)
+        cookie = self._credentials.login_cookie(request.scope)
+        return _json({"ok": True}, {"set-cookie": cookie})
+
+    async def healthz(self, request: Request) -> Response:
+        return _json({"ok": True})
+
+    async def metrics(self, request: Request) -> Response:
+        try:
+            import prometheus_client
+        except ImportError:
+            raise Failure(404, "Metrics need prometheus-client: pip install 'asyncmon[web]'") from None
+        text = prometheus_client.generate_latest(self._registry or prometheus_client.REGISTRY)
+        return Response(text, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    async def page(self, request: Request) -> Response:
+        files = await in_thread(page_files)
+        file = files.get(request.path_params.get("name", ""))
+        if file is None:
+            raise Failure(404, "There is nothing of this name.")
+        headers = {"etag": file.tag, "cache-control": "no-cache"}
+        tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
+        if file.tag in tags or "*" in tags:
+            return Response(status_code=304, headers=headers)
+        return Response(file.body, headers=headers, media_type=file.type)
+
+    def _find(self, request: Request) -> Entry:
+        given = request.path_params["run"]
+        try:
+            return self._runs[given]
+        except KeyError:
+            raise Failure(404, f"There is no run {given!r}: api/runs lists them.") from None
+
+    async def _entry(self, request: Request) -> Entry:
+        """Return the run of a request, after reading what is new of it."""
+        try:
+            entry = self._find(request)
+        except Failure:
+            await self._runs.read(_READ_SECS)  # the first look finds the runs of a log directory
+            entry = self._find(request)
+        else:
+            await self._runs.read(_READ_SECS, entry)
+        return entry
+
+
+def _json(value: Any, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json(value), headers=headers, media_type="application/json")
+
+
+def _integer(request: Request, name: str, default: int | None, least: int, most: int) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+        return int(text)
+    raise Failure(400, f"{name} must be an integer from {least} to {most}, not {text[:40]!r}.")
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """Return the JSON object that a request carries; an empty one where it carries nothing."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _MOST_BODY:
+            raise Failure(413, f"A body may have {_MOST_BODY} bytes.", {"connection": "close"})
+    try:
+        found = json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Failure(400, "The body must be a JSON object.")
+    return found
+
+
+async def _done(action: Awaitable[Any]) -> Any:
+    """Await an action of a run; what it cannot do becomes an answer."""
+    try:
+        return await action
+    except (ActionError, OpError, OSError, RuntimeError) as error:
+        raise Failure(409, str(error) or repr(error)) from error

@@ -1,0 +1,132 @@
+"""The monitor as an ASGI application, to be served alone or mounted in a service."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.middleware import Middleware
+    from starlette.routing import Route
+except ImportError as missing:
+    raise ImportError("The monitor needs Starlette: pip install 'asyncmon[web]'") from missing
+
+from asyncmon.monitor.api import Api
+from asyncmon.monitor.endpoints import ENDPOINTS
+from asyncmon.monitor.feed import Feed
+from asyncmon.monitor.guard import Credentials, Failure, Guard, require_login
+from asyncmon.monitor.log_lines import LogLines
+from asyncmon.monitor.runs import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+
+def create_app(
+    runs: Any,
+    *,
+    token: str | None = None,
+    loggers: Iterable[str] = ("asyncmon",),
+    registry: Any = None,
+) -> Starlette:
+    """Return an application that shows runs on one page, with a JSON API beside it.
+
+    It may be mounted anywhere (``Mount("/train", app)``), and needs no lifespan: nothing runs while
+    nobody looks. ``app.state.runs`` is the table of runs, to which runs may be added at any time.
+
+    Args:
+        runs: a session, opened or not; the path of a log directory; a list of these; or a mapping of
+            names to them.
+        token: the secret that every request needs, 16 characters or more. None: only clients of this
+            machine are answered.
+        loggers: the loggers whose lines are shown, from now on.
+        registry: the Prometheus registry for ``/metrics``; the process's by default.
+
+    Raises:
+        ValueError: the token is too short.
+        ImportError: Starlette is not installed.
+
+    Example::
+
+        app = Starlette(routes=[Mount("/train", am.monitor.create_app(session))], lifespan=lifespan)
+    """
+    table = Runs(runs)
+    credentials = Credentials(token)
+    log = LogLines(loggers)
+    feed = Feed(table, log, _server_is_stopping)
+    api = Api(table, feed, log, credentials, registry)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            feed.close()
+            await table.close()
+            log.close()
+
+    routes = [
+        Route(
+            endpoint.path,
+            _checked(getattr(api, endpoint.handler), endpoint.public),
+            methods=[endpoint.method],
+            name=endpoint.handler,
+        )
+        for endpoint in ENDPOINTS
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, credentials=credentials)],
+        exception_handlers={Failure: _refuse, HTTPException: _explain, Exception: _fail},
+        lifespan=lifespan,
+    )
+    app.state.runs = table
+    return app
+
+
+def _checked(
+    handler: Callable[[Request], Awaitable[ASGIApp]], public: bool
+) -> Callable[[Request], Awaitable[ASGIApp]]:
+    async def endpoint(request: Request) -> ASGIApp:
+        if not public:
+            require_login(request.scope)
+        return await handler(request)
+
+    return endpoint
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Failure), "registered for it"
+    return error.response()
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "registered for it"
+    text = {
+        404: "There is nothing here: api/openapi.json lists what there is.",
+        405: f"{request.method} is not possible here: api/openapi.json says what is.",
+    }.get(error.status_code, error.detail)
+    return Failure(error.status_code, text, dict(error.headers or {})).response()
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    return Failure(500, "The monitor has failed to answer; its log says why.").response()
+
+
+def _server_is_stopping() -> bool:
+    """Return whether uvicorn, which ends no response by itself, was told to stop.
+
+    Its signal handlers are methods of the server; a server in another thread has none.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        server = getattr(signal.getsignal(number), "__self__", None)
+        if getattr(server, "should_exit", False) is True:
+            return True
+    return False

@@ -1,0 +1,201 @@
+"""What viewers are sent: events, numbered and encoded once, in a ring that all viewers read.
+
+A viewer is a position in the ring: it has no queue. One that does not keep up, or comes back too late,
+finds its position gone and is told to begin anew (``event: reset``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock
+from asyncmon.monitor.encoding import encode_series, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from asyncmon.monitor.log_lines import LogLines
+    from asyncmon.monitor.runs import Entry, Runs
+
+logger = logging.getLogger(__name__)
+
+TICK_SECS = 0.1
+HEARTBEAT_SECS = 15.0
+STREAM_SECS = 60.0
+"""A stream ends after so long, and its viewer comes back: so no server waits for it for ever."""
+
+_MOST_BYTES = 1 << 20  # of the ring
+_MOST_PENDING = 2_000  # points that are sent as events; more are fetched
+_BREAK_SECS = 2.0  # between two resets because of many points, as when a large file is read
+
+
+class Feed:
+    """Publishes what is new of all runs under cursors, and streams it.
+
+    Nothing runs without a viewer: the task that publishes starts with the first one and ends with the
+    last one.
+
+    Args:
+        runs: the runs.
+        log: the log lines.
+        stopping: whether the server is about to stop; streams end then.
+    """
+
+    def __init__(self, runs: Runs, log: LogLines, stopping: Callable[[], bool]) -> None:
+        self.cursor = int(clock.wall() * 1e6)  # above all cursors of an earlier process
+        self.viewers = 0
+        self._runs = runs
+        self._log = log
+        self._stopping = stopping
+        self._ring: deque[tuple[int, bytes]] = deque()
+        self._floor = self.cursor  # events up to this one are gone
+        self._bytes = 0
+        self._rows: dict[str, dict[str, Any]] = {}  # as they were sent
+        self._changes = runs.changes
+        self._next_line = log.next
+        self._break_due = 0.0
+        self._pump: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._joined: tuple[int, int, bytes] = (0, 0, b"")
+
+    def publish(self) -> int:
+        """Publish what was read since the last call, and return the cursor. Does not wait."""
+        for entry in self._runs:
+            self._publish_points(entry)
+        if self._changes != self._runs.changes:
+            self._changes = self._runs.changes
+            rows = self._runs.rows()
+            self._rows = {row["id"]: row for row in rows}
+            self._append("runs", to_json({"runs": rows}))
+        lines = self._log.after(self._next_line)
+        if lines:
+            self._next_line = lines[-1]["n"] + 1
+            self._append("log", to_json({"lines": lines}))
+        return self.cursor
+
+    def _publish_points(self, entry: Entry) -> None:
+        scalars = entry.run.scalars
+        count = scalars.pending()
+        if not count and not scalars.broken:
+            return
+        if scalars.broken or count > _MOST_PENDING:
+            if clock.monotonic() >= self._break_due:
+                self._break_due = clock.monotonic() + _BREAK_SECS
+                self._break()
+                scalars.publish(self.cursor)
+            return
+        series = encode_series(scalars.publish(self.cursor + 1))
+        self._append("scalars", b'{"run":%b,"series":%b}' % (to_json(entry.id), series))
+
+    def _publish_status(self) -> None:
+        """Publish the row that was published longest ago of those that have changed."""
+        for entry in self._runs:
+            self._rows.setdefault(entry.id, {})
+        for name in list(self._rows):
+            try:
+                row = self._runs[name].row()
+            except KeyError:
+                del self._rows[name]
+                continue
+            if row != self._rows[name]:
+                del self._rows[name]
+                self._rows[name] = row  # it is the last one now
+                self._append("status", to_json(row))
+                return
+
+    def _break(self) -> None:
+        """Let all viewers begin anew."""
+        self.cursor += 1
+        self._floor = self.cursor
+        self._ring.clear()
+        self._bytes = 0
+
+    def _append(self, event: str, data: bytes) -> None:
+        self.cursor += 1
+        encoded = b"id: %d\nevent: %b\ndata: %b\n\n" % (self.cursor, event.encode(), data)
+        self._ring.append((self.cursor, encoded))
+        self._bytes += len(encoded)
+        while self._bytes > _MOST_BYTES:
+            self._floor, gone = self._ring.popleft()
+            self._bytes -= len(gone)
+
+    def after(self, cursor: int) -> bytes:
+        """Return the events after a cursor, encoded, or the one that says that they are not known."""
+        if not self._floor <= cursor <= self.cursor:
+            return b'id: %d\nevent: reset\ndata: {"cursor":%d}\n\n' % (self.cursor, self.cursor)
+        if cursor == self.cursor:
+            return b""
+        if self._joined[:2] != (cursor, self.cursor):  # viewers that keep up share the bytes
+            found = []
+            for number, encoded in reversed(self._ring):
+                if number <= cursor:
+                    break
+                found.append(encoded)
+            self._joined = cursor, self.cursor, b"".join(reversed(found))
+        return self._joined[2]
+
+    async def stream(self, after: int | None) -> AsyncGenerator[bytes]:
+        """Yield events as bytes for as long as a viewer listens, at most ten times a second.
+
+        Args:
+            after: the cursor that the viewer has; None to begin with the list of runs.
+        """
+        self.viewers += 1
+        try:
+            if self._pump is None:
+                self._pump = asyncio.create_task(self._run(), name="monitor, events")
+            pump = self._pump
+            first = b"retry: 1000\n\n"
+            position = self.cursor if after is None else after
+            if after is None:
+                data = to_json({"runs": self._runs.rows()})
+                first += b"id: %d\nevent: runs\ndata: %b\n\n" % (position, data)
+            yield first
+            last = began = clock.monotonic()
+            while self._pump is pump and clock.monotonic() - began < STREAM_SECS:
+                chunk = self.after(position)
+                position = self.cursor
+                if not chunk and clock.monotonic() - last >= HEARTBEAT_SECS:
+                    chunk = b":\n\n"
+                if chunk:
+                    last = clock.monotonic()
+                    yield chunk
+                await self._woken.wait()
+        finally:
+            self.viewers -= 1
+            if not self.viewers:
+                self.close()
+
+    def close(self) -> None:
+        """End all streams. A later one begins anew."""
+        if self._pump is not None:
+            self._pump.cancel()
+        self._end()
+
+    def _end(self) -> None:
+        self._pump = None
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, asyncio.Event()
+        woken.set()
+
+    async def _run(self) -> None:
+        beat = clock.monotonic()
+        try:
+            while not self._stopping():
+                before = self.cursor
+                self._runs.start_reading(self._runs)
+                self.publish()
+                self._publish_status()
+                now = clock.monotonic()
+                if self.cursor != before or now - beat >= 1.0:  # heartbeats and ends of streams
+                    beat = now
+                    self._wake()
+                await asyncio.sleep(TICK_SECS)
+        except Exception:
+            logger.exception("The monitor cannot publish events any more; viewers come back.")
+        self._end()

@@ -1,0 +1,267 @@
+"""Who may read and who may act, what a request may be, and the headers of every response."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+from collections import OrderedDict
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+
+from asyncmon import clock
+from asyncmon.monitor.encoding import to_json
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+}
+_ALLOWED = "asyncmon.monitor.allowed"
+LOGIN_SECS = 30 * 24 * 3600
+"""How long a login holds."""
+
+
+class Failure(Exception):
+    """A request that is refused, with a status and a sentence."""
+
+    def __init__(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.headers = headers or {}
+
+    def response(self) -> Response:
+        """Return the answer."""
+        body = to_json({"error": str(self)})
+        return Response(body, self.status, self.headers, media_type="application/json")
+
+
+class Rates:
+    """So many requests of each client in a burst, and one more every so many seconds."""
+
+    def __init__(self, burst: int, secs: float, most_clients: int = 1_000) -> None:
+        self._burst = burst
+        self._secs = secs
+        self._most = most_clients
+        self._free_at: OrderedDict[str, float] = OrderedDict()  # when all of the burst is there again
+
+    def take(self, client: str) -> None:
+        """Count a request.
+
+        Raises:
+            Failure: there were too many; it says when to come back.
+        """
+        self.check(client)
+        now = clock.monotonic()
+        self._free_at[client] = max(now, self._free_at.get(client, now)) + self._secs
+        self._free_at.move_to_end(client)
+        while len(self._free_at) > self._most:
+            self._free_at.popitem(last=False)
+
+    def check(self, client: str) -> None:
+        """Raise as :meth:`take` would, and count nothing."""
+        now = clock.monotonic()
+        wait = self._free_at.get(client, now) - now - (self._burst - 1) * self._secs
+        if wait > 0:
+            secs = int(wait) + 1
+            raise Failure(429, f"Too many requests: try again in {secs} s.", {"retry-after": str(secs)})
+
+
+class Credentials:
+    """The token, and the cookies that stand for it.
+
+    Args:
+        token: the secret; None where none is needed.
+
+    Raises:
+        ValueError: it is too short to be one, or is no plain text.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        if token is not None and (len(token) < 16 or not token.isascii() or not token.isprintable()):
+            raise ValueError(
+                "The token must have 16 printable ASCII characters or more. A good one: "
+                "`python -c 'import secrets; print(secrets.token_urlsafe())'`."
+            )
+        self.needed = token is not None
+        self._token = (token or "").encode()
+        self._failures = Rates(burst=10, secs=6.0)
+
+    def check(self, client: str, given: str) -> None:
+        """Compare a token with the secret, in constant time.
+
+        Raises:
+            Failure: it is another, or this client has tried too often.
+        """
+        self._failures.check(client)
+        if not self.needed or not hmac.compare_digest(given.encode(), self._token):
+            self._failures.take(client)
+            raise Failure(401, "The token is wrong.", {"www-authenticate": "Bearer"})
+
+    def login_cookie(self, scope: Scope) -> str:
+        """Return the header that logs a browser in. The cookie is not the token, and expires."""
+        expires = int(clock.wall()) + LOGIN_SECS
+        path = scope.get("root_path", "") or "/"
+        secure = "; Secure" if scope.get("scheme") == "https" else ""
+        return (
+            f"{_cookie_name(scope)}={self._signed(expires)}; Path={path}; Max-Age={LOGIN_SECS}; "
+            f"HttpOnly; SameSite=Strict{secure}"
+        )
+
+    def is_logged_in(self, scope: Scope, headers: Headers) -> bool:
+        """Return whether a request has a cookie of :meth:`login_cookie` that has not expired."""
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return False
+        morsel = cookies.get(_cookie_name(scope))
+        expires = morsel.value.partition(".")[0] if morsel else ""
+        if morsel is None or not (expires.isascii() and expires.isdigit() and len(expires) < 16):
+            return False
+        right = hmac.compare_digest(morsel.value.encode(), self._signed(int(expires)).encode())
+        return right and int(expires) > clock.wall()
+
+    def _signed(self, expires: int) -> str:
+        text = b"asyncmon monitor login %d" % expires
+        digest = hmac.new(self._token, text, hashlib.sha256).digest()
+        return f"{expires}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+class Guard:
+    """Middleware: refuses what is not allowed before any of the application runs.
+
+    With a token, every request needs it, as ``Authorization: Bearer`` or as the cookie of a login; but
+    for the page's own files, which hold no data. Without one, only clients of this machine are
+    answered, and only under a name of this machine, so that no page of the web reaches the monitor by
+    a name of its own (DNS rebinding). Actions of a browser must come from the monitor's own page.
+
+    Args:
+        app: what is guarded. Endpoints that need the token call :func:`require_login`.
+        credentials: the token.
+    """
+
+    def __init__(self, app: ASGIApp, credentials: Credentials) -> None:
+        self._app = app
+        self._credentials = credentials
+        self._actions = Rates(burst=20, secs=0.5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            self._check(scope)
+        except Failure as failure:
+            await failure.response()(scope, receive, send_with_headers)
+        else:
+            await self._app(scope, receive, send_with_headers)
+
+    def _check(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        client = client_of(scope)
+        acts = scope["method"] not in ("GET", "HEAD")
+        if acts:
+            self._actions.take(client)
+        if not self._credentials.needed:
+            _check_local(client, headers)
+            scope[_ALLOWED] = True
+        elif scheme_and_token := _bearer(headers):
+            self._credentials.check(client, scheme_and_token)
+            scope[_ALLOWED] = True
+            return  # no page of another origin can send this header
+        else:
+            scope[_ALLOWED] = self._credentials.is_logged_in(scope, headers)
+        if acts:
+            _check_origin(headers)
+
+
+def require_login(scope: Scope) -> None:
+    """Refuse a request that has shown neither the token nor the cookie of a login.
+
+    Raises:
+        Failure: it has not.
+    """
+    if not scope[_ALLOWED]:
+        raise Failure(
+            401,
+            "A token is needed: send it as `Authorization: Bearer TOKEN`, or log in on the page.",
+            {"www-authenticate": "Bearer"},
+        )
+
+
+def client_of(scope: Scope) -> str:
+    """Return the address of the client; "local" on a socket that has none."""
+    return str(scope["client"][0]) if scope.get("client") else "local"
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookie_name(scope: Scope) -> str:
+    """Return a name of this server's own: all ports of a host share cookies."""
+    port = scope["server"][1] if scope.get("server") else None
+    return f"asyncmon-monitor-{port or 0}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_local(client: str, headers: Headers) -> None:
+    name = _host_name(headers.get("host", ""))
+    if not is_loopback(name) or not (client == "local" or is_loopback(client)):
+        raise Failure(
+            403,
+            "Without a token the monitor answers this machine only, under localhost or 127.0.0.1. "
+            "Give it a token: create_app(..., token=...) or --token-file.",
+        )
+
+
+def _host_name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _check_origin(headers: Headers) -> None:
+    """Refuse an action that a page of another origin asks for."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        allowed = site == "same-origin"
+    elif origin is not None:
+        allowed = origin.lower().partition("://")[2] == headers.get("host", "").lower() != ""
+    else:
+        allowed = True  # no browser
+    if not allowed:
+        raise Failure(403, "Actions are taken from the monitor's own page only, not from others.")

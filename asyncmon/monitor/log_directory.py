@@ -1,0 +1,79 @@
+"""A log directory: every folder in it that has event files or checkpoints is a run."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from asyncmon.files import in_thread
+from asyncmon.monitor.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+logger = logging.getLogger(__name__)
+
+MOST_RUNS = 200
+_DEEPEST = 6
+_MOST_FOLDERS = 20_000
+
+
+class LogDirectory:
+    """Finds the runs in a directory. Symbolic links are not followed, so none leads out of it.
+
+    Args:
+        path: the directory; it need not exist yet.
+        name: what the names of its runs begin with; nothing by default.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.path = os.path.realpath(path)
+        self._name = name
+        self._by_path: dict[str, RunDirectory] = {}
+        self._is_cut = False
+
+    async def scan(self) -> list[RunDirectory]:
+        """Return the runs that are there now, sorted by path; those of before are the same objects."""
+        paths = await in_thread(lambda: sorted(self._folders()))
+        if len(paths) > MOST_RUNS:
+            if not self._is_cut:
+                self._is_cut = True
+                logger.warning(
+                    "%s has %d runs; the first %d are shown.", self.path, len(paths), MOST_RUNS
+                )
+            del paths[MOST_RUNS:]
+        before, self._by_path = self._by_path, {}
+        for path in paths:
+            self._by_path[path] = before.get(path) or RunDirectory(path, self._run_name(path))
+        return list(self._by_path.values())
+
+    def _run_name(self, path: str) -> str:
+        below = os.path.relpath(path, self.path)
+        if below == ".":
+            return self._name or os.path.basename(self.path) or "run"
+        return f"{self._name}/{below}" if self._name else below.replace(os.sep, "/")
+
+    def _folders(self) -> Iterator[str]:
+        """Yield the folders that have something to show. Blocking."""
+        folders = [(self.path, 0)]
+        seen = 0
+        while folders and seen < _MOST_FOLDERS:
+            path, depth = folders.pop()
+            seen += 1
+            try:
+                with os.scandir(path) as entries:
+                    found = list(entries)
+            except OSError:
+                continue  # not there, no longer there, or not to be read
+            if any(map(_shows, found)):
+                yield path
+            if depth < _DEEPEST:
+                inner = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
+                folders += [(e.path, depth + 1) for e in inner if not e.name.startswith(".")]
+
+
+def _shows(entry: os.DirEntry[str]) -> bool:
+    name = entry.name
+    wanted = "tfevents" in name or name == "checkpoint" or name.endswith((".safetensors", ".index"))
+    return wanted and entry.is_file(follow_symlinks=False)

@@ -1,0 +1,83 @@
+"""The last log lines of this process, in memory."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LONGEST = 4_000  # characters of a line
+
+
+class LogLines:
+    """Keeps the last lines of some loggers, from now until :meth:`close` or until nothing refers to it.
+
+    Args:
+        loggers: their names.
+        most: how many lines are kept.
+    """
+
+    def __init__(self, loggers: Iterable[str] = ("asyncmon",), most: int = 1_000) -> None:
+        self.next = 0
+        """The number of the next line."""
+        self._lines: deque[dict[str, Any]] = deque(maxlen=most)
+        handler = _Handler(weakref.ref(self))
+        for name in loggers:
+            logging.getLogger(name).addHandler(handler)
+        self.close = weakref.finalize(self, _remove, handler, tuple(loggers))
+        """Keep no further lines."""
+
+    def after(self, number: int) -> list[dict[str, Any]]:
+        """Return the lines from a number on, the oldest first."""
+        if number >= self.next:
+            return []
+        return [line for line in self._lines.copy() if line["n"] >= number]
+
+    def append(self, record: logging.LogRecord, text: str) -> None:
+        """Keep a line. From any thread; the handler's lock makes it one at a time."""
+        self._lines.append(
+            {
+                "n": self.next,
+                "time": record.created,
+                "level": record.levelname,
+                "logger": record.name,
+                "text": text[:_LONGEST],
+            }
+        )
+        self.next += 1
+
+
+class _Handler(logging.Handler):
+    def __init__(self, lines: weakref.ref[LogLines]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = self._lines()
+        if lines is not None:
+            try:
+                lines.append(record, self.format(record))
+            except Exception:
+                self.handleError(record)
+        last = logging.lastResort
+        if last is not None and record.levelno >= last.level and not _others(record.name):
+            last.handle(record)  # as logging does where there is no handler at all
+
+
+def _others(name: str) -> bool:
+    """Return whether a record of this logger reaches any other handler than those of this module."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(not isinstance(handler, _Handler) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+def _remove(handler: logging.Handler, names: tuple[str, ...]) -> None:
+    for name in names:
+        logging.getLogger(name).removeHandler(handler)

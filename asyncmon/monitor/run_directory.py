@@ -1,0 +1,248 @@
+"""A run that is read from its directory: event files and checkpoints, whoever writes them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import numpy as np
+
+from asyncmon import clock
+from asyncmon.errors import OpError
+from asyncmon.files import in_thread
+from asyncmon.monitor.checkpoints import CheckpointTable
+from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
+from asyncmon.monitor.scalars import Scalars, Series
+from asyncmon.protobuf.graph_def import GraphDef
+from asyncmon.summary.events import Event, SessionLog, Value
+from asyncmon.summary.reader import EventTail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+logger = logging.getLogger(__name__)
+
+SILENT_SECS = 300.0
+"""A session that wrote nothing for so long is shown as silent: it may have been killed."""
+
+_EVENTS = "tfevents"
+
+_Change = tuple[str, Series] | int
+"""Points of a tag; or the step at which a session began, from which on older points do not hold."""
+
+
+class RunDirectory:
+    """A run as its files show it. Reads event files from where the last look ended, off the loop.
+
+    Several may share one :class:`Scalars`, if they are the directories of one run.
+
+    Args:
+        path: a directory; it need not exist yet. Files in it that are symbolic links are left out.
+        name: the name that is shown; the directory's by default.
+        scalars: the columns to add to.
+        prefix: what tags begin with in these columns, ``"eval/"``.
+        poll_secs: seconds between two looks while somebody looks.
+
+    Example::
+
+        run = RunDirectory("runs/1")
+        await run.refresh()
+        print(run.status().step, run.scalars.tags())
+    """
+
+    kind: Literal["directory"] = "directory"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        scalars: Scalars | None = None,
+        prefix: str = "",
+        poll_secs: float = 1.0,
+    ) -> None:
+        self.path = os.path.abspath(path)
+        self.name = name or os.path.basename(self.path) or self.path
+        self.scalars = Scalars() if scalars is None else scalars
+        self.poll_secs = poll_secs
+        self._prefix = prefix
+        self._tags: set[str] = set()
+        self._files = _EventFiles(self.path)
+        self._checkpoints = CheckpointTable(self.path)
+
+    async def refresh(self) -> None:
+        """Read what was appended to the event files. A damaged file is read up to the damage."""
+        more = True
+        while more:
+            self._apply()  # also what a cancelled call has read
+            more = await in_thread(self._files.read)
+        self._apply()
+
+    def _apply(self) -> None:
+        while self._files.changes:
+            change = self._files.changes.popleft()
+            if isinstance(change, int):
+                self.scalars.purge(change, self._tags)
+            else:
+                tag = self._prefix + change[0]
+                self._tags.add(tag)
+                self.scalars.extend(tag, change[1])
+
+    def status(self) -> Status:
+        files = self._files
+        state = {None: "unknown", True: "running", False: "stopped"}[files.runs]
+        if state == "running" and files.updated and clock.wall() - files.updated > SILENT_SECS:
+            state = "silent"
+        return Status(
+            state=state,
+            step=files.step,
+            rate=files.rate() if state == "running" else None,
+            started=files.started,
+            updated=files.updated,
+        )
+
+    async def details(self) -> Details:
+        return Details(checkpoints=await self._checkpoints.rows())
+
+    async def graph(self) -> GraphDef | None:
+        data = self._files.graph
+        return None if data is None else await in_thread(GraphDef.FromString, data)
+
+    async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
+        self._refuse(action)
+
+    async def verify(self) -> tuple[CheckpointFacts, ...]:
+        return await self._checkpoints.verify()
+
+    async def detach(self, hook: str) -> None:
+        self._refuse("detach a hook")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ActionError(
+            f"{self.name!r} is read from its directory, so it is not possible to {what} here. The "
+            "process that trains can, through a monitor that shows the session itself."
+        )
+
+
+class _EventFiles:
+    """Reads the event files of a directory in the order of their names. Blocking but for attributes."""
+
+    def __init__(self, directory: str) -> None:
+        self.changes: deque[_Change] = deque()
+        self.graph: bytes | None = None
+        self.runs: bool | None = None
+        self.step: int | None = None
+        self.started: float | None = None
+        self.updated: float | None = None
+        self._directory = Path(directory)
+        self._tails: dict[str, EventTail] = {}
+        self._damaged: set[str] = set()
+        self._progress: deque[tuple[float, int]] = deque(maxlen=30)
+
+    def rate(self) -> float | None:
+        """Return steps a second over the last reads."""
+        if len(self._progress) < 2:
+            return None
+        (began, first), (ended, last) = self._progress[0], self._progress[-1]
+        return (last - first) / (ended - began) if ended > began and last > first else None
+
+    def read(self) -> bool:
+        """Read one chunk of the first file that has more; return whether there is more to read."""
+        for name, size in self._sizes():
+            tail = self._tails.get(name)
+            if tail is None:
+                tail = self._tails[name] = EventTail(str(self._directory / name))
+            if size < tail.position:  # written anew: everything is read again
+                self._tails.clear()
+                self._damaged.clear()
+                self.changes.append(-1)
+                return True
+            if size > tail.position and name not in self._damaged:
+                self._read_chunk(name, tail)
+                return True
+        return False
+
+    def _sizes(self) -> list[tuple[str, int]]:
+        try:
+            with os.scandir(self._directory) as entries:
+                found = [
+                    (entry.name, facts.st_size)
+                    for entry in entries
+                    if _EVENTS in entry.name
+                    and stat.S_ISREG((facts := entry.stat(follow_symlinks=False)).st_mode)
+                ]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(found)
+
+    def _read_chunk(self, name: str, tail: EventTail) -> None:
+        try:
+            self._take(tail.events(tail.read()))
+            tail.check()
+        except (OpError, OSError) as error:
+            self._damaged.add(name)
+            logger.warning("The monitor reads %s no further: %s", self._directory / name, error)
+
+    def _take(self, events: Iterable[Event]) -> None:
+        points: dict[str, tuple[list[int], list[float], list[float]]] = {}
+        for event in events:
+            what = event.WhichOneof("what")
+            if what == "summary":
+                for value in event.summary.value:
+                    number = _number(value)
+                    if number is not None:
+                        steps, values, times = points.setdefault(value.tag, ([], [], []))
+                        steps.append(event.step)
+                        values.append(number)
+                        times.append(event.wall_time)
+                self._moved(event)
+            elif what == "session_log":
+                self._session(event, points)
+            elif what == "graph_def":
+                self.graph = event.graph_def
+        self._flush(points)
+        if self.step is not None and self.updated is not None:
+            self._progress.append((self.updated, self.step))
+
+    def _moved(self, event: Event) -> None:
+        self.step = event.step
+        self.updated = event.wall_time
+        if self.started is None:
+            self.started = event.wall_time
+
+    def _session(self, event: Event, points: Any) -> None:
+        status = event.session_log.status
+        if status == SessionLog.START:
+            self._flush(points)
+            self.changes.append(event.step)
+            self._progress.clear()
+            self.runs, self.started = True, event.wall_time
+        elif status == SessionLog.STOP:
+            self.runs = False
+        if status == SessionLog.STOP and not event.step:
+            self.updated = event.wall_time  # the writer's STOP has no step
+        else:
+            self._moved(event)
+
+    def _flush(self, points: dict[str, tuple[list[int], list[float], list[float]]]) -> None:
+        for tag, (steps, values, times) in points.items():
+            self.changes.append((tag, Series(np.array(steps), np.array(values), np.array(times))))
+        points.clear()
+
+
+def _number(value: Value) -> float | None:
+    """Return a scalar, also one that TensorFlow 2 wrote as a tensor; None for other kinds."""
+    kind = value.WhichOneof("value")
+    if kind == "simple_value":
+        return value.simple_value
+    if kind == "tensor" and value.metadata.plugin_data.plugin_name == "scalars":
+        tensor = value.tensor
+        if tensor.float_val:
+            return float(tensor.float_val[0])
+        if len(tensor.tensor_content) == 4:
+            return float(np.frombuffer(tensor.tensor_content, "<f4")[0])
+    return None

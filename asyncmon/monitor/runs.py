@@ -1,0 +1,192 @@
+"""The table of runs: their ids, their rows, and the tasks that read what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock
+from asyncmon.monitor.encoding import members
+from asyncmon.monitor.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from asyncmon.monitor.run import Run
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A run in the table, and the task that reads what is new."""
+
+    id: str
+    run: Run
+    source: LogDirectory | None = None  # None: it was added by name
+    reading: asyncio.Task[None] | None = None
+    due: float = 0.0
+
+    def row(self) -> dict[str, Any]:
+        """Return the run's row as the API has it."""
+        facts = members(self.run.status())
+        return {"id": self.id, "name": self.run.name, "kind": self.run.kind, **facts}
+
+
+class Runs:
+    """The runs that a monitor shows; they may come and go at any time. ``app.state.runs``.
+
+    Args:
+        runs: a session, a run, the path of a log directory, or several: a list of them, or a mapping
+            of names to them.
+
+    Example::
+
+        app = am.monitor.create_app([])
+        app.state.runs.add("digits", session)
+    """
+
+    def __init__(self, runs: Any) -> None:
+        self.changes = 0
+        """How often a run came or went."""
+        self._entries: dict[str, Entry] = {}
+        self._directories: list[LogDirectory] = []
+        self._scan_due = 0.0
+        self._scanning: asyncio.Task[None] | None = None
+        if isinstance(runs, dict):
+            for name, run in runs.items():
+                self.add(name, run)
+        elif isinstance(runs, list | tuple):
+            for run in runs:
+                self.add(None, run)
+        else:
+            self.add(None, runs)
+
+    def add(self, name: str | None, run: Any) -> str:
+        """Add a session, opened or not, a run, or the path of a log directory; return its id.
+
+        A session stays in the table after its close, until :meth:`remove`. A log directory has no id
+        of its own, the runs in it have: the empty string is returned.
+
+        Raises:
+            TypeError: it is none of these.
+        """
+        if isinstance(run, str | os.PathLike):
+            self._directories.append(LogDirectory(run, name))
+            self._scan_due = 0.0
+            return ""
+        return self._insert(_as_run(name, run), None)
+
+    def remove(self, name: str) -> None:
+        """Take the run of this id or name out of the table. A run that trains goes on.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for entry in list(self._entries.values()):
+            if name in (entry.id, entry.run.name):
+                self._drop(entry)
+                return
+        raise KeyError(f"There is no run {name!r}; there are: {sorted(self._entries)}.")
+
+    def _insert(self, run: Run, source: LogDirectory | None) -> str:
+        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")[:80] or "run"
+        number, given = 1, slug
+        while given in self._entries:
+            number += 1
+            given = f"{slug}-{number}"
+        self._entries[given] = Entry(given, run, source)
+        self.changes += 1
+        return given
+
+    def _drop(self, entry: Entry) -> None:
+        del self._entries[entry.id]
+        self.changes += 1
+        if entry.reading is not None:
+            entry.reading.cancel()
+
+    def __getitem__(self, id: str) -> Entry:  # noqa: A002 -- the members' name in the API
+        return self._entries[id]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(list(self._entries.values()))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of all runs."""
+        return [entry.row() for entry in self]
+
+    def start_reading(self, entries: Iterable[Entry]) -> list[asyncio.Task[None]]:
+        """Start to read what is new of the runs that are due; return the tasks that read."""
+        now = clock.monotonic()
+        tasks = []
+        if self._directories and self._scanning is None and now >= self._scan_due:
+            self._scanning = asyncio.create_task(self._scan(), name="monitor, log directories")
+        if self._scanning is not None:
+            tasks.append(self._scanning)
+        for entry in entries:
+            if entry.reading is None and now >= entry.due:
+                name = f"monitor, {entry.run.name}"
+                entry.reading = asyncio.create_task(self._read(entry), name=name)
+            if entry.reading is not None:
+                tasks.append(entry.reading)
+        return tasks
+
+    async def read(self, secs: float, entry: Entry | None = None) -> None:
+        """Read what is new of one run or all, for so many seconds; what takes longer goes on."""
+        for _ in range(2):  # a scan finds runs, which are read then
+            scanning = self._directories and clock.monotonic() >= self._scan_due
+            tasks = self.start_reading(self if entry is None else [entry])
+            if tasks:
+                await asyncio.wait(tasks, timeout=secs)
+            if not scanning or entry is not None:
+                return
+
+    async def _read(self, entry: Entry) -> None:
+        try:
+            await entry.run.refresh()
+        except Exception:
+            logger.exception("The monitor cannot read the run %r.", entry.run.name)
+        finally:
+            entry.reading = None
+            entry.due = clock.monotonic() + entry.run.poll_secs
+
+    async def _scan(self) -> None:
+        try:
+            for directory in self._directories:
+                found = await directory.scan()
+                here: dict[Run, Entry] = {e.run: e for e in self if e.source is directory}
+                for new in found:
+                    if new not in here:
+                        self._insert(new, directory)
+                for run, entry in here.items():
+                    if run not in found:
+                        self._drop(entry)
+        except Exception:
+            logger.exception("The monitor cannot list a log directory.")
+        finally:
+            self._scanning = None
+            self._scan_due = clock.monotonic() + 5.0
+
+    async def close(self) -> None:
+        """End the tasks that read."""
+        tasks = [entry.reading for entry in self if entry.reading is not None]
+        if self._scanning is not None:
+            tasks.append(self._scanning)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _as_run(name: str | None, given: Any) -> Run:
+    """Return a run as it is, and a session as the run it is."""
+    if hasattr(given, "refresh") and hasattr(given, "scalars"):
+        run: Run = given
+        return run
+    live_run = import_module("asyncmon.monitor.live_run")  # takes more of the runtime than a directory
+    live: Run = live_run.LiveRun(name or "session", given)
+    return live

@@ -1,0 +1,145 @@
+"""Scalars in memory: nothing is lost, nothing grows, and peaks stay."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from asyncmon.monitor.encoding import encode_series
+from asyncmon.monitor.scalars import Scalars, Series, downsample, extremes
+
+FLOATS = st.floats(width=32)
+
+
+def series(values: list[float], begin: int = 0) -> Series:
+    steps = np.arange(begin, begin + len(values))
+    return Series(steps, np.array(values, float), steps.astype(float))
+
+
+def test_points_are_seen_once_they_are_published() -> None:
+    scalars = Scalars()
+    scalars.add("loss", 1, 0.5, 10.0)
+    assert scalars.tags() == []
+    assert scalars.pending() == 1
+    assert [column.tolist() for column in scalars.publish(7)["loss"]] == [[1], [0.5], [10.0]]
+    assert scalars.publish(8) == {}
+    assert scalars.tags() == [("loss", 1, 1, 0.5, 10.0)]
+
+
+def test_a_cursor_gives_what_was_published_after_it() -> None:
+    scalars = Scalars()
+    for cursor in range(1, 6):
+        scalars.extend("loss", series([cursor] * cursor, 10 * cursor))
+        scalars.publish(cursor)
+    assert scalars.knows(["loss"], 0)
+    for cursor in range(6):
+        values = scalars.points(["loss"], cursor, 1000)["loss"].values
+        assert values.tolist() == [c for c in range(cursor + 1, 6) for _ in range(c)]
+
+
+def test_a_cursor_that_is_too_old_is_not_known() -> None:
+    scalars = Scalars()
+    for cursor in range(1, 2_100):
+        scalars.add("loss", cursor, 0.0, 0.0)
+        scalars.publish(cursor)
+    assert not scalars.knows(["loss"], 50)
+    assert scalars.knows(["loss"], 150)
+    assert len(scalars.points(["loss"], 150, 10_000)["loss"].steps) == 2_099 - 150
+
+
+def test_a_full_column_is_thinned_and_keeps_its_peak() -> None:
+    scalars = Scalars(most_points=1_000)
+    values = np.random.default_rng(0).random(50_000)
+    values[123] = 100.0
+    for begin in range(0, 50_000, 100):
+        scalars.extend("loss", series(values[begin : begin + 100].tolist(), begin))
+        scalars.publish(begin)
+    kept = scalars.points(["loss"], None, 10_000)["loss"]
+    assert len(kept.steps) <= 1_000
+    assert kept.values.max() == 100.0
+    assert kept.steps[-1] == 49_999
+    assert (np.diff(kept.steps) > 0).all()
+    np.testing.assert_array_equal(kept.values, values[kept.steps])
+
+
+def test_thinning_breaks_the_readers_and_their_cursors() -> None:
+    scalars = Scalars(most_points=100)
+    scalars.extend("loss", series([0.0] * 90))
+    scalars.publish(1)
+    assert not scalars.broken
+    scalars.extend("loss", series([0.0] * 20, 90))
+    assert scalars.broken
+    scalars.publish(2)
+    assert not scalars.broken
+    assert not scalars.knows(["loss"], 1)
+    assert scalars.knows(["loss"], 2)
+
+
+def test_all_tags_together_are_bounded() -> None:
+    scalars = Scalars(most_in_all=1_000)
+    for tag in range(10):
+        scalars.extend(str(tag), series([float(tag)] * 300))
+    scalars.publish(1)
+    found = scalars.points(map(str, range(10)), None, 10_000)
+    assert sum(len(one.steps) for one in found.values()) <= 1_000
+    assert min(len(one.steps) for one in found.values()) > 10
+
+
+def test_more_tags_than_are_shown_are_left_out_with_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scalars = Scalars(most_tags=2)
+    for tag in "abcd":
+        scalars.add(tag, 0, 0.0, 0.0)
+    scalars.publish(1)
+    assert [point.tag for point in scalars.tags()] == ["a", "b"]
+    assert len(caplog.records) == 1
+
+
+def test_a_restored_session_replaces_the_steps_that_it_does_again() -> None:
+    scalars = Scalars()
+    scalars.extend("loss", series([0.0] * 10))
+    scalars.extend("other", series([0.0] * 10))
+    scalars.publish(1)
+    scalars.purge(6, {"loss"})
+    assert scalars.broken
+    scalars.extend("loss", series([1.0] * 4, 6))
+    scalars.publish(2)
+    found = scalars.points(["loss", "other", "unknown"], None, 100)
+    assert found.keys() == {"loss", "other"}
+    assert found["loss"].values.tolist() == [0.0] * 6 + [1.0] * 4
+    assert len(found["other"].steps) == 10
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=300), st.integers(8, 60))
+def test_downsampling_keeps_ends_peaks_and_nans(values: list[float], most: int) -> None:
+    given_values = np.array(values)
+    found = downsample(series(values), most)
+    assert len(found.steps) <= most
+    assert found.steps[0] == 0
+    assert found.steps[-1] == len(values) - 1
+    assert (np.diff(found.steps) > 0).all()
+    np.testing.assert_array_equal(found.values, given_values[found.steps])
+    assert np.isnan(found.values).any() == np.isnan(given_values).any()
+    if not np.isnan(given_values).all():
+        assert np.nanmax(found.values) == np.nanmax(given_values)
+        assert np.nanmin(found.values) == np.nanmin(given_values)
+
+
+def test_every_stretch_of_nans_stays_visible() -> None:
+    values = np.sin(np.arange(100_000) / 100)
+    values[5_000:5_200] = np.nan
+    kept = extremes(values, 2_000)
+    assert np.isnan(values[kept]).any()
+    assert len(kept) <= 2_000
+
+
+@given(st.lists(FLOATS, max_size=20))
+def test_numbers_that_json_lacks_are_strings(values: list[float]) -> None:
+    found = json.loads(encode_series({'a "tag"': series(values)}), parse_constant=pytest.fail)
+    read = [float(value) for value in found['a "tag"']["values"]]
+    np.testing.assert_array_equal(np.array(read), np.array(values))
