@@ -3,7 +3,8 @@
 A part is what one place does at one stage. It needs what other places did at earlier stages, so the
 parts of a stage are done at once. An operation is put off to the last stage that it can have: what no
 other place waits for is done together. So a training step on variables of servers is three stages: each
-server gives values of its variables, the worker computes, each server applies what it gets.
+server gives values of its variables, the worker computes, each server applies what it gets. What the
+step waits for, a queue's elements for example, comes before these.
 
 Where an operation only has to come *after* one of another server, both are in one stage: what a run
 writes is sent to all servers at once.
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.distributed.placement import OWN, is_constant
 from asyncmon.graph.core.node import Tensor
+from asyncmon.graph.core.op import OpDef
 from asyncmon.graph.execution.analysis import Access, needed_ops
+from asyncmon.graph.execution.awaits import BEFORE_LOCK, stages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,13 +91,23 @@ class _Cut:
         given = frozenset(fed)
         self.constants: set[Tensor] = set()
         self.ops: list[Operation] = []
-        for op in needed_ops(targets, given):
+        needed = needed_ops(targets, given)
+        for op in needed:
             if is_constant(op, self.constants) and given.isdisjoint(op.outputs):
                 self.constants.update(op.outputs)
             else:
                 self.ops.append(op)
         self.given = given
         self.ops = [op for op in self.ops if not self._is_only_order(op)]
+        self.access = {
+            op: found
+            for op in needed
+            if not isinstance(op.op_def, OpDef) and (found := Access.of(op)) is not None
+        }
+        waits = stages_of(needed, given, self.access)
+        self.ops.sort(key=lambda op: waits.get(op) != BEFORE_LOCK)
+        self.inputs = [op for op in self.ops if op.op_def.awaits and waits[op] == BEFORE_LOCK]
+        """What is awaited before the state is taken, on all servers."""
         self.places = {op: placement.place(op) for op in self.ops}
         self.pulled = {
             x.op.attrs["variable"]: x.op
@@ -146,10 +159,12 @@ class _Cut:
             yield before, self._step(before, op, is_order=False)
         for before in self._before(op):
             yield before, self._step(before, op, is_order=True)
-        access = Access.of(op) if self.pulled and op.op_def.changes else None
-        for name in access.writes if access is not None else ():
-            if name in self.pulled:
-                yield self.pulled[name], 1
+        if op in self.access:
+            for before in self.inputs:
+                yield before, self._step(before, op, is_order=False)
+            for name in self.access[op].writes:
+                if name in self.pulled:
+                    yield self.pulled[name], 1
 
     def _stages(self) -> dict[Operation, int]:
         first: dict[Operation, int] = {}
@@ -228,7 +243,6 @@ class _Cut:
         if target.op.type == "VariableV2":  # it is read after what the run writes
             name = target.op.attrs["variable"]
             for op in self.ops:
-                access = Access.of(op)
-                if access is not None and name in access.writes:
+                if op in self.access and name in self.access[op].writes:
                     part = max(part, self._part(op), key=lambda x: x.stage)
         return part, part.position(target)

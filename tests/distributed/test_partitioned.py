@@ -12,6 +12,7 @@ import pytest_asyncio
 
 import asyncmon as am
 from asyncmon import errors, graph
+from asyncmon.testing import wait_all_tasks_blocked
 from tests.distributed.in_process import InProcessCluster
 
 if TYPE_CHECKING:
@@ -148,6 +149,31 @@ async def test_workers_share_variables_and_local_ones_are_their_own(start: Start
         await asyncio.gather(*[sess.run([add, count]) for sess in (chief, other) for _ in range(10)])
         assert await chief.run(v) == await other.run(v) == 20.0
         assert await chief.run(local) == 10.0
+
+
+@pytest.mark.asyncio
+async def test_values_are_pulled_when_what_a_run_waits_for_is_there(start: Start) -> None:
+    cluster = start(CLUSTER)
+    with on_cluster():
+        v = graph.get_variable("v", initializer=1.0)
+        add = v.assign_add(1.0)
+    with graph.device("/job:ps/task:1"):
+        far = graph.FIFOQueue(10, [graph.float32], [[]])
+        put_far = far.enqueue(20.0)
+    near = graph.FIFOQueue(10, [graph.float32], [[]])
+    put_near = near.enqueue(3.0)
+    product = near.dequeue() * far.dequeue() * v
+    update = v.assign(product)
+    async with cluster.session("worker", 0) as sess:
+        await sess.run(v.initializer)
+        for fetched, found in ((product, 120.0), (update, 180.0)):
+            run = asyncio.create_task(sess.run(fetched))
+            await sess.run(put_far)
+            await wait_all_tasks_blocked()
+            await sess.run(add)  # the run has pulled nothing yet
+            await sess.run(put_near)
+            assert await run == found
+        assert await sess.run(v) == 180.0
 
 
 @pytest.mark.asyncio
