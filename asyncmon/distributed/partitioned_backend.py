@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.cancellation import outlast
 from asyncmon.distributed.partition import partition
 from asyncmon.distributed.placement import OWN
-from asyncmon.errors import DeadlineExceededError
+from asyncmon.distributed.update_barrier import LATE
+from asyncmon.errors import AbortedError, DeadlineExceededError
 from asyncmon.graph.core.node import Tensor
 from asyncmon.graph.execution.feeds import Feed
 from asyncmon.graph.variables.global_step import step_counter
@@ -189,7 +190,7 @@ class PartitionedBackend:
             return await _all([self._part_at(place).load(share) for place, share in shares.items()])
 
         if len(others) > 1:  # workers may train on them
-            await _between_steps(others, load, complete=False)
+            await _between_steps(others, load, restores=True)
         else:
             await load()
 
@@ -253,19 +254,22 @@ async def _between_steps(
     others: Mapping[str, RemoteBackend],
     call: Callable[[], Awaitable[list[Any]]],
     *,
-    complete: bool = True,
+    restores: bool = False,
 ) -> list[Any]:
     """Call something between two steps of several tasks: see :mod:`.update_barrier`.
 
-    A step that only some of them have applied is applied by the others first, where ``complete`` is
-    true, and otherwise aborted there.
+    A step that only some of them have applied is applied by the others first. Before a restore it is
+    aborted there.
+
+    Raises:
+        AbortedError: updates went on before the call had returned.
     """
     token, held = os.urandom(6).hex(), []
     try:
         applied = {}
         for place, part in others.items():  # one after another, in order: two of these cannot block
             held.append(part)
-            applied[place] = (await part.ask("hold", token=token))["applied"]
+            applied[place] = (await part.ask("hold", token=token, restores=restores))["applied"]
         wanted: dict[str, dict[str, int]] = {place: {} for place in others}
         for worker in set().union(*applied.values()):
             known = {place: found[worker] for place, found in applied.items() if worker in found}
@@ -276,14 +280,20 @@ async def _between_steps(
                     wanted[place][worker] = number
         asked = []
         for place, part in others.items():
-            wait = part.wait_secs if complete else 0.0
+            wait = 0.0 if restores else part.wait_secs
             asked.append(part.ask("allow", token=token, wanted=wanted[place], place=place, wait=wait))
         await _all(asked)
-        return await call()
+        found = await call()
     finally:
         # One that cannot be reached must not keep the others from being released.
-        released = [part.ask("release", token=token) for part in held]
-        await asyncio.gather(*released, return_exceptions=True)
+        asked = [part.ask("release", token=token) for part in held]
+        released = await asyncio.gather(*asked, return_exceptions=True)
+    for answer in released:
+        if isinstance(answer, BaseException):
+            raise answer
+        if not answer["held"]:
+            raise AbortedError(LATE)
+    return found
 
 
 def _value(source: tuple[Part, int] | int | None, results: dict[Part, list[Any]], fed: Any) -> Any:

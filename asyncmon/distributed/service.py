@@ -111,9 +111,9 @@ class SessionService:
             "resume": self._resume,
             "cancel": self._cancel,
             "pending": self._pending,
-            "hold": self._hold,
-            "allow": self._allow,
-            "release": self._release,
+            "hold": self._ask_barrier,
+            "allow": self._ask_barrier,
+            "release": self._ask_barrier,
             "peers": self._ask_peers,
             "close": self._close,
         }
@@ -236,20 +236,9 @@ class SessionService:
         await served.close()
         return _done({})
 
-    async def _hold(self, decoder: Decoder) -> Message:
+    async def _ask_barrier(self, decoder: Decoder) -> Message:
         self._served(decoder)
-        return _done({"applied": await self._barrier.hold(str(decoder.content["token"]))})
-
-    async def _allow(self, decoder: Decoder) -> Message:
-        content = decoder.content
-        await self._barrier.allow(
-            str(content["token"]), content["wanted"], content["place"], float(content["wait"])
-        )
-        return _done({})
-
-    async def _release(self, decoder: Decoder) -> Message:
-        await self._barrier.release(str(decoder.content["token"]))
-        return _done({})
+        return _done(await self._barrier.answer(decoder.content))
 
     async def _ask_peers(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content

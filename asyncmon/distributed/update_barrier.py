@@ -5,6 +5,9 @@ Each step of a worker that writes on several servers has a number, which it send
 *allows* those that another server has applied already. Then each server has the same steps, and the
 snapshots are taken; *release* lets the updates go on. Workers compute meanwhile, and wait with their
 updates only.
+
+A restore holds them too. It does not wait for what holds them already: a snapshot of the values before
+it is of no use, and what failed before it may not have reached the server with its release.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 _WORKERS = 10_000  # remembered; the one that updated last stays
+
+LATE = "A snapshot of several servers took too long, or variables were restored meanwhile."
+"""Why a snapshot or a restore is aborted: updates went on before its end."""
 
 
 class UpdateBarrier:
@@ -35,6 +41,7 @@ class UpdateBarrier:
         self._given_up: dict[str, int] = {}
         self._running = 0
         self._token: str | None = None
+        self._released: str | None = None  # the last one, whose request may come twice
         self._allowed: Mapping[str, int] = {}
         self._lease: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
@@ -75,13 +82,19 @@ class UpdateBarrier:
     def _may_run(self, worker: str, number: int) -> bool:
         return self._token is None or number <= self._allowed.get(worker, 0)
 
-    async def hold(self, token: str) -> dict[str, list[Any]]:
-        """Let updates wait from now on; return what was applied, once those under way are done."""
+    async def hold(self, token: str, *, restores: bool = False) -> dict[str, list[Any]]:
+        """Let updates wait from now on; return what was applied, once those under way are done.
+
+        Raises:
+            AbortedError: a restore holds them since.
+        """
         async with self._changed:
-            await self._changed.wait_for(lambda: self._token in (None, token))
+            await self._changed.wait_for(lambda: restores or self._token in (None, token))
             self._token, self._allowed = token, {}
             self._renew(token)
-            await self._changed.wait_for(lambda: not self._running)
+            self._changed.notify_all()
+            await self._changed.wait_for(lambda: not self._running or self._token != token)
+            self._check(token)
             return dict(self._applied)
 
     async def allow(self, token: str, wanted: Mapping[str, int], place: str, secs: float) -> None:
@@ -107,6 +120,7 @@ class UpdateBarrier:
                                 )
                             )
                         )
+                self._check(token)
             self._allowed = {}
             for worker, number in wanted.items():
                 if not self._has(worker, number, place):
@@ -130,11 +144,25 @@ class UpdateBarrier:
         last, parts, counts = self._applied[worker]
         return bool(last > number or (last == number and parts >= counts.get(place, 1)))
 
-    async def release(self, token: str) -> None:
-        """Let updates go on."""
+    async def release(self, token: str) -> bool:
+        """Let updates go on. Return whether they have waited until now."""
         async with self._changed:
             if self._token == token:
                 self._free()
+                self._released = token
+            return self._released == token
+
+    async def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a request asks for: :meth:`hold`, :meth:`allow` or :meth:`release`."""
+        token = str(content["token"])
+        match content["do"]:
+            case "hold":
+                return {"applied": await self.hold(token, restores=bool(content["restores"]))}
+            case "allow":
+                await self.allow(token, content["wanted"], content["place"], float(content["wait"]))
+                return {}
+            case _:
+                return {"held": await self.release(token)}
 
     def _free(self) -> None:
         self._token, self._allowed = None, {}
@@ -144,7 +172,7 @@ class UpdateBarrier:
 
     def _check(self, token: str) -> None:
         if self._token != token:
-            raise AbortedError("A snapshot of several servers took too long; updates go on again.")
+            raise AbortedError(LATE)
 
     def _renew(self, token: str) -> None:
         if self._lease is not None:
@@ -153,4 +181,9 @@ class UpdateBarrier:
         self._lease = loop.call_later(self._lease_secs, self._expire, token)
 
     def _expire(self, token: str) -> None:
-        self._expiring = asyncio.ensure_future(self.release(token))  # the loop holds tasks weakly
+        self._expiring = asyncio.ensure_future(self._expired(token))  # the loop holds tasks weakly
+
+    async def _expired(self, token: str) -> None:
+        async with self._changed:
+            if self._token == token:
+                self._free()

@@ -227,6 +227,22 @@ async def test_a_step_half_done_before_a_restore_is_not_completed_after_it() -> 
 
 
 @pytest.mark.asyncio
+async def test_a_restore_does_not_wait_for_a_snapshot_whose_release_was_lost() -> None:
+    barrier = UpdateBarrier(lease_secs=60.0)
+    await barrier.hold("snapshot")
+    other = asyncio.create_task(barrier.hold("another snapshot"))
+    async with asyncio.timeout(5):
+        await barrier.hold("restore", restores=True)
+    with pytest.raises(errors.AbortedError, match="restored meanwhile"):
+        await barrier.allow("snapshot", {}, "/job:ps/task:1", 0.0)
+    assert not await barrier.release("snapshot")
+    assert not other.done()
+    assert await barrier.release("restore")
+    assert await barrier.release("restore")  # a request that comes twice
+    await other
+
+
+@pytest.mark.asyncio
 async def test_a_chief_that_restores_after_a_stop_is_not_told_of_it() -> None:
     peers = Peers()
     await peers.join("worker", False)
