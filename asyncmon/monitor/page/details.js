@@ -1,0 +1,156 @@
+// The tables of the run in focus: hooks, checkpoints, timers and tasks, loop lag, queues. Asked for every two
+// seconds while the run lives and the page is seen.
+
+import { request, runPath } from "./api.js";
+import { $, bytes, clock, duration, el, fillRows, setText, whole } from "./dom.js";
+import { stateOf } from "./runs.js";
+import { act, ask, may } from "./status.js";
+
+const EVERY_MS = 2000;
+const EVERY_MS_ENDED = 15000;
+
+const cell = (kind = null) => el("td", { class: kind });
+
+/** Fill the rows of a section, or show its sentence for having none. */
+function table(section, body, items, key, make, update) {
+  const any = items.length > 0;
+  $(section).querySelector(".scroll").hidden = !any;
+  $(section).querySelector(".empty").hidden = any;
+  fillRows($(body), items, key, make, update);
+}
+
+export class Details {
+  #runs;
+  #timer = 0;
+  #asked = 0;
+  #shown = null;
+
+  constructor(runs) {
+    this.#runs = runs;
+    runs.addEventListener("focus", () => runs.focused !== this.#shown && this.refresh());
+    document.addEventListener("visibilitychange", () => document.hidden || this.refresh());
+    $("verify").addEventListener("click", () => this.#verify());
+  }
+
+  /** Ask now, and again after a while. */
+  async refresh() {
+    clearTimeout(this.#timer);
+    const row = this.#runs.row;
+    $("columns").hidden = !row;
+    if (!row) return;
+    const asked = ++this.#asked;
+    this.#shown = row.id;
+    const details = await request(runPath(row.id)).catch(() => null);
+    if (asked !== this.#asked) return;
+    if (details) this.#show(details);
+    if (document.hidden) return;
+    const ended = row.kind !== "live" || stateOf(row)[1] === "ended";
+    this.#timer = setTimeout(() => this.refresh(), ended ? EVERY_MS_ENDED : EVERY_MS);
+  }
+
+  #show(details) {
+    for (const section of ["hooks", "tasks", "loop"]) $(section).hidden = details.kind !== "live";
+    this.#hooks(details);
+    this.#checkpoints(details);
+    this.#tasks(details);
+    this.#loop(details);
+  }
+
+  #hooks(details) {
+    const hooks = details.hooks ?? [];
+    const most = Math.max(1e-12, ...hooks.map((hook) => hook.secs_per_step ?? 0));
+    const make = (hook) => el("tr", {}, el("th", { scope: "row" }, el("span"), el("span", { class: "note problem" })),
+      el("td", { class: "num meter" }, el("meter", { max: 1, "aria-hidden": "true" }), el("span")),
+      cell("num total"), cell("num"),
+      el("td", { class: "act" }, el("button", { type: "button", class: "quiet", title: "Detach", onclick: () => this.#detach(hook) }, "✕")));
+    table("hooks", "hook-rows", hooks, (hook) => hook.id, make, (tr, hook) => {
+      const [name, each, total, failures, action] = tr.children;
+      setText(name.firstChild, hook.name);
+      name.title = `${hook.name}: ${whole(hook.calls)} calls, priority ${hook.priority}`;
+      setText(name.lastChild, hook.last_error ?? "");
+      each.firstChild.value = (hook.secs_per_step ?? 0) / most;
+      setText(each.lastChild, duration(hook.secs_per_step));
+      setText(total, duration(hook.total_secs));
+      setText(failures, whole(hook.failures));
+      failures.classList.toggle("problem", hook.failures > 0);
+      action.firstChild.hidden = !may(details, "detach");
+      action.firstChild.setAttribute("aria-label", `Detach ${hook.name}`);
+    });
+  }
+
+  #checkpoints(details) {
+    const all = [...(details.checkpoints ?? [])].sort((a, b) => (b.saved ?? 0) - (a.saved ?? 0));
+    const { saving } = details;
+    setText($("saving"), saving ? `saving${saving.step == null ? "" : ` step ${whole(saving.step)}`}…` : "");
+    $("verify").hidden = !all.length || !may(details, "verify");
+    const make = () => el("tr", {}, el("th", { scope: "row" }, el("span"), el("span", { class: "note problem" })),
+      cell("num"), cell("num"), cell(), cell("verdict"));
+    table("checkpoints", "checkpoint-rows", all, (one) => one.path, make, (tr, one) => {
+      const [name, age, size, kept, verdict] = tr.children;
+      const file = one.path.split("/").at(-1);
+      setText(name.firstChild, file === `model.ckpt-${one.step}` ? whole(one.step) : file);
+      name.title = one.path;
+      setText(name.lastChild, one.problem ?? "");
+      setText(age, duration(one.saved == null ? null : Date.now() / 1000 - one.saved, 1));
+      age.title = clock(one.saved);
+      setText(size, bytes(one.bytes));
+      setText(kept, one.kept ? "✓" : "–");
+      kept.title = one.kept ? "Listed in the directory's state file" : "Not listed in the directory's state file";
+      setText(verdict, one.verified === true ? "✓ whole" : one.verified === false ? "✗ damaged" : "not yet");
+      verdict.dataset.verified = String(one.verified);
+    });
+  }
+
+  #tasks(details) {
+    const timers = (details.timers ?? []).map((one) => ({
+      ...one, kind: "timer", text: `every ${duration(one.every_secs).replace(/ 00 .$/, "")}`, next: duration(one.next_secs),
+    }));
+    const tasks = (details.tasks ?? []).map((one) => ({
+      ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? ""), next: "",
+    }));
+    const all = [...timers, ...tasks].map((one, index) => ({ ...one, key: `${one.kind} ${index} ${one.name}` }));
+    const make = () => el("tr", {}, el("th", { scope: "row" }), cell("waits"), cell("num"));
+    table("tasks", "task-rows", all, (one) => one.key, make, (tr, one) => {
+      const [name, text, next] = tr.children;
+      setText(name, one.name);
+      name.title = `${one.kind} ${one.name}`;
+      setText(text, one.text);
+      text.title = one.text;
+      setText(next, one.next);
+    });
+  }
+
+  #loop(details) {
+    const lag = details.loop_lag ?? {};
+    const facts = ["p50", "p95", "p99", "max"].filter((name) => lag[name] != null).map((name) => [`lag ${name}`, lag[name]]);
+    if (details.recoveries != null) facts.push(["recoveries", details.recoveries]);
+    fillRows($("lag"), facts, ([name]) => name, ([name]) => el("div", {}, el("dt", {}, name), el("dd")), (item, [name, value]) => {
+      setText(item.lastChild, name === "recoveries" ? whole(value) : duration(value));
+      item.classList.toggle("problem", name === "recoveries" ? false : value >= 0.1);
+    });
+    const make = () => el("tr", {}, el("th", { scope: "row" }), el("td", {}, el("meter", { min: 0 })), cell("num"));
+    table("loop", "queue-rows", details.queues ?? [], (one) => one.name, make, (tr, one) => {
+      const [name, bar, count] = tr.children;
+      setText(name, one.name);
+      name.title = one.name;
+      bar.firstChild.max = one.capacity || Math.max(1, one.size);
+      bar.firstChild.value = one.size;
+      setText(count, one.capacity ? `${whole(one.size)} / ${whole(one.capacity)}` : whole(one.size));
+    });
+  }
+
+  async #verify() {
+    $("verify").setAttribute("aria-busy", "true");
+    await act(this.#runs.row, "/verify", "Every byte was read: the verdicts are in the table.");
+    $("verify").removeAttribute("aria-busy");
+    this.refresh();
+  }
+
+  async #detach(hook) {
+    const row = this.#runs.row;
+    const text = "It is called no more. It comes back only with a new session.";
+    if ((await ask({ title: `Detach ${hook.name}?`, text, yes: "Detach", reason: false })) == null) return;
+    await act(row, `/hooks/${encodeURIComponent(hook.id)}/detach`, `Detached ${hook.name}.`);
+    this.refresh();
+  }
+}

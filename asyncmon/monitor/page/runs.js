@@ -1,0 +1,150 @@
+// The runs: their rows from the server, which one is in focus, and which ones the charts compare.
+
+import { $, el, fillRows, rate, remember, remembered, setText, whole } from "./dom.js";
+
+export const COLOURS = 10; // --run-0 to --run-9 in page.css
+const COMPARED_AT_FIRST = 6;
+
+const STATES = {
+  new: "other", opening: "other", open: "running", closing: "stopping", closed: "ended", // of sessions
+  running: "running", silent: "stopping", stopped: "ended", unknown: "ended", // of directories
+};
+
+/** The state as a word and as a class: paused and failed are states of their own here. */
+export function stateOf(row) {
+  const { state } = row;
+  if (row.error) return ["failed", "failed"];
+  if (row.paused && STATES[state] !== "ended") return ["paused", "paused"];
+  return [state === "open" ? "running" : state, STATES[state] ?? "other"];
+}
+
+export class Runs extends EventTarget {
+  rows = new Map();
+  compared = []; // ids, in the order of their colours' choice
+  focused = null;
+  #colours = new Map();
+  #chosen = remembered("compared", null); // the user's choice, kept over a reload
+  #filter = "";
+
+  constructor() {
+    super();
+    $("runs-filter").addEventListener("input", ({ target }) => {
+      this.#filter = target.value.toLowerCase();
+      this.#show();
+    });
+  }
+
+  /** All runs, as the server lists them. */
+  setRows(rows) {
+    this.rows = new Map(rows.map((row) => [row.id, row]));
+    const known = (id) => this.rows.has(id);
+    const before = this.compared.join();
+    this.compared = (this.#chosen ?? this.#first()).filter(known);
+    if (!known(this.focused)) {
+      const wanted = remembered("focused", null);
+      this.focused = known(wanted) ? wanted : (this.compared[0] ?? this.#order()[0]?.id ?? null);
+    }
+    if (this.focused != null && !this.compared.includes(this.focused)) this.compared.unshift(this.focused);
+    for (const id of this.#colours.keys()) if (!this.compared.includes(id)) this.#colours.delete(id);
+    this.#show();
+    this.#tell("focus");
+    if (this.compared.join() !== before) this.#tell("compare");
+  }
+
+  /** One run's row, changed. */
+  update(row) {
+    if (!this.rows.has(row.id)) return;
+    this.rows.set(row.id, row);
+    const item = $("runs").querySelector(`[data-key="${CSS.escape(String(row.id))}"]`);
+    if (item) this.#fill(item, row);
+    if (row.id === this.focused) this.#tell("focus");
+  }
+
+  get row() {
+    return this.rows.get(this.focused);
+  }
+
+  colour(id) {
+    if (!this.#colours.has(id)) {
+      const used = new Set(this.#colours.values());
+      const free = Array.from({ length: COLOURS }, (_, i) => i).find((i) => !used.has(i));
+      this.#colours.set(id, free ?? this.#colours.size % COLOURS);
+    }
+    return this.#colours.get(id);
+  }
+
+  focus(id) {
+    if (id === this.focused || !this.rows.has(id)) return;
+    this.focused = id;
+    remember("focused", id);
+    if (!this.compared.includes(id)) this.compare(id, true);
+    this.#show();
+    this.#tell("focus");
+  }
+
+  compare(id, on) {
+    this.compared = this.compared.filter((other) => other !== id);
+    if (on) this.compared.push(id);
+    else this.#colours.delete(id);
+    this.#chosen = this.compared;
+    remember("compared", this.compared);
+    this.#show();
+    this.#tell("compare");
+  }
+
+  /** The run after (1) or before (-1) the one in focus. */
+  step(by) {
+    const shown = this.#order().map((row) => row.id);
+    const at = shown.indexOf(this.focused);
+    this.focus(shown[Math.max(0, Math.min(shown.length - 1, at + by))]);
+    $("runs").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  #first() {
+    const order = this.#order();
+    const live = order.filter((row) => row.kind === "live");
+    return (live.length ? live : order).slice(0, COMPARED_AT_FIRST).map((row) => row.id);
+  }
+
+  #order() {
+    const rank = (row) => (row.kind === "live" && stateOf(row)[1] !== "ended" ? 0 : 1);
+    return [...this.rows.values()]
+      .filter((row) => row.name.toLowerCase().includes(this.#filter))
+      .sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
+  }
+
+  #show() {
+    setText($("runs-count"), this.rows.size > 1 ? `${this.compared.length} of ${this.rows.size} in the charts` : "");
+    $("runs-filter").hidden = this.rows.size < 8;
+    fillRows($("runs"), this.#order(), (row) => row.id, (row) => this.#make(row), (item, row) => this.#fill(item, row));
+  }
+
+  #make(row) {
+    const box = el("input", {
+      type: "checkbox", class: "swatch",
+      onchange: ({ target }) => this.compare(row.id, target.checked),
+    });
+    const name = el("button", { type: "button", class: "name", onclick: () => this.focus(row.id) });
+    return el("li", {}, box, name, el("span", { class: "state" }), el("span", { class: "step" }), el("span", { class: "rate" }));
+  }
+
+  #fill(item, row) {
+    const [box, name, state, step, speed] = item.children;
+    const on = this.compared.includes(row.id);
+    box.checked = on;
+    box.setAttribute("aria-label", `Show ${row.name} in the charts`);
+    box.dataset.colour = on ? this.colour(row.id) : "";
+    setText(name, row.name);
+    name.title = row.name;
+    name.setAttribute("aria-current", String(row.id === this.focused));
+    const [word, kind] = stateOf(row);
+    setText(state, word);
+    state.dataset.state = kind;
+    setText(step, whole(row.step));
+    setText(speed, row.rate ? rate(row.rate) : "");
+  }
+
+  #tell(kind) {
+    this.dispatchEvent(new Event(kind));
+  }
+}
