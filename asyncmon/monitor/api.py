@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any, get_args
+import math
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from starlette.responses import Response
 
@@ -15,6 +16,7 @@ from asyncmon.monitor.event_stream import EventStream
 from asyncmon.monitor.guard import Failure, client_of
 from asyncmon.monitor.page_files import page_files
 from asyncmon.monitor.run import Action, ActionError
+from asyncmon.monitor.scalars import Part, downsample, means
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -66,11 +68,14 @@ class Api:
             raise Failure(400, f"Give 1 to {_MOST_TAGS} parameters `tag`, not {len(tags)}.")
         after = _integer(request, "after", None, 0, 1 << 62)
         most = _integer(request, "max_points", 2_000, 8, 1_000_000)
+        part = _part(request)
+        reduce = _one_of(request, "reduce", {"extremes": downsample, "mean": means})
         entry = await self._entry(request)
         scalars = entry.run.scalars
         cursor = self._feed.publish()
         resumes = after is not None and after <= cursor and scalars.knows(tags, after)
-        series = scalars.points(tags, after if resumes else None, most or 0)
+        begin = after if resumes else None
+        series = scalars.points(tags, begin, most or 0, part=part, reduce=reduce)
         encoded = await in_thread(encode_series, series)
         body = b'{"cursor":%d,"reset":%b,"series":%b}'
         reset = b"true" if after is not None and not resumes else b"false"
@@ -177,6 +182,32 @@ def _integer(request: Request, name: str, default: int | None, least: int, most:
     if text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
         return int(text)
     raise Failure(400, f"{name} must be an integer from {least} to {most}, not {text[:40]!r}.")
+
+
+def _one_of(request: Request, name: str, values: dict[str, Any]) -> Any:
+    """Return what a parameter names; the first value where it is missing."""
+    text = request.query_params.get(name, next(iter(values)))
+    if text not in values:
+        raise Failure(400, f"{name} must be {' or '.join(values)}, not {text[:40]!r}.")
+    return values[text]
+
+
+def _part(request: Request) -> Part | None:
+    """Return the stretch that the parameters ``by``, ``low`` and ``high`` give; None for all."""
+    by: Literal["steps", "wall_times"] = _one_of(
+        request, "by", {"step": "steps", "wall_time": "wall_times"}
+    )
+    edges = []
+    for name, default in (("low", -math.inf), ("high", math.inf)):
+        text = request.query_params.get(name)
+        try:
+            edges.append(default if text is None else float(text))
+        except ValueError:
+            edges.append(math.nan)
+        if math.isnan(edges[-1]):
+            raise Failure(400, f"{name} must be a number, not {(text or '')[:40]!r}.")
+    low, high = edges
+    return None if low == -math.inf and high == math.inf else Part(by, low, high)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,23 @@ class Series(NamedTuple):
     def at(self, where: slice | NDArray[np.intp]) -> Series:
         """Return some of the points: views for a slice, copies for indices."""
         return Series(self.steps[where], self.values[where], self.wall_times[where])
+
+
+class Part(NamedTuple):
+    """The points from ``low`` to ``high`` of the steps or the wall times."""
+
+    by: Literal["steps", "wall_times"]
+    low: float
+    high: float
+
+    def of(self, series: Series) -> Series:
+        """Return the points, with the nearest one on each side: lines go to the edges."""
+        column = getattr(series, self.by)
+        from_low, to_high = np.flatnonzero(column >= self.low), np.flatnonzero(column <= self.high)
+        begin = from_low[0] if len(from_low) else len(column)
+        end = to_high[-1] + 1 if len(to_high) else 0
+        kept = slice(max(0, begin - 1), end + 1)
+        return Series(series.steps[kept], series.values[kept], series.wall_times[kept])
 
 
 class LastPoint(NamedTuple):
@@ -206,20 +223,31 @@ class Scalars:
                 found.append(LastPoint(tag, count, int(steps[0]), float(values[0]), float(times[0])))
         return found
 
-    def points(self, tags: Iterable[str], after: int | None, most: int) -> dict[str, Series]:
+    def points(
+        self,
+        tags: Iterable[str],
+        after: int | None,
+        most: int,
+        *,
+        part: Part | None = None,
+        reduce: Callable[[Series, int], Series] | None = None,
+    ) -> dict[str, Series]:
         """Return published points of some tags; unknown tags are left out.
 
         Args:
             tags: the tags.
             after: only points that were published after this cursor; None for all.
-            most: points of each tag. Minima, maxima and NaNs of equal stretches are kept.
+            most: points of each tag.
+            part: only these points.
+            reduce: :func:`downsample` by default, or :func:`means`.
         """
         found = {}
         for tag in tags:
             column = self._columns.get(tag)
             if column is not None:
                 begin = 0 if after is None else column.begin_after(after)
-                found[tag] = downsample(column.series(begin, column.published), most)
+                series = column.series(begin, column.published)
+                found[tag] = (reduce or downsample)(series if part is None else part.of(series), most)
         return found
 
     def knows(self, tags: Iterable[str], cursor: int) -> bool:
@@ -233,6 +261,22 @@ def downsample(series: Series, most: int) -> Series:
     if len(series.steps) <= most:
         return series.at(np.arange(len(series.steps)))
     return series.at(extremes(series.values, most))
+
+
+def means(series: Series, most: int) -> Series:
+    """Return means of equal stretches, at their middles (NaN: none is finite), and the last point."""
+    count = len(series.steps) - 1
+    if count < most:
+        return downsample(series, most)
+    starts = np.arange(0, count, -(-count // (most - 1)))
+    sizes = np.diff(starts, append=count)
+    finite = np.isfinite(series.values[:count])
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.add.reduceat(np.where(finite, series.values[:count], 0.0), starts)
+    counts = np.add.reduceat(finite, starts, dtype=np.int64)
+    values = np.divide(sums, counts, out=np.full(len(starts), np.nan), where=counts > 0)
+    kept = np.append(starts + (sizes - 1) // 2, count)
+    return Series(series.steps[kept], np.append(values, series.values[count]), series.wall_times[kept])
 
 
 def extremes(values: NDArray[np.float64], most: int) -> NDArray[np.intp]:

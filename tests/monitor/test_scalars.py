@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.monitor.encoding import encode_series
-from asyncmon.monitor.scalars import Scalars, Series, downsample, extremes
+from asyncmon.monitor.scalars import Part, Scalars, Series, downsample, extremes, means
 
 FLOATS = st.floats(width=32)
 
@@ -143,3 +143,43 @@ def test_numbers_that_json_lacks_are_strings(values: list[float]) -> None:
     found = json.loads(encode_series({'a "tag"': series(values)}), parse_constant=pytest.fail)
     read = [float(value) for value in found['a "tag"']["values"]]
     np.testing.assert_array_equal(np.array(read), np.array(values))
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=300), st.integers(8, 60))
+def test_means_are_those_of_equal_stretches(values: list[float], most: int) -> None:
+    found = means(series(values), most)
+    assert len(found.steps) <= most
+    np.testing.assert_array_equal(found.values[-1], values[-1])
+    assert found.steps[-1] == len(values) - 1
+    assert (np.diff(found.steps) > 0).all()
+    if len(values) > most:
+        size = -(-(len(values) - 1) // (most - 1))
+        for index, mean in enumerate(found.values[:-1]):
+            stretch = np.array(values[:-1][index * size : (index + 1) * size])
+            stretch = stretch[np.isfinite(stretch)]
+            with np.errstate(over="ignore", invalid="ignore"):
+                expected = stretch.mean() if len(stretch) else np.nan
+            np.testing.assert_allclose(
+                mean, expected, rtol=1e-9, atol=1e-6 * np.abs(stretch).max(initial=0)
+            )
+
+
+def test_a_part_has_its_neighbours() -> None:
+    one = series([0.0] * 10)
+    assert Part("steps", 3, 5).of(one).steps.tolist() == [2, 3, 4, 5, 6]
+    assert Part("steps", 3.2, 3.8).of(one).steps.tolist() == [3, 4]
+    assert Part("steps", -5, 0).of(one).steps.tolist() == [0, 1]
+    assert Part("steps", 9, 50).of(one).steps.tolist() == [8, 9]
+    assert Part("steps", 20, 50).of(one).steps.tolist() == [9]
+    times = one.wall_times
+    assert Part("wall_times", times[4], times[4]).of(one).steps.tolist() == [3, 4, 5]
+    scalars = Scalars()
+    scalars.extend("loss", one)
+    scalars.publish(1)
+    assert scalars.points(["loss"], None, 100, part=Part("steps", 3, 5))["loss"].steps.tolist() == [
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
