@@ -32,6 +32,8 @@ CALLS = frozenset({"PyFunc", "PurePyFunc", "AsyncPyFunc"})
 
 Call = Callable[..., Any]
 
+_TOGETHER = 100  # operations in a buffer: about 20 kB
+
 
 class Functions:
     """The functions that ops of a graph call, by number."""
@@ -55,6 +57,9 @@ class Functions:
 def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder) -> dict[str, Any]:
     """Return the operations of a graph from one number on, ready for JSON.
 
+    The operations are in buffers of their own, some in each: writing or reading JSON keeps Python's
+    lock, so a large one would hold the event loop from any thread.
+
     Args:
         graph: the graph.
         start: how many operations the other side has.
@@ -64,10 +69,13 @@ def graph_data(graph: Graph, start: int, functions: Functions, encoder: Encoder)
     Raises:
         TypeError: an operation has an attribute that cannot be sent.
     """
-    step = step_counter(graph)
+    step, added = step_counter(graph), graph.get_operations()[start:]
+    parts = [added[first : first + _TOGETHER] for first in range(0, len(added), _TOGETHER)]
     return {
         "start": start,
-        "operations": [_operation(op, functions, encoder) for op in graph.get_operations()[start:]],
+        "operations": [
+            encoder.document([_operation(op, functions, encoder) for op in part]) for part in parts
+        ],
         "saved": [v.op.id for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)],
         "step": None if step is None else [step.op.id, step.op.type == "VariableV2"],
         "random": graph.random_ops,
@@ -151,8 +159,9 @@ class GraphReader:
             if data["start"] != graph.version:
                 raise ValueError(f"{graph.version} operations, and a part from {data['start']} on")
             operations = self.operations
-            for record in data["operations"]:
-                operations.append(self._operation(graph, operations, record, decoder))
+            for number in data["operations"]:
+                for record in decoder.document(number):
+                    operations.append(self._operation(graph, operations, record, decoder))
             graph.get_collection_ref(GraphKeys.GLOBAL_VARIABLES)[:] = [
                 operations[i].outputs[0] for i in data["saved"]
             ]

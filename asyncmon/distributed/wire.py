@@ -131,6 +131,10 @@ class Encoder:
         """Return what is JSON already as a message, with all buffers so far."""
         return Message(json.dumps(data, separators=(",", ":")).encode(), self.buffers)
 
+    def document(self, data: Any) -> int:
+        """Write what is JSON already as a buffer of its own, and return its number."""
+        return self._buffer(json.dumps(data, separators=(",", ":")).encode())
+
     def encode(self, value: Any) -> Any:
         """Return JSON for a value: itself, or a list that begins with what it is.
 
@@ -251,6 +255,10 @@ class Decoder:
             return self.decode(self.content)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise InvalidArgumentError(f"A message is malformed: {error!r}.") from error
+
+    def document(self, number: int) -> Any:
+        """Return the JSON of a buffer of its own."""
+        return json.loads(bytes(self._buffers[number]))
 
     def decode(self, data: Any) -> Any:
         """Return the value that JSON stands for."""

@@ -10,6 +10,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon import errors, graph
+from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.wire import Encoder
 from tests.distributed.in_process import InProcessChannel, own_state_service, remote_session
 
@@ -237,3 +238,16 @@ async def test_hooks_and_checkpoints_over_a_remote_session(
             assert sess.raw_session().global_step == last
         channel.closed = False
     assert (await am.latest_checkpoint(str(tmp_path))).endswith("model.ckpt-6")
+
+
+@pytest.mark.asyncio
+async def test_no_json_of_a_large_graph_is_large(channel: InProcessChannel) -> None:
+    x = graph.constant(1.0)
+    for _ in range(1000):
+        x = x + 1.0
+    encoder = Encoder()
+    graph_data(graph.get_default_graph(), 0, Functions(), encoder)
+    assert max(map(len, encoder.buffers)) < 1 << 16
+    async with remote_session(channel) as sess:
+        assert await sess.run(x) == 1001.0
+    assert max(map(len, channel.requests)) < 1 << 16
