@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asyncmon.distributed.remote_backend import RemoteBackend
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.node import Operation
-    from asyncmon.graph.session.backend import Backend
+    from asyncmon.graph.session.backend import Backend, QueueSize
 
 
 @dataclass(slots=True, eq=False)
@@ -198,6 +198,11 @@ class PartitionedBackend:
         """Order a snapshot of one version: each step is in it on all tasks, or on none."""
         self.check_open()
         return asyncio.ensure_future(self._snapshot())
+
+    async def queues(self) -> list[QueueSize]:
+        """Return what the queues of the own task hold, and of those that runs have used."""
+        parts = (self._own, *self._others.values())
+        return list(chain.from_iterable(await _all([part.queues() for part in parts])))
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs of the own task wait for."""

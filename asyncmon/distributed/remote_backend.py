@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.node import Operation
+    from asyncmon.graph.session.backend import QueueSize
     from asyncmon.run_options import RunMetadata, RunOptions
     from asyncmon.session_config import SessionConfig
 
@@ -194,6 +195,11 @@ class RemoteBackend:
         self.check_open()
         await self._send_graph()
         return await self._ask(Encoder().json({"do": do, **content, **self._session}))
+
+    async def queues(self) -> list[QueueSize]:
+        """Return what the queues hold there."""
+        answer = await self.ask("queues")
+        return [(name, size, capacity) for name, size, capacity in answer["queues"]]
 
     def pending_operations(self) -> list[str]:
         """Return nothing: what runs wait for is known there."""

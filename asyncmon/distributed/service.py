@@ -110,7 +110,7 @@ class SessionService:
             "start": self._start,
             "resume": self._resume,
             "cancel": self._cancel,
-            "pending": self._pending,
+            "queues": self._queues,
             "hold": self._ask_barrier,
             "allow": self._ask_barrier,
             "release": self._ask_barrier,
@@ -223,8 +223,8 @@ class SessionService:
                 await asyncio.wait((job.task,), timeout=MAX_WAIT)
         return _done({"step": served.backend.global_step})  # it may have been too late
 
-    async def _pending(self, decoder: Decoder) -> Message:
-        return _done({"operations": self._served(decoder).backend.pending_operations()})
+    async def _queues(self, decoder: Decoder) -> Message:
+        return _done({"queues": await self._served(decoder).backend.queues()})
 
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)

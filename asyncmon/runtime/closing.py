@@ -58,6 +58,10 @@ class Closing:
 
         Runs in a task of its own. A cancellation of that task cuts the current part short, and only it.
         """
+        with self.hooks.observers.span("closing", "close"):
+            return await self._run()
+
+    async def _run(self) -> Outcome:
         self.stops.end()
         step = None
         try:

@@ -127,7 +127,7 @@ class Lifecycle:
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
         self.budget = LoopBudget.of_running_loop()
         try:
-            with CallScope(self.stops.scopes, "opening"):
+            with self.observers.span("opening", "start"), CallScope(self.stops.scopes, "opening"):
                 await self._open()
         except BaseException as error:
             reason = error

@@ -30,6 +30,7 @@ class Span:
       ``["method"]``; ``"background"``: the same for the task that runs as long as the session does;
     - ``"save"``: a save of a ``CheckpointSaverHook`` from its begin to its commit, with
       ``attributes["bytes"]``, the size of the tensor files, once it is committed;
+    - ``"opening"``: from ``start()`` to the first session; ``"closing"``: all that ``close()`` does;
     - ``"creation"``: the making of a raw session; ``"restore"``: the reading of a checkpoint in it;
     - ``"recovery"``: the replacement of a session, from the failure to the new one.
     """
@@ -38,7 +39,7 @@ class Span:
     name: str
     """The hook's label and method, the prefix of the checkpoint, the type of the failure and so on."""
     step: int | None
-    """The global step at the begin; None where there is none."""
+    """The global step at the begin; None where there is none, or no observer."""
     started: float
     """Seconds on the loop's clock, ``asyncmon.clock.monotonic``."""
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -65,13 +66,13 @@ class Observer(Protocol):
 
 
 class Observers:
-    """The observers of a session, over recoveries, and its work under way but for runs and hooks."""
+    """The observers of a session, over recoveries, and the spans that have not ended."""
 
     def __init__(self) -> None:
         self.raw: Any = None
         """The raw session, for the steps of spans."""
         self.under_way: list[Span] = []
-        """Saves, creations, restores and recoveries that have not ended, observed or not."""
+        """Those but for runs and hooks that have not ended, observed or not."""
         self._observers: tuple[Observer, ...] = ()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -107,7 +108,10 @@ class Observers:
         """Return a context manager around a piece of work, which gives its span."""
         if started is None:
             started = clock.monotonic()
-        return _Scope(self, Span(kind, name, step_of(self.raw), started, attributes))
+        return _Scope(self, Span(kind, name, self._step(), started, attributes))
+
+    def _step(self) -> int | None:
+        return step_of(self.raw) if self._observers else None  # it may be a program's own code
 
     def _call(self, observer: Observer, method: str, span: Span) -> bool:
         """Call a method of an observer; log its error and remove it. Return whether there was none."""
@@ -141,7 +145,7 @@ class _Scope:
         observers, span = self._observers, self._span
         if span.ended is None:
             span.ended = clock.monotonic()
-        span.end_step, span.error = step_of(observers.raw), error
+        span.end_step, span.error = observers._step(), error
         if span.kind not in _STEP_PATH:
             observers.under_way.remove(span)
         for observer in reversed(self._called):

@@ -61,9 +61,8 @@ class SessionStatistics:
     """The hooks in their order, each after its label, which no other hook of the session gets."""
     tasks: tuple[TaskStatistics, ...]
     timers: tuple[TimerStatistics, ...]
-    channels: tuple[QueueStatistics, ...]
     under_way: tuple[Span, ...]
-    """Saves, creations, restores and recoveries that have not ended."""
+    """Saves, restores, recoveries and so on that have not ended; runs and hooks are left out."""
 
 
 class OperatedSession:
@@ -126,9 +125,21 @@ class OperatedSession:
             hooks=tuple((hooks.label(hook), hook) for hook in hooks.hooks),
             tasks=() if coord is None else _tasks(coord),
             timers=() if coord is None else _timers(coord),
-            channels=() if coord is None else _channels(coord),
             under_way=tuple(life.observers.under_way),
         )
+
+    async def queues(self) -> tuple[QueueStatistics, ...]:
+        """Return the queues of the program's session, and the channels of its coordinator.
+
+        A queue of a graph is there once a run has used it. Where another process runs the session, this
+        asks it, and raises an ``OpError`` where no answer comes. Without a session there is none.
+        """
+        current = self._life.sessions.current
+        if current is None:
+            return ()
+        ask = getattr(current.raw, "queues", None)
+        found = [] if ask is None else [QueueStatistics(*one) for one in await ask()]
+        return (*found, *_channels(current.coord))
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call an observer at the begin and the end of each :class:`Span`, also after a recovery.

@@ -32,9 +32,10 @@ class Session(Protocol):
     missing on a hand-made one: then it cannot be peeked at, and its steps are not counted.
 
     A session may have more, which is used where it is there: ``check_fetches(fetches)``, which refuses
-    unknown fetches; ``pending_operations()``, which a run waits for; ``peers``, those of a cluster that
-    stop together: see :class:`asyncmon.distributed.peers.Peers`; ``shares_state``, whether other
-    sessions change its state too, so that its global step is theirs.
+    unknown fetches; ``pending_operations()``, which a run waits for; ``async queues()``, which returns
+    the name, the size and the capacity or None of each; ``peers``, those of a cluster that stop
+    together: see :class:`asyncmon.distributed.peers.Peers`; ``shares_state``, whether other sessions
+    change its state too, so that its global step is theirs.
     """
 
     @property

@@ -94,6 +94,8 @@ async def test_the_whole_life_has_spans(world: World) -> None:
     assert record.named("creation") == ["ChiefSessionCreator"]
     assert record.named("bare run") == ["run_bare"]
     assert record.named("run") == ["run_step_fn"]
+    assert record.parents[record.one("hook", "A.begin")] is record.one("opening")
+    assert record.parents[record.one("hook", "A.end")] is record.one("closing")
     assert record.open == []
 
 

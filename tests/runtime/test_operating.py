@@ -320,7 +320,7 @@ async def test_tasks_timers_and_channels() -> None:
         assert [tuple(timer) for timer in found.timers] == [
             ("Every.background", 10.0, 9.0), (f"LooperTask-{name}", 4.0, 1.0),
         ]  # fmt: skip
-        assert [tuple(queue) for queue in found.channels] == [("batches", 1, 5)]
+        assert [tuple(queue) for queue in await sess.queues()] == [("batches", 1, 5)]
         sess.request_stop()
         await asyncio.sleep(1)
         assert sess.statistics().timers == ()
@@ -339,7 +339,7 @@ async def test_what_is_under_way_and_recoveries() -> None:
         await sess.run("a")
         await sess.run("a")
         assert sess.statistics().recoveries == 1
-    assert seen == [[], ["recovery"]]
+    assert seen == [["opening"], ["recovery"]]
 
 
 async def test_hooks_can_be_detached_by_the_object() -> None:

@@ -107,6 +107,11 @@ class QueueCore:
         """Return the number of elements; for a run, with those that it has put itself."""
         return len(self._order) + sum(len(r.elements) for r in self._rooms if r.owner is owner)
 
+    @property
+    def capacity(self) -> int | None:
+        """How many elements fit, or None for no limit."""
+        return None if self._capacity == inf else int(self._capacity)
+
     # -- putting
 
     def reserve_nowait(self, owner: Any, count: int, *, in_parts: bool = False) -> Request | None:

@@ -14,6 +14,7 @@ from asyncmon.errors import AbortedError, CancelledError, NotFoundError
 from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore, checked_values
+from asyncmon.graph.queues.core import QueueCore
 from asyncmon.graph.session.snapshots import order_snapshot
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.run_options import RunOptions
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from asyncmon.run_options import RunMetadata
     from asyncmon.session_config import SessionConfig
     from asyncmon.snapshot import Snapshot
+
+QueueSize = tuple[str, int, int | None]
+"""The name of a queue, how many elements it has, and how many fit; None for no limit."""
 
 
 class Prepared(Protocol):
@@ -94,6 +98,9 @@ class Backend(Protocol):
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot of what is saved."""
+
+    async def queues(self) -> list[QueueSize]:
+        """Return what the queues hold."""
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for."""
@@ -191,6 +198,12 @@ class DirectBackend:
         """Set variables by op name."""
         self.check_open()
         await self.executor.load(lambda: checked_values(self.graph, values))
+
+    async def queues(self) -> list[QueueSize]:
+        """Return what the queues hold that runs have used so far."""
+        held = {**self.executor.resources, **(self._own or {})}.values()
+        queues = [one for one in held if isinstance(one, QueueCore)]
+        return [(one.spec.shared_name or one.spec.name, one.size(), one.capacity) for one in queues]
 
     async def close(self) -> None:
         """End all runs and threads; of an executor that is shared, the runs of this session."""

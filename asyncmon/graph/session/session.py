@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from asyncmon.graph.core.spec import Spec
-    from asyncmon.graph.session.backend import Prepared
+    from asyncmon.graph.session.backend import Prepared, QueueSize
     from asyncmon.protobuf.graph_def import GraphDef
     from asyncmon.run_options import RunMetadata, RunOptions
     from asyncmon.snapshot import Snapshot
@@ -283,6 +283,14 @@ class Session:
     def check_fetches(self, fetches: Any) -> None:
         """Raise what :meth:`run` would for fetches that do not fit the graph."""
         FetchMap(self._graph, fetches)
+
+    async def queues(self) -> list[QueueSize]:
+        """Return the name, the number of elements and the capacity (None: no limit) of each queue.
+
+        A queue is there once a run has used it. Of a cluster, the queues that this session can see.
+        """
+        self._backend.check_open()
+        return sorted(await self._backend.queues(), key=lambda queue: queue[0])
 
     def pending_operations(self) -> list[str]:
         """Return the names of what runs under way wait for: dequeues, async functions."""
