@@ -21,7 +21,7 @@ import grpc
 import grpc.aio
 import models
 import numpy as np
-from harness import Row, show, take_turns, typical
+from harness import Row, chosen, show, take_turns, typical
 
 from asyncmon import errors
 from asyncmon import graph as am
@@ -331,12 +331,8 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
-        return 2
     with LOOP:
-        rows = [row for name in names or ROWS for row in ROWS[name]()]
+        rows = [row for name in chosen(names, ROWS) for row in ROWS[name]()]
     return 0 if show("sessions in other processes", rows) else 1
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import models
 import psutil
-from harness import CORES, Peer, Row, quiet_environment, seconds, show, take_turns, typical
+from harness import CORES, Peer, Row, chosen, quiet_environment, seconds, show, take_turns, typical
 
 from asyncmon import graph as am
 from asyncmon.loop_budget import LoopBudget
@@ -411,13 +411,9 @@ ROWS: dict[str, Callable[[], Row]] = {
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
-        return 2
     with PEER, NUMPY, LOOP:
         rows = []
-        for name in names or ROWS:
+        for name in chosen(names, ROWS):
             rows.append(ROWS[name]())
             gc.collect()
             print(f"{name}: {rows[-1].measured}", flush=True)

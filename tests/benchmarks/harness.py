@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -175,6 +175,19 @@ class Peer:
 def quiet_environment() -> dict[str, str]:
     """Return the environment for a peer: TensorFlow on the CPU, without its chatter."""
     return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+
+
+def chosen(names: Sequence[str], rows: Collection[str]) -> Collection[str]:
+    """Return the names of rows that were asked for; all where none was.
+
+    Raises:
+        SystemExit: a name is that of no row.
+    """
+    for name in names:
+        if name not in rows:
+            print(f"No row is called {name!r}; there are {', '.join(rows)}.", file=sys.stderr)
+            sys.exit(2)
+    return names or rows
 
 
 def show(title: str, rows: Sequence[Row]) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from harness import Peer, Row, quiet_environment, show, take_turns
+from harness import Peer, Row, chosen, quiet_environment, show, take_turns
 
 import asyncmon as am
 from asyncmon.loop_budget import LoopBudget
@@ -319,14 +319,10 @@ ROWS: dict[str, Callable[[], Row]] = {
 
 
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        print(f"No row is called {unknown[0]!r}; there are {', '.join(ROWS)}.", file=sys.stderr)
-        return 2
     try:
         with TF1, IGNITE, LOOP:
             rows = []
-            for name in names or ROWS:
+            for name in chosen(names, ROWS):
                 rows.append(ROWS[name]())
                 gc.collect()
                 print(f"{name}: {rows[-1].measured}", flush=True)
