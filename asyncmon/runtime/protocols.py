@@ -72,9 +72,9 @@ class Program(Protocol):
     ``saver()``, the default one; ``global_step()``, the fetch that counts steps; ``as_default()``, a
     context manager for building; ``start_producers(session, coord)``, called for each created session
     before the hooks, which returns the tasks; ``describe()``, which goes into checkpoints;
-    ``is_chief``, whether this
-    process may initialise, restore and write; ``session_hooks()``, what each session needs;
-    ``unfinalize()``, called when a monitored session has ended that found the program not finalized.
+    ``is_chief``, whether this process may initialise, restore and write; ``session_hooks()``, what each
+    session needs; ``unfinalize()``, called when a monitored session has ended that found the program
+    not finalized.
     """
 
     @property

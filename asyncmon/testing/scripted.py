@@ -11,6 +11,7 @@ import numpy as np
 
 from asyncmon.errors import InvalidArgumentError, OutOfRangeError
 from asyncmon.programs.function_session import map_leaves
+from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.state_tree import misfit
 from asyncmon.snapshot import Snapshot
 
@@ -157,7 +158,7 @@ class ScriptedSession:
         return other
 
 
-class ScriptedProgram:
+class ScriptedProgram(NamedProgram):
     """The program of scripted sessions: counts global steps, has nothing to initialise.
 
     Args:
@@ -169,12 +170,8 @@ class ScriptedProgram:
     """
 
     def __init__(self, template: ScriptedSession | None = None) -> None:
+        super().__init__()
         self._template = template
-        self.finalized = False
-
-    def finalize(self) -> None:
-        """Remember that it was called."""
-        self.finalized = True
 
     def create_session(self, target: str = "", config: Any = None) -> ScriptedSession:
         """Return a session whose steps never end."""
@@ -188,22 +185,6 @@ class ScriptedProgram:
     def init_op(self) -> str:
         """Return a fetch that does nothing and is no part of the script."""
         return _INIT
-
-    def local_init_op(self) -> None:
-        """Nothing is to be initialised."""
-
-    def ready_op(self) -> None:
-        """Everything is ready."""
-
-    def ready_for_local_init_op(self) -> None:
-        """Everything is ready."""
-
-    def summary_op(self) -> None:
-        """There are no summaries."""
-
-    def has_global_step(self) -> bool:
-        """Return True."""
-        return True
 
     def canonical_feed(self, key: Any) -> Any:
         """Return the key: everything has one name."""
