@@ -30,7 +30,7 @@ class ClusterSpec:
     It equals a dictionary ``{job: {index: address}}``, and a ClusterSpec of the same jobs.
     """
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # compared by value
 
     def __init__(self, cluster: Any) -> None:
         self._jobs: dict[str, dict[int, str]]

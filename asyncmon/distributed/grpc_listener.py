@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _abandoned: list[Any] = []
 
 
-class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]
+class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
     """Hands the messages that arrive at a port on, and sends what is answered.
 
     Args:

@@ -303,7 +303,9 @@ class RayChannel:
         try:
             return await future
         except asyncio.CancelledError:
-            if self._closed and not asyncio.current_task().cancelling():  # type: ignore[union-attr]
+            task = asyncio.current_task()
+            assert task is not None, "a coroutine runs in a task"
+            if self._closed and not task.cancelling():
                 raise UnavailableError(f"{self._where}: the channel was closed.") from None
             raise
         except Exception as error:

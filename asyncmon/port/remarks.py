@@ -14,6 +14,8 @@ from asyncmon.port.kinds import Foreign, Func, Instance, Method, Real
 from asyncmon.port.scopes import decorators, dotted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from asyncmon.port.plan import Planner
 
 PYTHON_2 = frozenset(
@@ -80,7 +82,8 @@ def add_remarks(planner: Planner) -> None:
 def _overrides(planner: Planner, node: cst.ClassDef) -> None:
     """Note async methods of a class whose base, of another package, calls them without an await."""
     bases = [base for base in planner.flow.bases[node] if isinstance(base, Foreign)]
-    mine = [f.name.value for f in planner.plan.functions if planner.tree.is_method(f) is node]  # type: ignore[attr-defined]
+    functions = [f for f in planner.plan.functions if isinstance(f, cst.FunctionDef)]
+    mine = [f.name.value for f in functions if planner.tree.is_method(f) is node]
     for base in bases:
         if mine and base.path not in PLAIN_BASES and not planner.flow.siblings.knows(base.path):
             text = (
@@ -138,8 +141,8 @@ def _call(planner: Planner, call: cst.Call) -> None:
         planner.note(call, f"`{_text(call.func)}` holds the event loop: await asyncio.to_thread")
 
 
-def _known(kinds: object) -> bool:
-    return any(isinstance(kind, Foreign) and kind.known for kind in kinds)  # type: ignore[attr-defined]
+def _known(kinds: Iterable[object]) -> bool:
+    return any(isinstance(kind, Foreign) and kind.known for kind in kinds)
 
 
 def _given(

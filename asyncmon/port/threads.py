@@ -169,4 +169,4 @@ def _spread(node: cst.BaseExpression | None, star: str) -> list[cst.Arg]:
         plain = [item for item in node.elements if isinstance(item, cst.Element)]
         if len(plain) == len(node.elements):
             return [cst.Arg(item.value) for item in plain]
-    return [cst.Arg(node, star=star)]  # type: ignore[arg-type]
+    return [cst.Arg(node, star=star)]  # type: ignore[arg-type]  # one of libcst's words

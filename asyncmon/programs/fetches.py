@@ -53,7 +53,7 @@ def map_leaves(structure: Any, fn: Callable[[Any], Any]) -> Any:
         return fn(structure)
     if isinstance(structure, Mapping):
         mapped = {key: map_leaves(value, fn) for key, value in structure.items()}
-        return mapped if type(structure) is dict else type(structure)(mapped)  # type: ignore[call-arg]
+        return mapped if type(structure) is dict else type(structure)(mapped)  # type: ignore[call-arg]  # as dict
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
         return type(structure)(*(map_leaves(value, fn) for value in structure))
     if isinstance(structure, list | tuple):

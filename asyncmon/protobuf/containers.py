@@ -55,7 +55,7 @@ class Repeated(list[T]):
         super().__delitem__(key)
         _set_owner(self)
 
-    def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[misc,override]
+    def __iadd__(self, values: Iterable[T]) -> Self:  # type: ignore[misc,override]  # takes any iterable
         self.extend(values)
         return self
 
@@ -102,7 +102,7 @@ class Map(dict[Any, T]):
         for key, value in other.items():
             self._put(key, _copy(self._field, value))
 
-    update = MergeFrom  # type: ignore[assignment]
+    update = MergeFrom  # type: ignore[assignment]  # a map's takes messages
 
     def _put(self, key: Any, value: T) -> None:
         super().__setitem__(self._key(key), value)

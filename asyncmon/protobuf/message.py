@@ -123,7 +123,7 @@ class Message:
             return False
         return self.ListFields() == other.ListFields()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it can change
 
     def __repr__(self) -> str:
         shown = [f"{field.name}={value!r}" for field, value in self.ListFields()]

@@ -33,5 +33,5 @@ def function_of(
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     function.__module__ = compute.__module__
-    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     return function

@@ -75,7 +75,7 @@ class DeviceSpec:
 
     def parse_from_string(self, spec: str | None) -> Self:
         """Become what a name says, and return itself. See :meth:`from_string`. TF1: same name."""
-        self.__init__(*_parsed(spec or ""))  # type: ignore[misc]
+        self.__init__(*_parsed(spec or ""))  # type: ignore[misc]  # as a new one
         return self
 
     def to_string(self) -> str:

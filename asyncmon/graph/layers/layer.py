@@ -321,7 +321,7 @@ def function_of(layer: type[Layer], name: str) -> Callable[..., Tensor]:
     plain = Parameter.POSITIONAL_OR_KEYWORD
     own = signature(function, follow_wrapped=False)
     taken = [Parameter("inputs", plain), *arguments, Parameter("reuse", plain, default=None)]
-    function.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]
+    function.__signature__ = own.replace(parameters=taken)  # type: ignore[attr-defined]  # inspect reads it
     function.__name__ = function.__qualname__ = name
     function.__module__ = layer.__module__
     function.__doc__ = (
