@@ -208,7 +208,7 @@ class PendingSaves:
 
     def _span(self, save: _PendingSave) -> AbstractContextManager[Span]:
         name = save.handle.path or type(self._hook).__name__
-        return self._observers.span("save", name, started=save.started)
+        return self._observers.span("save", name, started=save.started, step=save.handle.step)
 
     def _record(self, save: _PendingSave) -> bool:
         """Log a committed save and write its event, once. False where there is no checkpoint of it."""

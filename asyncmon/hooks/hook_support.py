@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import clock
 from asyncmon.runtime import SessionRunHook, current_program
 from asyncmon.runtime.hook import hook_name
+from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterable, Iterator
 
     from asyncmon.graph import Graph
     from asyncmon.runtime import Coordinator
@@ -80,6 +81,18 @@ def created_session(coord: Coordinator) -> CreatedSession:
     """Return the parts of the session that a hook's coordinator belongs to."""
     assert coord._session is not None, "hooks have the coordinator of a created session"
     return coord._session
+
+
+def output_directories(hooks: Iterable[Any]) -> tuple[list[str], list[str]]:
+    """Return the local directories of the hooks' event files, then those of their checkpoints."""
+    events: list[str] = []
+    checkpoints: list[str] = []
+    for hook in hooks:
+        output = getattr(hook, "_output", None)
+        if isinstance(output, SharedWriter) and output.directory is not None:
+            saves = getattr(hook, "save_now", None) is not None
+            (checkpoints if saves else events).append(output.directory)
+    return events, checkpoints
 
 
 def veto_saving(coord: Coordinator, reason: str) -> None:

@@ -17,6 +17,7 @@ from asyncmon.summary.shared_writer import SharedWriter
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import AsyncGenerator, Collection
     from types import FrameType
 
     from asyncmon.runtime import Coordinator, Session
@@ -72,12 +73,10 @@ class LoopLagHook(SessionRunHook):
         watch = _Watch(asyncio.get_running_loop(), self._warn_secs, self._interval_secs)
         watch.start()
         try:
-            while True:
-                due = clock.monotonic() + self._interval_secs
-                await asyncio.sleep(self._interval_secs)
+            async for lag in loop_lags(self._interval_secs):
                 watch.beat()
                 now = clock.monotonic()
-                self._lags.append(max(0.0, now - due))
+                self._lags.append(lag)
                 if now >= report_at:
                     report_at = now + self._every_n_secs
                     with log_errors(self, "a report"):
@@ -89,13 +88,25 @@ class LoopLagHook(SessionRunHook):
         await self._output.close()
 
     def _report(self, step: int | None) -> None:
-        lags, self._lags = np.asarray(self._lags), []
-        p50, p95, p99 = np.percentile(lags, [50, 95, 99]).tolist()
-        self.percentiles = {"p50": p50, "p95": p95, "p99": p99, "max": float(lags.max())}
+        self.percentiles, self._lags = lag_percentiles(self._lags), []
         line = ", ".join(f"{name} {1000 * secs:.1f} ms" for name, secs in self.percentiles.items())
         logger.info("The event loop was late by %s.", line)
         tagged = {f"loop_lag/{name}": secs for name, secs in self.percentiles.items()}
         self._output.add_scalars(tagged, step)
+
+
+async def loop_lags(interval_secs: float) -> AsyncGenerator[float]:
+    """Sleep again and again, and yield each time by how many seconds the event loop woke too late."""
+    while True:
+        due = clock.monotonic() + interval_secs
+        await asyncio.sleep(interval_secs)
+        yield max(0.0, clock.monotonic() - due)
+
+
+def lag_percentiles(lags: Collection[float]) -> dict[str, float]:
+    """Return ``"p50"``, ``"p95"``, ``"p99"`` and ``"max"`` of one or more lags."""
+    p50, p95, p99, most = np.percentile(np.fromiter(lags, float), [50, 95, 99, 100]).tolist()
+    return {"p50": p50, "p95": p95, "p99": p99, "max": most}
 
 
 class _Watch(threading.Thread):

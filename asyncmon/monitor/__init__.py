@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from asyncmon.monitor.app import create_app as create_app
+    from asyncmon.monitor.live_run import LiveRun as LiveRun
     from asyncmon.monitor.run_directory import RunDirectory as RunDirectory
 
 _MODULES = {
+    "LiveRun": "live_run",
     "RunDirectory": "run_directory",
     "create_app": "app",
 }

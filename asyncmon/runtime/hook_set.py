@@ -78,6 +78,8 @@ class HookSet:
         self.hooks = in_order(hooks)
         self.observers = Observers()
         self.observers.when_changed(self._bind)
+        self.failures: dict[str, tuple[int, BaseException]] = {}
+        """How often a hook has raised around runs or where that was tolerated, and the last error."""
         self._labels: dict[int, str] = {}
         self._named: Counter[str] = Counter()
         self.running: Any = None
@@ -168,7 +170,13 @@ class HookSet:
             await self._tolerate(hook, moment, error)
         return None
 
+    def failed(self, hook: Any, error: BaseException) -> None:
+        """Note an error of a hook."""
+        label = self.label(hook)
+        self.failures[label] = self.failures.get(label, (0, error))[0] + 1, error
+
     async def _tolerate(self, hook: Any, moment: str, error: BaseException) -> None:
+        self.failed(hook, error)
         logger.exception("%s.%s failed; on_error=%r.", hook_name(hook), moment, _policy(hook))
         if _policy(hook) == "detach":
             self._remove(hook)
@@ -238,6 +246,7 @@ class HookSet:
             raise
         except BaseException as error:  # an exit leaves after the other hooks have saved
             logger.exception("%s.end failed.", hook_name(hook))
+            self.failed(hook, error)
             errors.append(error)
         finally:
             notice.cancel()

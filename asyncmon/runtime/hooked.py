@@ -153,6 +153,10 @@ class Hooked:
                 values = _make(SessionRunValues, (result, options, run_metadata, number))
                 await step.after(context, values)
             return results[0]
+        except Exception as error:
+            if hooks.running is not None:
+                hooks.failed(hooks.running, error)
+            raise
         finally:
             hooks.running = None
             scopes.run = outer

@@ -9,6 +9,7 @@ from enum import Enum
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asyncmon import clock
 from asyncmon.cancellation import shielded
 from asyncmon.checkpoint.stateful import StatefulObjects
 from asyncmon.error_text import where_it_waits
@@ -90,6 +91,8 @@ class Lifecycle:
         self.stops = StopControl(grace, recovery.errors, interrupt, self._describe)
         self.stateful = StatefulObjects(None)
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.started: float | None = None
+        """When it was opened, in seconds since 1970."""
         self.thread = 0
         """Of the loop. Comparing it takes less time than looking up the running loop."""
         self._forgotten = ForgottenAwait()
@@ -125,6 +128,7 @@ class Lifecycle:
             raise self._not_open()
         self.state = SessionState.OPENING
         self.loop, self.thread = asyncio.get_running_loop(), get_ident()
+        self.started = clock.wall()
         self.budget = LoopBudget.of_running_loop()
         try:
             with self.observers.span("opening", "start"), CallScope(self.stops.scopes, "opening"):

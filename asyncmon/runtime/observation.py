@@ -29,7 +29,7 @@ class Span:
     - ``"hook"``: a call of a hook's method, with ``attributes["hook"]``, the hook's label, and
       ``["method"]``; ``"background"``: the same for the task that runs as long as the session does;
     - ``"save"``: a save of a ``CheckpointSaverHook`` from its begin to its commit, with
-      ``attributes["bytes"]``, the size of the tensor files, once it is committed;
+      ``attributes["step"]``, and ``["bytes"]``, the size of the tensor files, once it is committed;
     - ``"opening"``: from ``start()`` to the first session; ``"closing"``: all that ``close()`` does;
     - ``"creation"``: the making of a raw session; ``"restore"``: the reading of a checkpoint in it;
     - ``"recovery"``: the replacement of a session, from the failure to the new one.

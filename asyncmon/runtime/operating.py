@@ -12,8 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asyncmon.runtime.coordinator import Coordinator
+    from asyncmon.runtime.hook_set import HookSet
     from asyncmon.runtime.lifecycle import Lifecycle, SessionState
     from asyncmon.runtime.observation import Observer, Span
+
+
+class HookStatistics(NamedTuple):
+    """A hook, with a label that no other hook of the session gets."""
+
+    label: str
+    hook: Any
+    failures: int
+    """How often it has raised an error, around runs or where ``on_error`` tolerates that."""
+    last_error: BaseException | None
 
 
 class TaskStatistics(NamedTuple):
@@ -57,8 +68,8 @@ class SessionStatistics:
     stop_reason: str | None
     recoveries: int
     """How often a new raw session replaced one that failed."""
-    hooks: tuple[tuple[str, Any], ...]
-    """The hooks in their order, each after its label, which no other hook of the session gets."""
+    hooks: tuple[HookStatistics, ...]
+    """The hooks in their order."""
     tasks: tuple[TaskStatistics, ...]
     timers: tuple[TimerStatistics, ...]
     under_way: tuple[Span, ...]
@@ -107,6 +118,11 @@ class OperatedSession:
         return self._life.state
 
     @property
+    def started(self) -> float | None:
+        """When the session was started, in seconds since 1970, or None."""
+        return self._life.started
+
+    @property
     def last_step(self) -> int | None:
         """The lowest step at which a hook is going to stop the session, or None."""
         return _last_step(self._life.hooks.hooks)
@@ -122,7 +138,7 @@ class OperatedSession:
             paused=life.paused,
             stop_reason=life.end_reason or life.stops.reason,
             recoveries=life.sessions.recoveries,
-            hooks=tuple((hooks.label(hook), hook) for hook in hooks.hooks),
+            hooks=_hooks(hooks),
             tasks=() if coord is None else _tasks(coord),
             timers=() if coord is None else _timers(coord),
             under_way=tuple(life.observers.under_way),
@@ -162,6 +178,11 @@ def _last_step(hooks: tuple[Any, ...]) -> int | None:
     """Return the lowest step at which one of the hooks is going to stop the session."""
     steps = [getattr(hook, "stops_at_step", None) for hook in hooks]
     return min((step for step in steps if step is not None), default=None)
+
+
+def _hooks(hooks: HookSet) -> tuple[HookStatistics, ...]:
+    labelled = [(hooks.label(hook), hook) for hook in hooks.hooks]
+    return tuple(HookStatistics(*one, *hooks.failures.get(one[0], (0, None))) for one in labelled)
 
 
 def _tasks(coord: Coordinator) -> tuple[TaskStatistics, ...]:

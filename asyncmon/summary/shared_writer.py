@@ -63,6 +63,17 @@ class FileWriterCache:
         return cls._entry(logdir).writer
 
     @classmethod
+    def write_soon(cls, logdir: str | os.PathLike[str]) -> None:
+        """Let the writer of a directory, if there is one, begin to write what waits.
+
+        Raises:
+            RuntimeError: no event loop is running.
+        """
+        entry = cls._loops.get(asyncio.get_running_loop(), {}).get(os.path.realpath(logdir))
+        if entry is not None:
+            entry.writer.write_soon()
+
+    @classmethod
     async def release(cls, writer: FileWriter) -> None:
         """Give a writer back; the last one closes it.
 
@@ -139,6 +150,13 @@ class SharedWriter:
         self._output_dir = output_dir
         self._given = summary_writer
         self.file_writer: FileWriter | None = None
+
+    @property
+    def directory(self) -> str | None:
+        """The directory of the event file, or None where the writer was given."""
+        return (
+            None if self._given is not None or self._output_dir is None else os.fspath(self._output_dir)
+        )
 
     @property
     def writes(self) -> bool:

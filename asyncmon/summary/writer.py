@@ -314,6 +314,10 @@ class FileWriter:
         """
         await self._pump.open()
 
+    def write_soon(self) -> None:
+        """Begin to write what waits now, but at most once a second. Raises nothing."""
+        self._pump.write_soon()
+
     async def flush(self) -> None:
         """Wait until everything added so far is on the disk (fsync).
 

@@ -110,6 +110,11 @@ class Pump:
                     await self._stop()
             raise
 
+    def write_soon(self) -> None:
+        """Begin to write what waits, unless that was done a moment ago. An error is kept for others."""
+        if self.state is State.OPEN and len(self._backlog) and self._may_write():
+            self._wake(urgent=True)
+
     async def flush(self) -> None:
         """Wait until what was added before is on the disk."""
         if self.state is State.NEW:

@@ -16,6 +16,7 @@ from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
     ScriptedSession,
+    fail_in,
     wait_all_tasks_blocked,
 )
 
@@ -289,12 +290,12 @@ async def test_statistics_in_every_state() -> None:
             3,
             False,
         )
-        assert [label for label, _ in found.hooks] == ["A", "StopAtStepHook", "StopAtStepHook_1"]
-        assert found.hooks[0][1] is hook
+        assert [one.label for one in found.hooks] == ["A", "StopAtStepHook", "StopAtStepHook_1"]
+        assert found.hooks[0].hook is hook
         assert (sess.state, sess.last_step) == (SessionState.OPEN, 3)
     found = sess.statistics()
     assert (found.state, found.stop_reason) == (SessionState.CLOSED, "the body ended")
-    assert [label for label, _ in found.hooks] == ["A", "StopAtStepHook", "StopAtStepHook_1"]
+    assert [one.label for one in found.hooks] == ["A", "StopAtStepHook", "StopAtStepHook_1"]
     assert found.tasks == found.timers == ()
 
 
@@ -324,6 +325,21 @@ async def test_tasks_timers_and_channels() -> None:
         sess.request_stop()
         await asyncio.sleep(1)
         assert sess.statistics().timers == ()
+
+
+async def test_errors_of_hooks_are_counted() -> None:
+    tolerated, fatal = ValueError("tolerated"), ValueError("fatal")
+    logging_hook, raising = fail_in("after_run", tolerated, times=2), fail_in("before_run", fatal)
+    logging_hook.on_error = "log"
+    logging_hook.name, raising.name = "log", "raise"  # type: ignore[attr-defined]  # a hook may have one
+    async with scripted(logging_hook, raising, RecordingHook("fine")) as sess:
+        with pytest.raises(ValueError, match="fatal"):
+            await sess.run("a")
+        await sess.run("a")
+        await sess.run("a")
+        assert [(h.label, h.failures, h.last_error) for h in sess.statistics().hooks] == [
+            ("log", 2, tolerated), ("raise", 1, fatal), ("fine", 0, None),
+        ]  # fmt: skip
 
 
 async def test_what_is_under_way_and_recoveries() -> None:

@@ -1,0 +1,299 @@
+"""A run that is a monitored session of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from asyncmon import clock
+from asyncmon.error_text import phrase
+from asyncmon.errors import OpError
+from asyncmon.files import in_thread
+from asyncmon.hooks.hook_support import output_directories
+from asyncmon.hooks.loop_lag import lag_percentiles, loop_lags
+from asyncmon.monitor.run import (
+    Action,
+    ActionError,
+    CheckpointFacts,
+    Details,
+    HookFacts,
+    LagFacts,
+    QueueFacts,
+    SavingFacts,
+    Status,
+    TaskFacts,
+    TimerFacts,
+)
+from asyncmon.monitor.run_directory import RunDirectory
+from asyncmon.monitor.scalars import Scalars
+from asyncmon.runtime.lifecycle import SessionState
+from asyncmon.summary.shared_writer import FileWriterCache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from asyncmon.protobuf.graph_def import GraphDef
+    from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+    from asyncmon.runtime.operating import HookStatistics
+
+LOOK_SECS = 10.0
+"""For so long after a :meth:`LiveRun.refresh` hooks are timed and the loop's lag is measured."""
+
+RATE_SECS = 10.0
+"""The rate is that of the last so many seconds."""
+
+_LAG_SECS = 0.05
+_QUEUE_SECS = 2.0  # how long another process may take to tell what its queues hold
+
+
+class LiveRun:
+    """A monitored session as the monitor shows it, before it is opened and after its close too.
+
+    Its scalars and checkpoints are those of the directories that its hooks write to. Steps cost nothing
+    while nobody looks. Only from a :meth:`refresh` on, until :data:`LOOK_SECS` after the last one, are
+    hooks timed and the event loop's lag measured, and are events written as soon as they come.
+
+    Args:
+        name: the name that is shown.
+        session: of this process and, to be acted on, of this event loop.
+
+    Example::
+
+        run = LiveRun("digits", session)
+        await run.refresh()
+        print(run.status().eta_secs)
+    """
+
+    kind: Literal["live"] = "live"
+    poll_secs = 1.0
+
+    def __init__(self, name: str, session: MonitoredSession | SingularMonitoredSession) -> None:
+        if not callable(getattr(session, "statistics", None)):
+            raise TypeError(
+                f"A session, a run, or the path of a log directory is expected, got {session!r}."
+            )
+        self.name = name
+        self.scalars = Scalars()
+        self._session = session
+        self._directories: dict[str, RunDirectory] = {}  # by their real paths
+        self._labels: list[str] = []  # of the hooks whose directories are known
+        self._progress: deque[tuple[float, int]] = deque()  # steps at times of the loop's clock
+        self._changed: float | None = None  # when the step was seen to have changed
+        self._times = _HookTimes()
+        self._lags: deque[float] = deque(maxlen=round(60 / _LAG_SECS))
+        self._looked = 0.0
+        self._measuring: asyncio.Task[None] | None = None
+
+    # -- what is new
+
+    async def refresh(self) -> None:
+        """Time hooks from now on, and read the directories of the hooks."""
+        self._look()
+        self._find_directories()
+        for directory in self._directories.values():
+            FileWriterCache.write_soon(directory.path)
+            await directory.refresh()
+
+    def _look(self) -> None:
+        self._looked = clock.monotonic()
+        if self._measuring is None and self._session.state is not SessionState.CLOSED:
+            self._measuring = asyncio.create_task(self._measure(), name=f"monitor, lag, {self.name}")
+
+    async def _measure(self) -> None:
+        remove = self._session.observe(self._times)
+        try:
+            async for lag in loop_lags(_LAG_SECS):
+                self._lags.append(lag)
+                looks = clock.monotonic() < self._looked + LOOK_SECS
+                if not looks or self._session.state is SessionState.CLOSED:
+                    break
+        finally:
+            remove()
+            self._measuring = None
+
+    def _find_directories(self) -> None:
+        hooks = self._session.statistics().hooks
+        labels = [one.label for one in hooks]
+        if labels == self._labels:
+            return
+        self._labels = labels
+        events, checkpoints = output_directories(one.hook for one in hooks)
+        paths = [os.path.realpath(path) for path in (*events, *checkpoints)]
+        main = paths[0] if paths else ""
+        for path in paths:
+            if path not in self._directories:
+                written = path in paths[: len(events)]
+                prefix = _prefix(path, main) if written else ""
+                self._directories[path] = RunDirectory(path, scalars=self.scalars, prefix=prefix)
+
+    # -- what is shown
+
+    def status(self) -> Status:
+        session = self._session
+        files = [directory.status() for directory in self._directories.values()]
+        step = session.global_step if self._is_open() else session.statistics().step
+        if step is None:
+            step = max((one.step for one in files if one.step is not None), default=None)
+        rate, last = self._rate(step), session.last_step
+        eta = max(last - step, 0) / rate if rate and last is not None and step is not None else None
+        changes = [self._changed, *[one.updated for one in files]]
+        return Status(
+            state=session.state.value,
+            step=step,
+            rate=rate,
+            eta_secs=eta,
+            last_step=last,
+            stop_reason=session.stop_reason,
+            paused=session.paused,
+            started=session.started,
+            updated=max((time for time in changes if time is not None), default=None),
+        )
+
+    def _is_open(self) -> bool:
+        return self._session.state is SessionState.OPEN
+
+    def _rate(self, step: int | None) -> float | None:
+        now, progress = clock.monotonic(), self._progress
+        if step is None or not self._is_open() or self._session.paused:
+            progress.clear()
+            return None
+        if progress and step != progress[-1][1]:
+            self._changed = clock.wall()
+            if step < progress[-1][1]:  # a recovery
+                progress.clear()
+        progress.append((now, step))
+        while len(progress) > 2 and progress[1][0] <= now - RATE_SECS:
+            progress.popleft()
+        secs = now - progress[0][0]
+        return (step - progress[0][1]) / secs if secs > 0 else None
+
+    async def details(self) -> Details:
+        self._find_directories()
+        found = self._session.statistics()
+        saves = [span for span in found.under_way if span.kind == "save"]
+        checkpoints = [await directory.details() for directory in self._directories.values()]
+        return Details(
+            hooks=tuple(self._times.facts(one) for one in found.hooks),
+            checkpoints=_joined(one.checkpoints for one in checkpoints),
+            tasks=tuple(TaskFacts(**one._asdict()) for one in found.tasks),
+            timers=tuple(TimerFacts(**one._asdict()) for one in found.timers),
+            loop_lag=LagFacts(**lag_percentiles(self._lags)) if self._lags else None,
+            queues=await self._queues(),
+            saving=_saving(saves[0]) if saves else None,
+            recoveries=found.recoveries,
+        )
+
+    async def _queues(self) -> tuple[QueueFacts, ...]:
+        try:
+            async with asyncio.timeout(_QUEUE_SECS):
+                queues = await self._session.queues()
+        except (TimeoutError, OpError, RuntimeError):  # lost, closed meanwhile, or of another loop
+            return ()
+        return tuple(QueueFacts(**one._asdict()) for one in queues)
+
+    async def graph(self) -> GraphDef | None:
+        graph = self._session.graph
+        if getattr(graph, "finalized", False) and hasattr(graph, "as_graph_def"):
+            made: GraphDef = await in_thread(graph.as_graph_def)
+            return made
+        for directory in self._directories.values():
+            found = await directory.graph()
+            if found is not None:
+                return found
+        return None
+
+    # -- actions
+
+    async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
+        session = self._session
+        if not self._is_open() and (action, session.state) != ("stop", SessionState.OPENING):
+            raise ActionError(f"{self.name!r} cannot {action}: the session is {session.state.value}.")
+        try:
+            if action == "save":
+                return {"path": await session.save()}
+            if action == "stop":
+                session.request_stop(reason or "the monitor requested a stop")
+            elif action == "pause":
+                session.pause(reason or "the monitor requested a pause")
+            else:
+                session.resume()
+        except Exception as error:
+            raise ActionError(f"{self.name!r} cannot {action}: {phrase(error)}") from error
+        return {}
+
+    async def verify(self) -> tuple[CheckpointFacts, ...]:
+        self._find_directories()
+        return _joined([await directory.verify() for directory in self._directories.values()])
+
+    async def detach(self, hook: str) -> None:
+        for one in self._session.statistics().hooks:
+            if one.label == hook:
+                try:
+                    await self._session.detach(one.hook)
+                except Exception as error:
+                    text = f"The hook {hook!r} failed when it was detached: {phrase(error)}"
+                    raise ActionError(text) from error
+                return
+        raise KeyError(hook)
+
+
+@dataclass(slots=True)
+class _Times:
+    calls: int = 0
+    total_secs: float = 0.0
+
+
+class _HookTimes:
+    """Observes how long the methods of hooks around runs take, by hook, and counts the runs."""
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._times: dict[str, _Times] = {}
+
+    def began(self, span: Span) -> None:
+        """Nothing is to be done."""
+
+    def ended(self, span: Span) -> None:
+        if span.kind == "run":
+            self._runs += 1
+        elif span.attributes.get("method") in ("before_run", "after_run"):
+            assert span.ended is not None, "it has ended"
+            times = self._times.setdefault(span.attributes["hook"], _Times())
+            times.calls += 1
+            times.total_secs += span.ended - span.started
+
+    def facts(self, one: HookStatistics) -> HookFacts:
+        """Return what is known of a hook."""
+        times = self._times.get(one.label) or _Times()
+        return HookFacts(
+            id=one.label,
+            name=one.label,
+            calls=times.calls,
+            secs_per_step=times.total_secs / self._runs if self._runs else None,
+            total_secs=times.total_secs,
+            failures=one.failures,
+            last_error=None if one.last_error is None else phrase(one.last_error),
+            priority=getattr(one.hook, "priority", 0),
+        )
+
+
+def _saving(span: Span) -> SavingFacts:
+    started = clock.wall() - (clock.monotonic() - span.started)
+    return SavingFacts(path=span.name, step=span.attributes["step"], started=started)
+
+
+def _prefix(path: str, main: str) -> str:
+    """Return what the tags of a directory begin with, relative to that of the run."""
+    if path == main:
+        return ""
+    below = os.path.relpath(path, main)
+    return (os.path.basename(path) if below.startswith(os.pardir) else below.replace(os.sep, "/")) + "/"
+
+
+def _joined(rows: Iterable[tuple[CheckpointFacts, ...]]) -> tuple[CheckpointFacts, ...]:
+    found = itertools.chain.from_iterable(rows)
+    return tuple(sorted(found, key=lambda row: (row.saved or 0.0, row.step or 0), reverse=True))
