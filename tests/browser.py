@@ -65,17 +65,21 @@ class Page:
         self._number = 0
         self._rest = b""
         self._session: str | None = None
+        self._loaded: set[str] = set()  # by their loaders' ids
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, url: str) -> None:
         """Go to a page, and forget what the one before did."""
-        self.call("Page.navigate", url="about:blank")  # another fragment alone would not load anything
-        self.errors.clear()
-        self.requests.clear()
-        self.call("Page.navigate", url=url)
+        for address in ("about:blank", url):  # another fragment alone would not load anything
+            self.errors.clear()
+            self.requests.clear()
+            loader = self.call("Page.navigate", url=address)["loaderId"]
+            while loader not in self._loaded:
+                self._note(json.loads(self._next()))
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of a JavaScript expression, awaited."""
@@ -95,10 +99,14 @@ class Page:
         """Click in the middle of an element, as the mouse does."""
         box = f"document.querySelector({json.dumps(selector)})"
         self.evaluate(f"{box}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        x, y, width, height = self.evaluate(
-            f"(({{x, y, width, height}}) => [x, y, width, height])({box}.getBoundingClientRect())"
-        )
+        x, y, width, height = self.box(box)
         self.drag([x + width / 2, y + height / 2], [x + width / 2, y + height / 2])
+
+    def box(self, element: str) -> list[float]:
+        """Return left, top, width and height of the element that is a JavaScript expression's value."""
+        return self.evaluate(
+            f"(({{x, y, width, height}}) => [x, y, width, height])(({element}).getBoundingClientRect())"
+        )
 
     def drag(self, start: list[float], end: list[float]) -> None:
         """Press the mouse at one point and let it go at another one."""
@@ -159,11 +167,13 @@ class Page:
             if message.get("id") == self._number:
                 assert "error" not in message, message
                 return message["result"]
-            if "method" in message:
-                self._note(message["method"], message["params"])
+            self._note(message)
 
-    def _note(self, method: str, params: Any) -> None:
-        if method == "Network.requestWillBeSent":
+    def _note(self, message: Any) -> None:
+        method, params = message.get("method"), message.get("params")
+        if method == "Page.lifecycleEvent" and params["name"] == "DOMContentLoaded":
+            self._loaded.add(params["loaderId"])
+        elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif method == "Runtime.exceptionThrown":
             self.errors.append(str(params["exceptionDetails"]))

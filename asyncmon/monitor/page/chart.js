@@ -218,7 +218,7 @@ export class Chart {
       "-": () => zoomed(2),
       Enter: () => onEnlarge?.(),
     };
-    if (!keys[event.key]) return;
+    if (!keys[event.key] || (event.key === "Escape" && this.#cursor == null)) return;
     event.preventDefault();
     event.stopPropagation();
     keys[event.key]();

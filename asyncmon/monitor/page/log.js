@@ -50,7 +50,7 @@ export class Log {
   }
 
   append({ run, lines }) {
-    if (run != null && run !== this.#of) return; // without a run: lines of the whole process
+    if ($("log").hidden || (run != null && run !== this.#of)) return; // without a run: lines of the whole process
     const fresh = lines.filter(({ n }) => n >= this.#next);
     if (!fresh.length) return;
     this.#next = fresh.at(-1).n + 1;

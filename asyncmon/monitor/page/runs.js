@@ -18,6 +18,8 @@ export function stateOf(row) {
   return [state === "open" ? "running" : state, STATES[state] ?? "other"];
 }
 
+const rank = (row) => (row.kind === "live" && stateOf(row)[1] !== "ended" ? 0 : 1);
+
 export class Runs extends EventTarget {
   rows = new Map();
   compared = []; // ids, in the order of their colours' choice
@@ -39,12 +41,13 @@ export class Runs extends EventTarget {
     this.rows = new Map(rows.map((row) => [row.id, row]));
     const known = (id) => this.rows.has(id);
     const before = this.compared.join();
-    this.compared = (this.#chosen ?? this.#first()).filter(known);
+    const chosen = this.#chosen?.filter(known);
+    this.compared = chosen?.length || this.#chosen?.length === 0 ? chosen : this.#first();
     if (!known(this.focused)) {
-      const wanted = remembered("focused", null);
-      this.focused = known(wanted) ? wanted : (this.compared[0] ?? this.#order()[0]?.id ?? null);
+      const wanted = remembered("focused", null); // before a reload
+      this.focused = known(wanted) ? wanted : (this.#recent()[0]?.id ?? null);
     }
-    if (this.focused != null && !this.compared.includes(this.focused)) this.compared.unshift(this.focused);
+    if (this.focused != null && !this.#chosen && !this.compared.includes(this.focused)) this.compared.unshift(this.focused);
     for (const id of this.#colours.keys()) if (!this.compared.includes(id)) this.#colours.delete(id);
     this.#show();
     this.#tell("focus");
@@ -100,14 +103,19 @@ export class Runs extends EventTarget {
     $("runs").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
   }
 
+  /** The newest ones, live before others; of live ones no others beside them. */
   #first() {
-    const order = this.#order();
-    const live = order.filter((row) => row.kind === "live");
-    return (live.length ? live : order).slice(0, COMPARED_AT_FIRST).map((row) => row.id);
+    const recent = this.#recent();
+    const live = recent.filter((row) => row.kind === "live");
+    return (live.length ? live : recent).slice(0, COMPARED_AT_FIRST).map((row) => row.id);
   }
 
+  #recent() {
+    return [...this.rows.values()].sort((a, b) => rank(a) - rank(b) || (b.updated ?? 0) - (a.updated ?? 0));
+  }
+
+  /** As they are listed. */
   #order() {
-    const rank = (row) => (row.kind === "live" && stateOf(row)[1] !== "ended" ? 0 : 1);
     return [...this.rows.values()]
       .filter((row) => row.name.toLowerCase().includes(this.#filter))
       .sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
