@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextvars
 import doctest
 import inspect
 import io
@@ -136,6 +137,7 @@ class Program:
         self.page = page
         self.names: dict[str, object] = {"__name__": "__main__"}
         self.runner = runner
+        self.context = contextvars.copy_context()  # it has the default graph
         self.output = output
 
     def run(self, block: Block) -> None:
@@ -158,9 +160,9 @@ class Program:
             flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True,
         )  # fmt: skip
         if code.co_flags & inspect.CO_COROUTINE:
-            self.runner.run(eval(code, self.names))
+            self.runner.run(eval(code, self.names), context=self.context)
         else:
-            exec(code, self.names)
+            self.context.run(exec, code, self.names)
 
 
 def run_program(page: Path, blocks: list[Block], packages: set[str], output: io.StringIO) -> None:
@@ -187,8 +189,6 @@ def main(page: Path, packages: set[str]) -> None:
     try:
         for blocks in programs(page):
             if not packages or any(set(block.needs) == packages for block in blocks):
-                if graph := sys.modules.get("asyncmon.graph"):
-                    graph.reset_default_graph()
                 run_program(page, blocks, packages, output)
     finally:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
