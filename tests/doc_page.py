@@ -5,8 +5,8 @@ A page is Markdown. Its blocks run from top to bottom in one directory::
     python          in one namespace, `await` is allowed at the top level
     sh              by bash; a failing command is an error
     console         lines with "$ " are commands, run by bash; the others are their output
-    text            the output of the block before it; "..." stands for anything, and a number before
-                    "s" or "/sec" is not compared
+    text            the output of the block before it; "..." stands for anything, white space is as
+                    good as other, and a number before "s" or "/sec" is not compared
     json, toml      parsed
     yaml, (none)    not run: files of other programs, and drawings
 
@@ -99,7 +99,7 @@ def comparable(text: str) -> str:
 def difference(shown: str, printed: str) -> str:
     """Return how an output differs from that of the page, or nothing."""
     example = doctest.Example("", comparable(shown))
-    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS
+    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     if checker.check_output(example.want, comparable(printed), flags):
         return ""
     return checker.output_difference(example, comparable(printed), flags | doctest.REPORT_NDIFF)
@@ -135,7 +135,7 @@ class Program:
 
     def __init__(self, page: Path, runner: asyncio.Runner, output: io.StringIO) -> None:
         self.page = page
-        self.names: dict[str, object] = {"__name__": "__main__"}
+        self.names: dict[str, object] = {"__name__": "__main__", "__file__": str(page)}
         self.runner = runner
         self.context = contextvars.copy_context()  # it has the default graph
         self.output = output
