@@ -22,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointList:
-    """Which checkpoints a saver has committed and still keeps, oldest first."""
+    """Which checkpoints a saver has committed and still keeps, oldest first.
+
+    Each directory has its own: a save deletes none of another directory, where a graph's saver may have
+    been used before. A list that the user has set counts as one.
+    """
 
     def __init__(
         self, retention: Retention, open_store: Callable[[str], Store], relative: bool
@@ -68,7 +72,9 @@ class CheckpointList:
         """
         if store.directory in self._continued:
             return
-        if not self._is_set and (not self.kept or store.directory == self._restored_from):
+        if not self._is_set and (
+            not self._in(store.directory) or store.directory == self._restored_from
+        ):
             await self._take_over(store, latest_filename)
         self._continued.add(store.directory)
 
@@ -78,7 +84,9 @@ class CheckpointList:
             return
         listed = state.all_model_checkpoint_paths
         excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
-        self.kept = await in_thread(self._found, [*excess, *listed])
+        mine = self._in(store.directory)
+        others = [one for one in self.kept if one not in mine]
+        self.kept = others + await in_thread(self._found, [*excess, *listed])
         if state.last_preserved_timestamp is not None:
             self._retention = self._retention.marked(state.last_preserved_timestamp)
 
@@ -96,7 +104,7 @@ class CheckpointList:
             RuntimeError: the checkpoint has the path of the state file itself.
         """
         key = locations.split(path)
-        kept = [one for one in self.kept if locations.split(one.path) != key]
+        kept = [one for one in self._in(key[0]) if locations.split(one.path) != key]
         kept.append(Kept(path, manifest.wall_time, manifest.metrics))
         decision = self._retention.decide(kept)
         state = CheckpointState(
@@ -108,11 +116,18 @@ class CheckpointList:
         )
         return decision, encode_state(store.directory, state, latest_filename, relative=self._relative)
 
-    async def settle(self, decision: Decision) -> None:
+    async def settle(self, directory: str, decision: Decision) -> None:
         """Delete checkpoints after the commit of the state file that no longer lists them."""
         self._retention = decision.after
         left = await in_thread(self._delete, decision.excess) if decision.excess else []
-        self.kept = left + decision.listed
+        mine = self._in(directory)
+        self.kept = [one for one in self.kept if one not in mine] + left + decision.listed
+
+    def _in(self, directory: str) -> list[Kept]:
+        """Return the checkpoints that count together with those of a directory."""
+        if self._is_set:
+            return self.kept
+        return [one for one in self.kept if locations.split(one.path)[0] == directory]
 
     def _delete(self, excess: Sequence[Kept]) -> list[Kept]:
         """Delete checkpoints; return those that stay, to be tried again after the next save."""

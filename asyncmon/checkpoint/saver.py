@@ -385,7 +385,7 @@ class Saver:
         manifest = await in_thread(commit.write, store, draft, on_cancel=save.control.stop)
         save.discard()  # all is on the disk: the session may write in place again
         if decision is not None:
-            await self._list.settle(decision)
+            await self._list.settle(save.directory, decision)
         save.handle.step, save.handle.nbytes = manifest.step, manifest.nbytes
         save.handle.seconds = time.perf_counter() - save.began
         return draft.path

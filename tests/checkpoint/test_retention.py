@@ -72,6 +72,26 @@ async def test_sa_4_and_7_a_new_saver_goes_on_with_the_list_and_prunes_all_exces
 
 
 @pytest.mark.asyncio
+async def test_each_directory_of_a_saver_has_its_own_list(
+    tmp_path: Path, make_session: Callable[..., Any]
+) -> None:
+    """A graph's saver serves its sessions one after another, in whichever directories."""
+    saver = Saver(max_to_keep=2)
+    for step in (1, 2, 3):
+        await saver.save(make_session(a=1.0), tmp_path / "one" / "m", step)
+    for step in (1, 2, 3, 4):
+        await saver.save(make_session(a=1.0), tmp_path / "two" / "m", step)
+    assert (steps(tmp_path / "one"), steps(tmp_path / "two")) == ([2, 3], [3, 4])
+    await saver.close()
+    await saver.continue_from(tmp_path / "one")
+    await saver.save(make_session(a=1.0), tmp_path / "one" / "m", 4)
+    assert (steps(tmp_path / "one"), steps(tmp_path / "two")) == ([3, 4], [3, 4])
+    state = await get_checkpoint_state(tmp_path / "one")
+    assert state is not None
+    assert list(state.all_model_checkpoint_paths) == [str(tmp_path / f"one/m-{step}") for step in (3, 4)]
+
+
+@pytest.mark.asyncio
 async def test_sa_7_lists_can_be_set_and_recovered(
     tmp_path: Path, make_session: Callable[..., Any]
 ) -> None:
