@@ -22,6 +22,7 @@ COMMANDS = {
     "events": ("asyncmon.cli.events", "print or export scalars"),
     "plot": ("asyncmon.cli.plot", "draw the scalars of several runs"),
     "monitor": ("asyncmon.cli.monitor", "show runs on a live page"),
+    "watch": ("asyncmon.cli.watch", "show runs at the terminal"),
     "port": ("asyncmon.port.command", "port a program of TensorFlow 1"),
     "server": ("asyncmon.distributed.command", "run a task of a cluster"),
 }

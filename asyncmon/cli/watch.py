@@ -1,0 +1,156 @@
+"""``asyncmon watch``: the runs of a log directory, at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import math
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import clock
+from asyncmon.monitor.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.console import Console, Group
+
+    from asyncmon.monitor.run_directory import RunDirectory
+
+DESCRIPTION = """\
+Show the runs of a log directory at the terminal: state, step, rate, newest checkpoint, and each scalar
+with a line of its course. Ctrl-C leaves. Where the output is no terminal it is printed once. Needs
+rich: pip install 'asyncmon[progress]'."""
+
+_MARKS = "▁▂▃▄▅▆▇█"
+_ASCII = "_.-~=+*#"
+_WIDTH = 32
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add = parser.add_argument
+    add(
+        "logdir",
+        metavar="LOGDIR",
+        help="a directory with event files and checkpoints, or with runs in it",
+    )
+    add(
+        "--tag", action="append", metavar="PATTERN",
+        help="only these scalars, such as loss or 'eval/*'; may be given more than once",
+    )  # fmt: skip
+    add("--every", type=float, default=1.0, metavar="SECS", help="between two looks (default: 1)")
+    add("--once", action="store_true", help="print it once")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show runs until Ctrl-C."""
+    if not options.every > 0:
+        raise ValueError(f"--every is a positive number of seconds, got {options.every}.")
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise ImportError("`watch` needs rich: pip install 'asyncmon[progress]'") from error
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_watch(Console(), options))
+    return 0
+
+
+async def _watch(console: Console, options: argparse.Namespace) -> None:
+    from rich.live import Live
+
+    directory, looks = LogDirectory(options.logdir), 0
+    live = Live(console=console, screen=True, auto_refresh=False)
+    once = options.once or not console.is_terminal
+    with contextlib.nullcontext() if once else live:
+        while True:
+            looks += 1
+            runs = await directory.scan()
+            for one in runs:
+                await one.refresh()
+                one.scalars.publish(looks)
+            if once and not runs:
+                raise ValueError(
+                    f"There is no run in {options.logdir!r}: no event file, no checkpoint."
+                )
+            page = await _page(runs, options.tag or ["*"], console)
+            if once:
+                console.print(page)
+                return
+            live.update(page, refresh=True)
+            await asyncio.sleep(options.every)
+
+
+async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: Console) -> Group:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = _MARKS if console.encoding.startswith("utf") else _ASCII
+    tables: list[Any] = [] if runs else [Text("waiting for runs")]
+    for one in runs:
+        title = Text(one.name, style="bold").append(await _facts(one), style="not bold")
+        table = Table(box=None, title=title, title_justify="left", pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, style="cyan")
+        for _ in range(3):
+            table.add_column(justify="right", style="dim", no_wrap=True)
+        chosen = [
+            last
+            for last in one.scalars.tags()
+            if any(fnmatch.fnmatchcase(last.tag, pattern) for pattern in patterns)
+        ]
+        for last in chosen:
+            values = one.scalars.points([last.tag], None, 8 * _WIDTH)[last.tag].values
+            least, most = _finite_range(values)
+            row = [f"{last.value:.6g}", f"min {least:.4g}", f"max {most:.4g}"]
+            table.add_row(Text(last.tag), sparkline(values, _WIDTH, marks), *row)
+        tables += [table, Text()]
+    return Group(*tables)
+
+
+async def _facts(one: RunDirectory) -> str:
+    status, details = one.status(), await one.details()
+    facts = ["", status.state]
+    if status.step is not None:
+        facts.append(f"step {status.step:,}")
+    if status.rate is not None:
+        facts.append(f"{status.rate:,.4g} steps/s")
+    if details.checkpoints:
+        newest = details.checkpoints[0]
+        age = "" if newest.saved is None else f", {_age(clock.wall() - newest.saved)} ago"
+        facts.append(f"checkpoint {newest.step}{age}")
+    return "  ".join(facts)
+
+
+def _age(secs: float) -> str:
+    count, unit = next(((secs // size, unit) for size, unit in _UNITS if secs >= size), (0, "s"))
+    return f"{count:.0f} {unit}"
+
+
+def _finite_range(values: NDArray[np.float64]) -> tuple[float, float]:
+    finite = [value for value in values.tolist() if math.isfinite(value)]
+    return (min(finite), max(finite)) if finite else (math.nan, math.nan)
+
+
+def sparkline(values: NDArray[np.float64], width: int, marks: str = _MARKS) -> str:
+    """Return the course of some values in ``width`` characters at most.
+
+    Each character is the mean of as many values; a gap is where no value is finite.
+    """
+    least, most = _finite_range(values)
+    size = max(1, math.ceil(len(values) / width))
+    line = ""
+    for begin in range(0, len(values), size):
+        finite = [value for value in values[begin : begin + size].tolist() if math.isfinite(value)]
+        if not finite:
+            line += " "
+            continue
+        height = 0.5 if most == least else (sum(finite) / len(finite) - least) / (most - least)
+        line += marks[round(height * (len(marks) - 1))]
+    return line

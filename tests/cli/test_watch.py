@@ -1,0 +1,97 @@
+"""``asyncmon watch``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from asyncmon.checkpoint import Saver
+from asyncmon.cli import main
+from asyncmon.cli.watch import sparkline
+from asyncmon.summary import FileWriter
+from asyncmon.testing import ScriptedSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    async def write() -> None:
+        async with FileWriter(tmp_path / "digits") as writer:
+            for step in range(30):
+                writer.add_scalar("loss", 1 / (step + 1), step)
+            writer.add_scalar("[bold]odd", 2.5, 29)
+        saver = Saver()
+        await saver.save(
+            ScriptedSession(state={"global_step": np.int64(29)}), tmp_path / "digits" / "m", 29
+        )
+        await saver.close()
+
+    asyncio.run(write())
+    return tmp_path
+
+
+def test_it_is_printed_once_where_there_is_no_terminal(
+    logdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(logdir)]) == 0
+    title, odd, loss = capsys.readouterr().out.splitlines()[:3]
+    assert title.startswith("digits  ")
+    assert "step 29" in title
+    assert "checkpoint 29, " in title
+    assert odd.startswith("[bold]odd")
+    assert loss.split()[0] == "loss"
+    assert loss.split()[1].startswith("█")
+    assert loss.split()[1].endswith("▁")
+    assert loss.split()[2:] == ["0.0333333", "min", "0.03333", "max", "1"]
+    assert main(["watch", str(logdir), "--once", "--tag", "lo*"]) == 0
+    assert "odd" not in capsys.readouterr().out
+
+
+def test_what_cannot_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(tmp_path)]) == 1
+    assert "There is no run in" in capsys.readouterr().err
+    assert main(["watch", str(tmp_path), "--every", "0"]) == 1
+    assert "--every is a positive number of seconds, got 0.0." in capsys.readouterr().err
+
+
+def test_at_a_terminal_it_goes_on_until_ctrl_c(logdir: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "asyncmon", "watch", str(logdir), "--every", "0.05"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    ) as child:
+        os.close(theirs)
+        seen = b""
+        while b"loss" not in seen:
+            seen += os.read(ours, 65536)
+        (logdir / "later").mkdir()
+
+        async def write() -> None:
+            async with FileWriter(logdir / "later") as writer:
+                writer.add_scalar("accuracy", 0.5, 3)
+
+        asyncio.run(write())
+        while b"accuracy" not in seen:
+            seen += os.read(ours, 65536)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(10) == 0
+    os.close(ours)
+
+
+def test_a_sparkline_is_scaled_and_has_gaps() -> None:
+    assert sparkline(np.array([0.0, 1.0]), 40) == "▁█"
+    assert sparkline(np.arange(80.0), 40)[::39] == "▁█"
+    assert len(sparkline(np.arange(81.0), 40)) <= 40
+    assert sparkline(np.array([1.0, np.nan, np.inf, 1.0]), 40) == "▅  ▅"
+    assert sparkline(np.array([]), 40) == ""
