@@ -18,8 +18,9 @@ from asyncmon.monitor.checkpoints import CheckpointTable
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef
-from asyncmon.summary.events import Event, SessionLog, Value
+from asyncmon.summary.events import Event, SessionLog
 from asyncmon.summary.reader import EventTail
+from asyncmon.summary.scalars import scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -193,7 +194,7 @@ class _EventFiles:
             what = event.WhichOneof("what")
             if what == "summary":
                 for value in event.summary.value:
-                    number = _number(value)
+                    number = scalar_of(value)
                     if number is not None:
                         steps, values, times = points.setdefault(value.tag, ([], [], []))
                         steps.append(event.step)
@@ -232,17 +233,3 @@ class _EventFiles:
         for tag, (steps, values, times) in points.items():
             self.changes.append((tag, Series(np.array(steps), np.array(values), np.array(times))))
         points.clear()
-
-
-def _number(value: Value) -> float | None:
-    """Return a scalar, also one that TensorFlow 2 wrote as a tensor; None for other kinds."""
-    kind = value.WhichOneof("value")
-    if kind == "simple_value":
-        return value.simple_value
-    if kind == "tensor" and value.metadata.plugin_data.plugin_name == "scalars":
-        tensor = value.tensor
-        if tensor.float_val:
-            return float(tensor.float_val[0])
-        if len(tensor.tensor_content) == 4:
-            return float(np.frombuffer(tensor.tensor_content, "<f4")[0])
-    return None

@@ -43,7 +43,7 @@ def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:
 def scalars_of(event: Event) -> Iterator[Scalar]:
     """Yield the scalars of one event, also those that TensorFlow 2 writes, as tensors."""
     for value in event.summary.value:
-        number = _number(value)
+        number = scalar_of(value)
         if number is not None:
             yield Scalar(event.wall_time, event.step, value.tag, number)
 
@@ -77,7 +77,8 @@ def read_scalars(event_files: Iterable[str]) -> dict[str, Sequence[Scalar]]:
     return {tag: found for tag, found in points.items() if found}
 
 
-def _number(value: Value) -> float | None:
+def scalar_of(value: Value) -> float | None:
+    """Return a scalar, also one that TensorFlow 2 wrote as a tensor; None for other kinds."""
     kind = value.WhichOneof("value")
     if kind == "simple_value":
         return value.simple_value
