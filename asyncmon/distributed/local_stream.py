@@ -12,7 +12,7 @@ import struct
 import threading
 import weakref
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -152,8 +152,7 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not derived from it
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Pass it on."""

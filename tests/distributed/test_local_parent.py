@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asyncmon import graph
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -39,6 +41,17 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+def test_a_program_on_uvloop_has_a_child_too() -> None:
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed")
+
+    async def main() -> float:
+        async with graph.Session("local") as sess:
+            found: float = await sess.run(graph.constant(2.0) + 1.0)
+            return found
+
+    assert uvloop.run(main()) == 3.0
 
 
 @pytest.fixture
