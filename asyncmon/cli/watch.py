@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.scalars import downsample
 
 if TYPE_CHECKING:
     import argparse
@@ -106,7 +107,8 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
             if any(fnmatch.fnmatchcase(last.tag, pattern) for pattern in patterns)
         ]
         for last in chosen:
-            values = one.scalars.points([last.tag], None, 8 * _WIDTH)[last.tag].values
+            points = one.scalars.points([last.tag])[last.tag]
+            values = downsample(points, 8 * _WIDTH).values
             least, most = _finite_range(values)
             row = [f"{last.value:.6g}", f"min {least:.4g}", f"max {most:.4g}"]
             table.add_row(Text(last.tag), sparkline(values, _WIDTH, marks), *row)

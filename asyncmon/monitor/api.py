@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import logging
 import math
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Literal
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from asyncmon.errors import OpError
 from asyncmon.files import in_thread
 from asyncmon.monitor.encoding import encode_series, members, to_json
+from asyncmon.monitor.endpoints import ACTIONS, openapi
 from asyncmon.monitor.event_stream import EventStream
+from asyncmon.monitor.graph_picture import graph_svg
 from asyncmon.monitor.guard import Failure, client_of
 from asyncmon.monitor.page_files import page_files
-from asyncmon.monitor.run import Action, ActionError
+from asyncmon.monitor.run import ActionError
 from asyncmon.monitor.scalars import Part, downsample, means
 
 if TYPE_CHECKING:
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ACTIONS: tuple[str, ...] = (*get_args(Action), "verify")
 _MOST_BODY = 64 * 1024  # bytes
 _MOST_TAGS = 200
 _READ_SECS = 0.5  # a request waits so long for what is new; a large file is read further afterwards
@@ -67,19 +70,30 @@ class Api:
         if not 0 < len(tags) <= _MOST_TAGS:
             raise Failure(400, f"Give 1 to {_MOST_TAGS} parameters `tag`, not {len(tags)}.")
         after = _integer(request, "after", None, 0, 1 << 62)
-        most = _integer(request, "max_points", 2_000, 8, 1_000_000)
+        most = _integer(request, "max_points", 2_000, 8, 1_000_000) or 0
         part = _part(request)
         reduce = _one_of(request, "reduce", {"extremes": downsample, "mean": means})
         entry = await self._entry(request)
         scalars = entry.run.scalars
         cursor = self._feed.publish()
         resumes = after is not None and after <= cursor and scalars.knows(tags, after)
-        begin = after if resumes else None
-        series = scalars.points(tags, begin, most or 0, part=part, reduce=reduce)
-        encoded = await in_thread(encode_series, series)
+        series = scalars.points(tags, after if resumes else None)
+
+        def encode() -> bytes:
+            kept = series if part is None else {tag: part.of(one) for tag, one in series.items()}
+            return encode_series({tag: reduce(one, most) for tag, one in kept.items()})
+
+        encoded = await in_thread(encode)
         body = b'{"cursor":%d,"reset":%b,"series":%b}'
         reset = b"true" if after is not None and not resumes else b"false"
         return Response(body % (cursor, reset, encoded), media_type="application/json")
+
+    async def graph(self, request: Request) -> Response:
+        entry = await self._entry(request)
+        graph = await entry.run.graph()
+        if graph is None:
+            raise Failure(404, f"The run {entry.run.name!r} has no graph yet.")
+        return Response(await in_thread(graph_svg, graph), media_type="image/svg+xml")
 
     async def log(self, request: Request) -> Response:
         after = _integer(request, "after", 0, 0, 1 << 62)
@@ -130,6 +144,9 @@ class Api:
         cookie = self._credentials.login_cookie(request.scope)
         return _json({"ok": True}, {"set-cookie": cookie})
 
+    async def openapi(self, request: Request) -> Response:
+        return _json(openapi(metadata.version("asyncmon")))
+
     async def healthz(self, request: Request) -> Response:
         return _json({"ok": True})
 
@@ -145,7 +162,7 @@ class Api:
         files = await in_thread(page_files)
         file = files.get(request.path_params.get("name", ""))
         if file is None:
-            raise Failure(404, "There is nothing of this name.")
+            raise HTTPException(404)
         headers = {"etag": file.tag, "cache-control": "no-cache"}
         tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
         if file.tag in tags or "*" in tags:

@@ -74,7 +74,7 @@ def create_app(
 
     routes = [
         Route(
-            endpoint.path,
+            endpoint.route,
             _checked(getattr(api, endpoint.handler), endpoint.public),
             methods=[endpoint.method],
             name=endpoint.handler,
@@ -88,6 +88,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.runs = table
+    app.state.feed = feed
     return app
 
 

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
@@ -187,6 +186,6 @@ def _as_run(name: str | None, given: Any) -> Run:
     if hasattr(given, "refresh") and hasattr(given, "scalars"):
         run: Run = given
         return run
-    live_run = import_module("asyncmon.monitor.live_run")  # takes more of the runtime than a directory
-    live: Run = live_run.LiveRun(name or "session", given)
-    return live
+    from asyncmon.monitor.live_run import LiveRun  # takes more of the runtime than a directory
+
+    return LiveRun(name or "session", given)

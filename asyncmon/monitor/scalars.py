@@ -49,7 +49,7 @@ class Part(NamedTuple):
         begin = from_low[0] if len(from_low) else len(column)
         end = to_high[-1] + 1 if len(to_high) else 0
         kept = slice(max(0, begin - 1), end + 1)
-        return Series(series.steps[kept], series.values[kept], series.wall_times[kept])
+        return series.at(kept)
 
 
 class LastPoint(NamedTuple):
@@ -223,31 +223,19 @@ class Scalars:
                 found.append(LastPoint(tag, count, int(steps[0]), float(values[0]), float(times[0])))
         return found
 
-    def points(
-        self,
-        tags: Iterable[str],
-        after: int | None,
-        most: int,
-        *,
-        part: Part | None = None,
-        reduce: Callable[[Series, int], Series] | None = None,
-    ) -> dict[str, Series]:
-        """Return published points of some tags; unknown tags are left out.
+    def points(self, tags: Iterable[str], after: int | None = None) -> dict[str, Series]:
+        """Return published points of some tags, as views that do not change; unknown tags are left out.
 
         Args:
             tags: the tags.
             after: only points that were published after this cursor; None for all.
-            most: points of each tag.
-            part: only these points.
-            reduce: :func:`downsample` by default, or :func:`means`.
         """
         found = {}
         for tag in tags:
             column = self._columns.get(tag)
             if column is not None:
                 begin = 0 if after is None else column.begin_after(after)
-                series = column.series(begin, column.published)
-                found[tag] = (reduce or downsample)(series if part is None else part.of(series), most)
+                found[tag] = column.series(begin, column.published)
         return found
 
     def knows(self, tags: Iterable[str], cursor: int) -> bool:

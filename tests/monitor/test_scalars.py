@@ -37,7 +37,7 @@ def test_a_cursor_gives_what_was_published_after_it() -> None:
         scalars.publish(cursor)
     assert scalars.knows(["loss"], 0)
     for cursor in range(6):
-        values = scalars.points(["loss"], cursor, 1000)["loss"].values
+        values = scalars.points(["loss"], cursor)["loss"].values
         assert values.tolist() == [c for c in range(cursor + 1, 6) for _ in range(c)]
 
 
@@ -48,7 +48,7 @@ def test_a_cursor_that_is_too_old_is_not_known() -> None:
         scalars.publish(cursor)
     assert not scalars.knows(["loss"], 50)
     assert scalars.knows(["loss"], 150)
-    assert len(scalars.points(["loss"], 150, 10_000)["loss"].steps) == 2_099 - 150
+    assert len(scalars.points(["loss"], 150)["loss"].steps) == 2_099 - 150
 
 
 def test_a_full_column_is_thinned_and_keeps_its_peak() -> None:
@@ -58,7 +58,7 @@ def test_a_full_column_is_thinned_and_keeps_its_peak() -> None:
     for begin in range(0, 50_000, 100):
         scalars.extend("loss", series(values[begin : begin + 100].tolist(), begin))
         scalars.publish(begin)
-    kept = scalars.points(["loss"], None, 10_000)["loss"]
+    kept = scalars.points(["loss"])["loss"]
     assert len(kept.steps) <= 1_000
     assert kept.values.max() == 100.0
     assert kept.steps[-1] == 49_999
@@ -84,7 +84,7 @@ def test_all_tags_together_are_bounded() -> None:
     for tag in range(10):
         scalars.extend(str(tag), series([float(tag)] * 300))
     scalars.publish(1)
-    found = scalars.points(map(str, range(10)), None, 10_000)
+    found = scalars.points(map(str, range(10)))
     assert sum(len(one.steps) for one in found.values()) <= 1_000
     assert min(len(one.steps) for one in found.values()) > 10
 
@@ -109,7 +109,7 @@ def test_a_restored_session_replaces_the_steps_that_it_does_again() -> None:
     assert scalars.broken
     scalars.extend("loss", series([1.0] * 4, 6))
     scalars.publish(2)
-    found = scalars.points(["loss", "other", "unknown"], None, 100)
+    found = scalars.points(["loss", "other", "unknown"])
     assert found.keys() == {"loss", "other"}
     assert found["loss"].values.tolist() == [0.0] * 6 + [1.0] * 4
     assert len(found["other"].steps) == 10
@@ -173,13 +173,3 @@ def test_a_part_has_its_neighbours() -> None:
     assert Part("steps", 20, 50).of(one).steps.tolist() == [9]
     times = one.wall_times
     assert Part("wall_times", times[4], times[4]).of(one).steps.tolist() == [3, 4, 5]
-    scalars = Scalars()
-    scalars.extend("loss", one)
-    scalars.publish(1)
-    assert scalars.points(["loss"], None, 100, part=Part("steps", 3, 5))["loss"].steps.tolist() == [
-        2,
-        3,
-        4,
-        5,
-        6,
-    ]
