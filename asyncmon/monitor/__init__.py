@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from asyncmon.monitor.app import create_app as create_app
     from asyncmon.monitor.live_run import LiveRun as LiveRun
+    from asyncmon.monitor.metrics import PrometheusMetrics as PrometheusMetrics
     from asyncmon.monitor.run_directory import RunDirectory as RunDirectory
+    from asyncmon.monitor.tracing import trace as trace
 
 _MODULES = {
     "LiveRun": "live_run",
+    "PrometheusMetrics": "metrics",
     "RunDirectory": "run_directory",
     "create_app": "app",
+    "trace": "tracing",
 }
 
 if not TYPE_CHECKING:

@@ -1,0 +1,237 @@
+"""Metrics of sessions for Prometheus; needs the extra ``web``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+try:
+    import prometheus_client as prometheus
+except ImportError as missing:
+    raise ImportError("Metrics need prometheus-client: pip install 'asyncmon[web]'") from missing
+
+from asyncmon import clock
+from asyncmon.errors import OpError
+from asyncmon.hooks.loop_lag import loop_lags
+from asyncmon.runtime.lifecycle import SessionState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+
+_LAG_SECS = 0.1
+_QUEUE_SECS = 1.0  # between two looks at queues
+
+_RUN_BUCKETS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+_LAG_BUCKETS = (1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+_SAVE_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
+
+_AROUND_RUNS = ("before_run", "after_run")
+
+
+class PrometheusMetrics:
+    """Counts and times what a session does, for a Prometheus registry.
+
+    The metrics are ``asyncmon_steps_total``, ``asyncmon_global_step``, ``asyncmon_run_seconds``,
+    ``asyncmon_hook_seconds`` (of ``before_run`` and ``after_run``, by ``hook``),
+    ``asyncmon_loop_lag_seconds``, ``asyncmon_checkpoint_seconds``, ``asyncmon_checkpoint_bytes`` (of
+    the last one), ``asyncmon_checkpoint_failures_total``, ``asyncmon_recoveries_total`` and
+    ``asyncmon_queue_size`` (by ``queue``).
+
+    Make it before the session is opened, or while it is open, in its event loop. Lag and queues are
+    measured by a task that ends with the session. The sessions of one registry share the metrics. Those
+    with the same labels add to the same numbers, as a session that is made anew should.
+
+    Args:
+        session: to observe.
+        registry: a ``CollectorRegistry``. Default: that of the process.
+        labels: of all these metrics, by name. ``run`` is added where it is missing, as ``"session"``.
+
+    Raises:
+        ValueError: the registry has metrics with other labels, or a name cannot be one of a label.
+        ImportError: prometheus-client is not installed.
+
+    Example::
+
+        metrics = am.monitor.PrometheusMetrics(session, labels={"run": "digits"})
+        app = Starlette(routes=[Mount("/metrics", prometheus_client.make_asgi_app())])
+    """
+
+    def __init__(
+        self,
+        session: MonitoredSession | SingularMonitoredSession,
+        registry: Any = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        labels = {"run": "session", **(labels or {})}
+        self._session = session
+        self._families = families = _families_of(registry or prometheus.REGISTRY, tuple(sorted(labels)))
+        self._labels = labels
+        self._hooks: dict[str, Any] = {}  # the summary of each
+        self._queues: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._steps = families.steps.labels(**labels)
+        self._global_step = families.global_step.labels(**labels)
+        self._run_secs = families.run_secs.labels(**labels)
+        self._lag = families.lag.labels(**labels)
+        self._save_secs = families.save_secs.labels(**labels)
+        self._save_bytes = families.save_bytes.labels(**labels)
+        self._save_failures = families.save_failures.labels(**labels)
+        self._recoveries = families.recoveries.labels(**labels)
+        if session.state is SessionState.OPEN:
+            self._start()
+        self._remove = session.observe(self)
+
+    def close(self) -> None:
+        """Count no further. What was counted stays in the registry. A second call does nothing."""
+        self._remove()
+        self._stop()
+
+    # -- the observer
+
+    def began(self, span: Span) -> None:
+        """Begin to measure lag and queues with the session."""
+        if span.kind == "opening":
+            self._start()
+
+    def ended(self, span: Span) -> None:
+        """Count and time."""
+        assert span.ended is not None, "it has ended"
+        secs = span.ended - span.started
+        if span.kind == "hook":
+            if span.attributes["method"] in _AROUND_RUNS:
+                self._hook(span.attributes["hook"]).observe(secs)
+        elif span.kind == "run":
+            self._run_secs.observe(secs)
+            self._count_steps(span)
+        elif span.kind == "save":
+            self._count_save(span, secs)
+        elif span.kind == "recovery" and span.error is None:
+            self._recoveries.inc()
+        elif span.kind == "closing":
+            self._stop()
+
+    def _count_steps(self, span: Span) -> None:
+        if span.end_step is not None:
+            self._global_step.set(span.end_step)
+            self._steps.inc(max(span.end_step - (span.step or 0), 0))
+        elif span.error is None:  # a program that counts no steps
+            self._steps.inc()
+
+    def _count_save(self, span: Span, secs: float) -> None:
+        if isinstance(span.error, Exception):
+            self._save_failures.inc()
+        elif "bytes" in span.attributes:  # else it was superseded, skipped, or goes on
+            self._save_secs.observe(secs)
+            self._save_bytes.set(span.attributes["bytes"])
+
+    def _hook(self, label: str) -> Any:
+        found = self._hooks.get(label)
+        if found is None:
+            found = self._hooks[label] = self._families.hook_secs.labels(hook=label, **self._labels)
+        return found
+
+    # -- lag and queues
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._measure(), name="asyncmon metrics", context=contextvars.Context()
+            )
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _measure(self) -> None:
+        due = clock.monotonic()
+        try:
+            async for lag in loop_lags(_LAG_SECS):
+                self._lag.observe(lag)
+                if clock.monotonic() >= due:
+                    due = clock.monotonic() + _QUEUE_SECS
+                    await self._look_at_queues()
+        finally:
+            self._forget_queues(self._queues)
+
+    async def _look_at_queues(self) -> None:
+        try:
+            async with asyncio.timeout(_QUEUE_SECS):
+                found = await self._session.queues()
+        except (TimeoutError, OpError, RuntimeError):  # lost, or closed meanwhile
+            found = ()
+        self._forget_queues(self._queues - {one.name for one in found})
+        for one in found:
+            self._queues.add(one.name)
+            self._families.queue_size.labels(queue=one.name, **self._labels).set(one.size)
+
+    def _forget_queues(self, names: set[str]) -> None:
+        for name in names:
+            labels = {**self._labels, "queue": name}
+            with suppress(KeyError):  # a session with the same labels was faster
+                self._families.queue_size.remove(*[labels[key] for key in self._families.queue_labels])
+        self._queues = self._queues - names
+
+
+class _Families:
+    """The metrics of one registry, with the labels of its first session."""
+
+    def __init__(self, registry: Any, labels: tuple[str, ...]) -> None:
+        self.labels = labels
+        self.queue_labels = (*labels, "queue")
+        shared: Any = {"labelnames": labels, "registry": registry}
+        self.steps = prometheus.Counter("asyncmon_steps", "Global steps that runs completed.", **shared)
+        self.global_step = prometheus.Gauge("asyncmon_global_step", "The global step.", **shared)
+        self.run_secs = prometheus.Histogram(
+            "asyncmon_run_seconds", "Duration of runs, with hooks and recoveries.",
+            buckets=_RUN_BUCKETS, **shared,
+        )  # fmt: skip
+        self.hook_secs = prometheus.Summary(
+            "asyncmon_hook_seconds", "Duration of the calls of hooks around runs.",
+            labelnames=(*labels, "hook"), registry=registry,
+        )  # fmt: skip
+        self.lag = prometheus.Histogram(
+            "asyncmon_loop_lag_seconds", "How late the event loop wakes a task.",
+            buckets=_LAG_BUCKETS, **shared,
+        )  # fmt: skip
+        self.save_secs = prometheus.Histogram(
+            "asyncmon_checkpoint_seconds", "Duration of saves, from the snapshot to the commit.",
+            buckets=_SAVE_BUCKETS, **shared,
+        )  # fmt: skip
+        self.save_bytes = prometheus.Gauge(
+            "asyncmon_checkpoint_bytes", "Size of the last checkpoint.", **shared
+        )
+        self.save_failures = prometheus.Counter(
+            "asyncmon_checkpoint_failures", "Saves that failed.", **shared
+        )
+        self.recoveries = prometheus.Counter(
+            "asyncmon_recoveries", "Sessions that replaced one that failed.", **shared
+        )
+        self.queue_size = prometheus.Gauge(
+            "asyncmon_queue_size", "Elements in a queue or a channel.",
+            labelnames=self.queue_labels, registry=registry,
+        )  # fmt: skip
+
+
+_families: WeakKeyDictionary[Any, _Families] = WeakKeyDictionary()
+
+
+def _families_of(registry: Any, labels: tuple[str, ...]) -> _Families:
+    for name in labels:
+        if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or name in ("hook", "queue", "le"):
+            raise ValueError(f"A label cannot have the name {name!r}; use letters, digits and _.")
+    families = _families.get(registry)
+    if families is None:
+        families = _families[registry] = _Families(registry, labels)
+    elif families.labels != labels:
+        raise ValueError(
+            f"The sessions of a registry have the same labels, here {families.labels}, got {labels}. "
+            "Pass the same names, or a registry of its own."
+        )
+    return families

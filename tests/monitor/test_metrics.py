@@ -1,0 +1,200 @@
+"""Metrics of sessions, as Prometheus reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import prometheus_client
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import asyncmon as am
+from asyncmon import graph
+from asyncmon.errors import AbortedError
+from asyncmon.monitor import PrometheusMetrics
+from asyncmon.testing import (
+    RecordingHook,
+    ScriptedCreator,
+    ScriptedSession,
+    wait_all_tasks_blocked,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.virtual_time]
+
+
+class Slow(am.SessionRunHook):
+    name = "Slow"
+
+    async def before_run(self, run_context: Any) -> None:
+        await asyncio.sleep(1)
+
+    async def after_run(self, run_context: Any, run_values: Any) -> None:
+        await asyncio.sleep(0.5)
+
+
+@pytest.fixture
+def registry() -> prometheus_client.CollectorRegistry:
+    return prometheus_client.CollectorRegistry()
+
+
+class Scrape:
+    """What a scrape of a registry gives: values by name and labels."""
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+        text = prometheus_client.generate_latest(registry).decode()
+        self.samples = [s for family in text_string_to_metric_families(text) for s in family.samples]
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        labels = {"run": "session", **labels}
+        values = [s.value for s in self.samples if s.name == name and s.labels == labels]
+        return values[0] if values else None
+
+
+def scripted(*hooks: Any, raws: Any = None) -> am.MonitoredSession:
+    return am.MonitoredSession(ScriptedCreator(*(raws or [ScriptedSession()])), hooks)
+
+
+async def test_steps_runs_and_hooks(registry: prometheus_client.CollectorRegistry) -> None:
+    sess = scripted(Slow(), RecordingHook("Other"))
+    PrometheusMetrics(sess, registry)
+    async with sess:
+        for _ in range(4):
+            await sess.run("a")
+        await sess.run("a", hooks=False)
+        found = Scrape(registry)
+    assert found("asyncmon_steps_total") == 4
+    assert found("asyncmon_global_step") == 4
+    assert found("asyncmon_run_seconds_count") == 4
+    assert found("asyncmon_run_seconds_sum") == 6
+    assert found("asyncmon_run_seconds_bucket", le="3.0") == 4
+    assert found("asyncmon_run_seconds_bucket", le="1.0") == 0
+    assert found("asyncmon_hook_seconds_count", hook="Slow") == 8
+    assert found("asyncmon_hook_seconds_sum", hook="Slow") == 6
+    assert found("asyncmon_hook_seconds_sum", hook="Other") == 0
+
+
+async def test_checkpoints(tmp_path: Path, registry: prometheus_client.CollectorRegistry) -> None:
+    hook = am.CheckpointSaverHook(tmp_path / "x", save_secs=600, saver=am.Saver())
+    hook.on_error = "log"
+    async with scripted(hook) as sess:
+        PrometheusMetrics(sess, registry)
+        await sess.run("a")
+        path = await sess.save()
+        await wait_all_tasks_blocked()
+        found = Scrape(registry)
+        assert found("asyncmon_checkpoint_seconds_count") == 1
+        size = found("asyncmon_checkpoint_bytes")
+        assert size == (tmp_path / "x" / f"{path}.safetensors").stat().st_size
+        assert found("asyncmon_checkpoint_failures_total") == 0
+        await sess.run("a")
+        (tmp_path / "x").rename(tmp_path / "y")
+        (tmp_path / "x").write_text("a file")
+        with pytest.raises(Exception, match="x"):
+            await sess.save()
+        await wait_all_tasks_blocked()
+        assert Scrape(registry)("asyncmon_checkpoint_failures_total") == 1
+        (tmp_path / "x").unlink()
+        (tmp_path / "y").rename(tmp_path / "x")
+
+
+async def test_recoveries(registry: prometheus_client.CollectorRegistry) -> None:
+    raws = [ScriptedSession([1, 2, AbortedError("gone")]), ScriptedSession([2])]
+    sess = scripted(raws=raws)
+    PrometheusMetrics(sess, registry)
+    async with sess:
+        for _ in range(3):
+            await sess.run("a")
+    found = Scrape(registry)
+    assert found("asyncmon_recoveries_total") == 1
+    assert (found("asyncmon_steps_total"), found("asyncmon_global_step")) == (2, 1)
+
+
+async def test_queues_and_lag(registry: prometheus_client.CollectorRegistry) -> None:
+    with graph.Graph().as_default():
+        am.get_or_create_global_step()
+        queue = graph.FIFOQueue(5, [graph.float32], shapes=[[]], name="batches")
+        put = queue.enqueue(1.0)
+        async with am.MonitoredSession() as sess:
+            PrometheusMetrics(sess, registry)
+            assert sess.coord is not None
+            sess.coord.channel(8, name="rollouts").send_nowait(1)
+            await sess.run(put)
+            await asyncio.sleep(2.05)
+            found = Scrape(registry)
+            assert found("asyncmon_queue_size", queue="batches") == 1
+            assert found("asyncmon_queue_size", queue="rollouts") == 1
+            assert found("asyncmon_loop_lag_seconds_count") == 20
+            assert found("asyncmon_loop_lag_seconds_bucket", le="0.001") == 20
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert Scrape(registry)("asyncmon_queue_size", queue="batches") is None
+
+
+async def test_sessions_share_a_registry(registry: prometheus_client.CollectorRegistry) -> None:
+    sessions = {name: scripted() for name in ("a", "b")}
+    for name, sess in sessions.items():
+        PrometheusMetrics(sess, registry, labels={"run": name})
+        async with sess:
+            await sess.run("a")
+    async with scripted() as again:
+        PrometheusMetrics(again, registry, labels={"run": "a"})
+        await again.run("a")
+    found = Scrape(registry)
+    assert found("asyncmon_steps_total", run="a") == 2
+    assert found("asyncmon_steps_total", run="b") == 1
+
+
+async def test_further_labels(registry: prometheus_client.CollectorRegistry) -> None:
+    PrometheusMetrics(scripted(), registry, labels={"host": "h"})
+    assert Scrape(registry)("asyncmon_steps_total", host="h") == 0
+    with pytest.raises(ValueError, match=r"here \('host', 'run'\), got \('run',\)"):
+        PrometheusMetrics(scripted(), registry)
+    with pytest.raises(ValueError, match="cannot have the name 'a-b'"):
+        PrometheusMetrics(scripted(), registry, labels={"a-b": "1"})
+
+
+async def test_nothing_is_counted_after_close(registry: prometheus_client.CollectorRegistry) -> None:
+    async with scripted() as sess:
+        metrics = PrometheusMetrics(sess, registry)
+        await sess.run("a")
+        metrics.close()
+        metrics.close()
+        await sess.run("a")
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert Scrape(registry)("asyncmon_steps_total") == 1
+
+
+async def test_a_program_without_steps_counts_runs(
+    registry: prometheus_client.CollectorRegistry,
+) -> None:
+    with graph.Graph().as_default():
+        value = graph.constant(1.0)
+        async with am.MonitoredSession() as sess:
+            PrometheusMetrics(sess, registry)
+            await sess.run(value)
+    assert Scrape(registry)("asyncmon_steps_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "line"),
+    [
+        ("prometheus_client", "PrometheusMetrics", "pip install 'asyncmon[web]'"),
+        ("opentelemetry", "trace", "pip install 'asyncmon[otel]'"),
+    ],
+)
+async def test_what_is_missing_is_named(package: str, name: str, line: str) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; import asyncmon, asyncmon.monitor\n"
+        f"try: asyncmon.monitor.{name}\nexcept ImportError as error: print(error)"
+    )
+    child = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert line in child.stdout, child.stderr
