@@ -21,11 +21,13 @@ class HeldArray:
     Attributes:
         name: in the snapshot.
         dtype, shape: of the array.
+        rank: which process it is, where there are several. Arrays of one are written together.
     """
 
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    rank: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -39,6 +41,35 @@ class HeldArray:
 
     def __array__(self, *_args: object, **_options: object) -> NoReturn:
         raise TypeError(f"{self!r} is in another process. Order a snapshot by snapshot().")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardedArray:
+    """An array of a snapshot in pieces, which several processes hold.
+
+    Attributes:
+        dtype, shape: of the whole array.
+        pieces: offset of a piece in the array -> an array of this process or a :class:`HeldArray`. They
+            cover it without overlap.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    pieces: Mapping[tuple[int, ...], Any]
+
+    def __array__(self, *_args: object, **_options: object) -> NoReturn:
+        raise TypeError(f"{self!r} is in several processes. Order a snapshot by snapshot().")
+
+
+def assembled(
+    shape: tuple[int, ...], dtype: np.dtype[Any], pieces: Mapping[tuple[int, ...], NDArray[Any]]
+) -> NDArray[Any]:
+    """Return the whole of an array that is in pieces, by their offsets."""
+    whole = np.empty(shape, dtype)
+    for offset, piece in pieces.items():
+        ends = zip(offset, piece.shape, strict=True)
+        whole[tuple(slice(start, start + length) for start, length in ends)] = piece
+    return whole
 
 
 class Holder(Protocol):
@@ -77,8 +108,8 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
         values: names to arrays. Views of them are handed out read-only.
         step: the global step the state belongs to, or None where the program counts none.
         on_release: called once, when the sharing ends. Must not refer to the snapshot.
-        holder: has those of its values that are :class:`HeldArray`. Only a snapshot that was ordered to
-            be written has one.
+        holder: has those of its values that are :class:`HeldArray`, or pieces of them. Only a snapshot
+            that was ordered to be written has one.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "_values", "holder", "step")
@@ -121,7 +152,7 @@ class Snapshot(Mapping[str, "NDArray[Any]"]):
 
 
 def _read_only(array: Any) -> Any:
-    if isinstance(array, HeldArray):
+    if isinstance(array, HeldArray | ShardedArray):
         return array
     view: NDArray[Any] = np.asarray(array).view()
     view.flags.writeable = False

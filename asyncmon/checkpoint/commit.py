@@ -16,6 +16,7 @@ import contextlib
 import logging
 import os
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,10 +25,11 @@ import google_crc32c
 from asyncmon.checkpoint import tensor_file
 from asyncmon.checkpoint.dtypes import Array, byte_chunks
 from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TensorFile
-from asyncmon.checkpoint.os_errors import op_errors
+from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.throttle import Control, Pace, each
 from asyncmon.errors import DataLossError, FailedPreconditionError
-from asyncmon.files import BESIDE, beside
+from asyncmon.files import BESIDE, FileCalls, beside
+from asyncmon.snapshot import HeldArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,9 +81,10 @@ def write(store: Store, draft: Draft) -> Manifest:
     names: list[str] = []
     written: dict[str, Mapping[str, int]] = {}
 
-    def write_part(file: str, part: tensor_file.Part) -> None:
+    def write_one(file: str, part: tensor_file.Part) -> None:
         checksums: dict[str, int] = {}
-        if draft.holder is None:
+        held = any(isinstance(array, HeldArray) for array in part.arrays.values())
+        if draft.holder is None or not held:
             store.write(file, chunks(part, draft.control, checksums))
         else:
             path = os.path.abspath(os.path.join(store.directory, file))
@@ -99,7 +102,8 @@ def write(store: Store, draft: Draft) -> Manifest:
                 names = tensor_file.file_names(draft.basename, len(parts), taken)
                 lock.reserved.update(names)
             store.write(journal, _journal(names, draft.state))
-            each([partial(write_part, *one) for one in zip(names, parts, strict=True)], draft.control)
+            writes = [partial(write_one, *one) for one in zip(names, parts, strict=True)]
+            each(writes, draft.control, elsewhere=len({part.rank for part in parts} - {0}))
             with lock.mutex:  # another saver of this process may commit the same checkpoint
                 manifest = _complete(draft, parts, written, names, _manifest(store, name))
                 _check_is_there(store, journal)
@@ -188,6 +192,20 @@ def chunks(
             checksums[name] = google_crc32c.extend(checksums[name], chunk)
             yield chunk.data
             pace.did(chunk.nbytes)
+
+
+def write_part(path: str, part: tensor_file.Part, control: Control) -> dict[str, int]:
+    """Write a tensor file for a saver in another process; return the checksums of its arrays.
+
+    Raises:
+        OpError: it was not written, and nothing of it is left.
+        CancelledError: ``control`` was stopped.
+    """
+    checksums: dict[str, int] = {}
+    control.left = part.nbytes
+    with op_errors(f"{path!r} was not written", lambda: describe(Path(path).parent)):
+        FileCalls().write_file(Path(path), chunks(part, control, checksums))
+    return checksums
 
 
 def _complete(

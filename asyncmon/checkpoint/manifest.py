@@ -19,6 +19,8 @@ of any byte of the file shows. The other members:
                ``files``; the entry's bytes are those from ``data_offsets[0]`` up to, not including,
                ``data_offsets[1]`` *of the file* (not of its data part, as safetensors' own header has
                it); ``crc32c`` is theirs. For ``dtype`` see :mod:`.dtypes`
+``sharded``    name -> ``{"shape", "pieces"}``: arrays that were written in pieces, which cover them
+               without overlap. ``pieces`` has names of ``tensors`` -> offset of the piece in the array
 ``texts``      name -> ``{"dtype", "shape", "values"}``: entries of strings, in C order. ``dtype`` is
                ``object`` or numpy's ``<U7``, ``|S7``; a value is a JSON string, or ``{"base64": ...}``
                where it was bytes
@@ -89,6 +91,13 @@ class TensorEntry(NamedTuple):
         return self.data_offsets[1] - self.data_offsets[0]
 
 
+class ShardedEntry(NamedTuple):
+    """An array in pieces: names of :attr:`Manifest.tensors`, with their offsets in the array."""
+
+    shape: tuple[int, ...]
+    pieces: Mapping[str, tuple[int, ...]]
+
+
 class TextEntry(NamedTuple):
     """An array of strings, kept in the manifest itself."""
 
@@ -105,6 +114,7 @@ class Manifest(NamedTuple):
     program: Any = None
     files: tuple[TensorFile, ...] = ()
     tensors: Mapping[str, TensorEntry] = MappingProxyType({})
+    sharded: Mapping[str, ShardedEntry] = MappingProxyType({})
     texts: Mapping[str, TextEntry] = MappingProxyType({})
     travellers: Mapping[str, Any] = MappingProxyType({})
     metrics: Mapping[str, float] = MappingProxyType({})
@@ -126,6 +136,7 @@ class Manifest(NamedTuple):
             "program": self.program,
             "files": [file._asdict() for file in self.files],
             "tensors": {name: entry._asdict() for name, entry in self.tensors.items()},
+            "sharded": {name: entry._asdict() for name, entry in self.sharded.items()},
             "texts": {name: entry._asdict() for name, entry in self.texts.items()},
             "travellers": dict(self.travellers),
             "metrics": metrics,
@@ -162,12 +173,15 @@ class Manifest(NamedTuple):
         files = tuple(TensorFile(**file) for file in members["files"])
         if any("/" in file.name or file.name in {"", ".", ".."} for file in files):
             raise ValueError("a file is not in the manifest's own directory")
+        tensors = {name: _tensor(entry, files) for name, entry in members["tensors"].items()}
+        sharded = members.get("sharded", {})  # earlier manifests have no such member
         return cls(
             step=members["step"],
             wall_time=float(members["wall_time"]),
             program=members["program"],
             files=files,
-            tensors={name: _tensor(entry, files) for name, entry in members["tensors"].items()},
+            tensors=tensors,
+            sharded={name: _sharded(entry, tensors) for name, entry in sharded.items()},
             texts={name: _text(entry) for name, entry in members["texts"].items()},
             travellers=dict(members["travellers"]),
             metrics={name: float(value) for name, value in members["metrics"].items()},
@@ -191,6 +205,23 @@ def _tensor(member: dict[str, Any], files: tuple[TensorFile, ...]) -> TensorEntr
         raise ValueError(f"{entry} does not have the bytes that its shape takes")
     if not 0 <= entry.file < len(files) or not 0 <= start <= end <= files[entry.file].bytes:
         raise ValueError(f"{entry} does not lie within its file")
+    return entry
+
+
+def _sharded(member: dict[str, Any], tensors: Mapping[str, TensorEntry]) -> ShardedEntry:
+    shape = tuple(int(length) for length in member["shape"])
+    entry = ShardedEntry(
+        shape, {name: tuple(int(x) for x in offset) for name, offset in member["pieces"].items()}
+    )
+    pieces = [tensors[name] for name in entry.pieces]
+    fit = all(
+        len(piece.shape) == len(shape) == len(offset)
+        and all(0 <= x <= x + n <= m for x, n, m in zip(offset, piece.shape, shape, strict=True))
+        for piece, offset in zip(pieces, entry.pieces.values(), strict=True)
+    )
+    covered = sum(math.prod(piece.shape) for piece in pieces)
+    if not fit or len({piece.dtype for piece in pieces}) != 1 or covered != math.prod(shape):
+        raise ValueError(f"{entry} is not made of its pieces")
     return entry
 
 

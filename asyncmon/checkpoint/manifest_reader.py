@@ -14,6 +14,7 @@ from asyncmon.checkpoint.manifest import Manifest, TensorEntry, TextEntry, decod
 from asyncmon.checkpoint.stateful import ARRAY_PREFIX, unpack
 from asyncmon.errors import DataLossError, NotFoundError
 from asyncmon.files import in_thread
+from asyncmon.snapshot import assembled
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -67,12 +68,20 @@ class ManifestContents(Contents):
         kinds = {name: numpy_dtype(element_named(name)) for name in {e.dtype for e in tensors.values()}}
         kinds |= {name: np.dtype(name) for name in {entry.dtype for entry in texts.values()}}
         everything: Mapping[str, TensorEntry | TextEntry] = {**tensors, **texts}
-        entries = {n: entry for n, entry in everything.items() if not n.startswith(ARRAY_PREFIX)}
+        pieces = {piece for entry in manifest.sharded.values() for piece in entry.pieces}
+        entries = {
+            name: entry
+            for name, entry in everything.items()
+            if name not in pieces and not name.startswith(ARRAY_PREFIX)
+        }
+        dtypes = {name: kinds[entry.dtype] for name, entry in entries.items()}
+        for name, whole in manifest.sharded.items():
+            dtypes[name] = kinds[tensors[next(iter(whole.pieces))].dtype]
         self.facts = Facts(
             file_names=(f"{basename}.json", *(file.name for file in manifest.files)),
             nbytes=manifest.nbytes,
-            shapes={name: entry.shape for name, entry in entries.items()},
-            dtypes={name: kinds[entry.dtype] for name, entry in entries.items()},
+            shapes={name: entry.shape for name, entry in {**entries, **manifest.sharded}.items()},
+            dtypes=dtypes,
             step=manifest.step,
             wall_time=manifest.wall_time,
             program=manifest.program,
@@ -118,7 +127,9 @@ class ManifestContents(Contents):
     async def read(self, names: Collection[str]) -> dict[str, Array]:
         problems: list[str] = []
         found: dict[str, Array] = {}
-        tensors = self._manifest.tensors
+        tensors, sharded = self._manifest.tensors, self._manifest.sharded
+        asked = names
+        names = [n for name in asked for n in (sharded[name].pieces if name in sharded else (name,))]
         for name in names:
             if name in self._manifest.texts:
                 try:
@@ -133,7 +144,17 @@ class ManifestContents(Contents):
         await asyncio.gather(*reads)
         if problems:
             raise DataLossError(f"Checkpoint {self._path!r} is damaged: {'; '.join(problems)}.")
-        return found
+        for name in sharded.keys() & set(asked):
+            found[name] = await in_thread(self._whole, name, found)
+        return {name: found[name] for name in asked}
+
+    def _whole(self, name: str, found: Mapping[str, Array]) -> Array:
+        shape, offsets = self._manifest.sharded[name]
+        whole = assembled(
+            shape, self.facts.dtypes[name], {offsets[piece]: found[piece] for piece in offsets}
+        )
+        whole.flags.writeable = False
+        return whole
 
     async def states(self) -> dict[str, Any]:
         entries = [*self._manifest.tensors, *self._manifest.texts]

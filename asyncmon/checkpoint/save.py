@@ -14,7 +14,7 @@ from asyncmon import clock
 from asyncmon.checkpoint import locations
 from asyncmon.checkpoint.commit import Draft
 from asyncmon.checkpoint.dtypes import Array, element_of, is_text
-from asyncmon.checkpoint.manifest import Manifest, TextEntry, encode_text
+from asyncmon.checkpoint.manifest import Manifest, ShardedEntry, TextEntry, encode_text
 from asyncmon.checkpoint.save_handle import SaveHandle
 from asyncmon.checkpoint.saveable_session import (
     describe,
@@ -27,7 +27,7 @@ from asyncmon.checkpoint.state_file import STATE_NAME
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.checkpoint.variable_selection import name_of
 from asyncmon.errors import FailedPreconditionError
-from asyncmon.snapshot import HeldArray
+from asyncmon.snapshot import HeldArray, ShardedArray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -143,7 +143,7 @@ class Save:
         if self.handle.path is None:
             self._name_by(self._step_in(snapshot))
         assert self.handle.path is not None, "it was named at the call or here"
-        arrays, texts = _by_kind({**state, **self._arrays})
+        arrays, texts, sharded = _by_kind({**state, **self._arrays})
         step = getattr(snapshot, "step", None)
         manifest = Manifest(
             step=self.handle.step if step is None else int(step),
@@ -152,6 +152,7 @@ class Save:
             travellers=self._states,
             metrics=self._metrics,
             texts=texts,
+            sharded=sharded,
         )
         manifest.encode()  # a member that is no JSON is refused before anything is written
         shard_bytes = options.shard_bytes
@@ -213,13 +214,21 @@ def _release(snapshot: asyncio.Future[Mapping[str, Any]]) -> None:
         release(snapshot.result())
 
 
-def _by_kind(state: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, TextEntry]]:
-    """Return the arrays of tensor files, and the strings of the manifest. TypeError for the rest."""
+def _by_kind(
+    state: Mapping[str, Any],
+) -> tuple[dict[str, Array], dict[str, TextEntry], dict[str, ShardedEntry]]:
+    """Return the arrays of tensor files, the strings of the manifest, and which arrays are pieces.
+
+    Raises:
+        TypeError: a value is none of these; all such values are named.
+    """
     arrays: dict[str, Array] = {}
     texts: dict[str, TextEntry] = {}
+    sharded: dict[str, ShardedEntry] = {}
     problems: list[str] = []
     for name, value in state.items():
-        array: Any = value if isinstance(value, HeldArray) else np.asarray(value)
+        is_here = not isinstance(value, HeldArray | ShardedArray)
+        array: Any = np.asarray(value) if is_here else value
         try:
             if name == _RESERVED:
                 raise TypeError("the file format keeps this name for itself")
@@ -227,13 +236,17 @@ def _by_kind(state: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Text
                 texts[name] = encode_text(array)
             elif element_of(array.dtype) is None:
                 raise TypeError(f"a checkpoint has no elements of type {array.dtype}")
+            elif isinstance(array, ShardedArray):
+                offsets = {f"{name}@{','.join(map(str, offset))}": offset for offset in array.pieces}
+                arrays |= zip(offsets, array.pieces.values(), strict=True)
+                sharded[name] = ShardedEntry(array.shape, offsets)
             else:
                 arrays[name] = array
         except TypeError as error:
             problems.append(f"{name!r}: {error}")
     if problems:
         raise TypeError(f"The state cannot be saved; {'; '.join(problems)}.")
-    return arrays, texts
+    return arrays, texts, sharded
 
 
 def _check_names(prefix: str, stem: str, global_step: Any, latest_filename: str) -> None:

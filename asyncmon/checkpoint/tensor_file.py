@@ -9,8 +9,9 @@ A tensor file is a plain `safetensors <https://github.com/huggingface/safetensor
 * the arrays, C order, little-endian, one after another without gaps. Those with larger elements come
   first, so that each begins at a multiple of its element's size.
 
-A state of more than ``shard_bytes`` bytes is spread over several files, each array whole in one of
-them: ``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the
+Arrays that other processes hold are written by them, into files of their own. A state of more than
+``shard_bytes`` bytes is spread over several files, each array (or piece of one) whole in one of them:
+``<prefix>-<step>-00001-of-00003.safetensors`` and so on. A file name that is taken (the
 checkpoint is saved again at the same step) gets a number: ``<prefix>-<step>.1.safetensors``. The
 manifest lists the files of a checkpoint.
 
@@ -48,6 +49,11 @@ class Part(NamedTuple):
         """The size of the file."""
         return len(self.header) + sum(array.nbytes for array in self.arrays.values())
 
+    @property
+    def rank(self) -> int:
+        """Which process writes it, see :class:`~asyncmon.snapshot.HeldArray`."""
+        return max((getattr(array, "rank", 0) for array in self.arrays.values()), default=0)
+
     def describe(self, name: str) -> TensorFile:
         """Return what the manifest says of the file, once it has a name."""
         return TensorFile(name, self.nbytes, f"{google_crc32c.value(self.header):08x}")
@@ -77,7 +83,11 @@ def plan(arrays: Mapping[str, Array], basename: str, shard_bytes: int) -> list[P
         basename: ``<prefix>-<step>``.
         shard_bytes: the size that a file should not exceed, where its arrays allow.
     """
-    return [Part(_header(shard, basename), shard) for shard in _shards(arrays, shard_bytes)]
+    by_rank: dict[int, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        by_rank.setdefault(getattr(array, "rank", 0), {})[name] = array
+    shards = [one for rank in sorted(by_rank) for one in _shards(by_rank[rank], shard_bytes)]
+    return [Part(_header(shard, basename), shard) for shard in shards]
 
 
 def file_names(basename: str, count: int, taken: Collection[str]) -> list[str]:

@@ -114,8 +114,13 @@ class Pace:
         self._wall = time.perf_counter()
 
 
-def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
+def each(calls: Sequence[Callable[[], None]], control: Control, elsewhere: int = 0) -> None:
     """Make blocking calls, a few at a time. The first that fails stops the others; its error is raised.
+
+    Args:
+        calls: the calls.
+        control: is stopped by an error.
+        elsewhere: how many of them may wait for other processes, besides the few.
 
     Raises:
         CancelledError: ``control`` was stopped.
@@ -130,7 +135,7 @@ def each(calls: Sequence[Callable[[], None]], control: Control) -> None:
             errors.append(error)
             control.stop()
 
-    workers = min(_WRITERS, len(calls))
+    workers = min(_WRITERS + elsewhere, len(calls))
     if workers <= 1:
         list(map(make, calls))
     else:

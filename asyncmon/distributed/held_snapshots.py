@@ -11,18 +11,16 @@ import contextlib
 import itertools
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from asyncmon.checkpoint import commit
-from asyncmon.checkpoint.os_errors import describe, op_errors
 from asyncmon.checkpoint.tensor_file import Part
 from asyncmon.checkpoint.throttle import Control
 from asyncmon.distributed.wire import Encoder
 from asyncmon.errors import OpError
-from asyncmon.files import FileCalls, in_thread
+from asyncmon.files import in_thread
 from asyncmon.snapshot import HeldArray, Snapshot
 
 if TYPE_CHECKING:
@@ -189,13 +187,14 @@ class HeldSnapshots:
             is_held = isinstance(one, dict)
             arrays[name] = snapshot[one["held"]] if is_held else decoder.decode(one)
         part = Part(decoder.decode(content["header"]), arrays)
-        control.left = part.nbytes
-        path = Path(content["path"])
+        path = content["path"]
 
         async def write() -> Message:
             controls.append(control)
             try:
-                checksums = await in_thread(_written, path, part, control, on_cancel=control.stop)
+                checksums = await in_thread(
+                    commit.write_part, path, part, control, on_cancel=control.stop
+                )
             finally:
                 controls.remove(control)
             return Encoder().message({"checksums": checksums, "step": backend.global_step})
@@ -229,10 +228,3 @@ async def _nothing(backend: Backend) -> Message:
 
 def _stays(array: Any) -> bool:
     return bool(array.nbytes >= _SMALL and array.dtype.kind != "O")
-
-
-def _written(path: Path, part: Part, control: Control) -> dict[str, int]:
-    checksums: dict[str, int] = {}
-    with op_errors(f"{str(path)!r} was not written", lambda: describe(path.parent)):
-        FileCalls().write_file(path, commit.chunks(part, control, checksums))
-    return checksums
