@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+import asyncmon as am
 
 pytest.importorskip("torch", reason="torch is not installed: pip install 'asyncmon[torch]'")
 
@@ -24,34 +27,42 @@ class Ended(NamedTuple):
     weights: str
 
 
-def torchrun(directory: Path, fault: str, restarts: int = 0) -> str:
+def torchrun(
+    directory: Path, fault: str, kind: str, restarts: int = 0, ranks: int = 2, code: int = 0
+) -> str:
     done = subprocess.run(
         [
-            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-            "--standalone", "--max-restarts", str(restarts), str(RANK), str(directory), fault,
+            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks),
+            "--standalone", "--max-restarts", str(restarts), str(RANK), str(directory), fault, kind,
         ],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=120,
         # A store that the attempts share still has the ports of the ranks before, which gloo may try.
         env={**os.environ, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == code, done.stdout
     return done.stdout
 
 
-def ends(directory: Path) -> list[Ended]:
+def ends(directory: Path, ranks: int = 2) -> list[Ended]:
     """Return what the ranks wrote at their end, which they reach once."""
-    paths = [path for rank in range(2) for path in directory.glob(f"rank{rank}.*")]
-    assert len(paths) == 2
+    paths = [path for rank in range(ranks) for path in directory.glob(f"rank{rank}.*")]
+    assert len(paths) == ranks
     found = [path.read_text().split(" ", 2) for path in paths]
     for path in paths:
         path.unlink()
     return [Ended(int(begun), int(end), weights) for begun, end, weights in found]
 
 
+@pytest.fixture(scope="module", params=["ddp", "fsdp"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+def whole(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     directory = tmp_path_factory.mktemp("whole")
-    torchrun(directory, "none")
+    torchrun(directory, "none", kind)
     first, second = ends(directory)
     assert first == second
     return first
@@ -63,21 +74,76 @@ def test_ranks_train_from_one_state_and_end_at_one_step(whole: Ended) -> None:
 
 @pytest.mark.parametrize("fault", ["stop", "term"])
 def test_a_stop_or_a_signal_of_one_rank_stops_all_at_one_step_and_saves_once(
-    fault: str, whole: Ended, tmp_path: Path
+    fault: str, kind: str, whole: Ended, tmp_path: Path
 ) -> None:
-    out = torchrun(tmp_path, fault)
+    out = torchrun(tmp_path, fault, kind)
     first, second = ends(tmp_path)
     assert first == second
     assert 5 <= first.end < 12
     assert len(re.findall(rf"Saving checkpoints for {first.end} into", out)) == 1
-    torchrun(tmp_path, "none")
+    torchrun(tmp_path, "none", kind)
     resumed = ends(tmp_path)
     assert resumed[0] == resumed[1] == whole._replace(begun=first.end)
 
 
-def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(whole: Ended, tmp_path: Path) -> None:
-    torchrun(tmp_path, "kill", restarts=1)
+def test_a_killed_rank_is_restarted_with_the_others_by_the_agent(
+    kind: str, whole: Ended, tmp_path: Path
+) -> None:
+    torchrun(tmp_path, "kill", kind, restarts=1)
     first, second = ends(tmp_path)
     assert first == second
     assert 2 <= first.begun <= 6
     assert (first.end, first.weights) == (12, whole.weights)
+
+
+@pytest.mark.parametrize("kind", ["fsdp"], indirect=True)
+def test_a_rank_that_dies_in_a_save_leaves_the_checkpoint_before(whole: Ended, tmp_path: Path) -> None:
+    torchrun(tmp_path, "kill in save", "fsdp", restarts=1)
+    first, second = ends(tmp_path)
+    assert first == second == whole._replace(begun=first.begun)
+    assert first.begun in (2, 4)
+    assert not list(tmp_path.glob(".asyncmon-*"))
+    named = {path.name.partition("-00")[0].removesuffix(".json") for path in tmp_path.glob("model*")}
+    assert len(named) == len(list(tmp_path.glob("model*.json"))) == 5
+
+
+def test_a_rank_that_cannot_write_fails_the_save_and_says_why(tmp_path: Path) -> None:
+    out = torchrun(tmp_path, "full disk", "fsdp", code=1)
+    failed = re.search(r"model.ckpt-(\d)-00002-of-00002.safetensors' was not written", out)
+    assert failed, out
+    latest = tmp_path / f"model.ckpt-{int(failed[1]) - 2}"
+    assert asyncio.run(am.latest_checkpoint(tmp_path)) == str(latest)
+
+
+def test_a_sharded_checkpoint_is_restored_without_ranks_and_a_whole_one_by_them(tmp_path: Path) -> None:
+    torchrun(tmp_path, "stop", "fsdp")
+    before = ends(tmp_path)[0]
+    same = before._replace(begun=before.end)
+    torchrun(tmp_path, "look", "whole", ranks=1)
+    assert ends(tmp_path, 1) == [same]
+    asyncio.run(save_again(tmp_path))
+    torchrun(tmp_path, "look", "fsdp")
+    assert ends(tmp_path) == [same, same]
+
+
+async def save_again(directory: Path) -> None:
+    """Replace the checkpoint by one whose entries are whole."""
+    path = await am.latest_checkpoint(directory)
+    assert path is not None
+    async with await am.load_checkpoint(path) as reader:
+        names = list(reader.get_variable_to_shape_map())
+        state = {name: await reader.get_tensor(name) for name in names}
+    saver = am.checkpoint.Saver()
+    await saver.save(State(state), path)
+    await saver.close()
+
+
+class State:
+    def __init__(self, values: dict[str, object]) -> None:
+        self.values = values
+
+    async def snapshot(self) -> dict[str, object]:
+        return self.values
+
+    async def load(self, values: dict[str, object]) -> None:
+        raise NotImplementedError

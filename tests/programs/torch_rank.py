@@ -1,17 +1,23 @@
-"""A rank of the tests of torchrun: ``torch_rank.py DIRECTORY FAULT``, a program of DDP over gloo."""
+"""A rank of the tests of torchrun: ``torch_rank.py DIRECTORY FAULT KIND``, over gloo.
+
+``ddp`` replicates the model, ``fsdp`` shards it, ``whole`` does neither.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import distributed
+from torch.distributed.fsdp import fully_shard
 
 import asyncmon as am
 from asyncmon.programs.torch import TorchProgram
@@ -30,18 +36,55 @@ def act(fault: str, step: int, rank: int, sess: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     elif fault == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif fault in ("kill in save", "full disk"):  # the next write of more bytes is one too many
+        action = signal.SIG_DFL if fault == "kill in save" else signal.SIG_IGN
+        signal.signal(signal.SIGXFSZ, action)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 
 
-async def main(directory: Path, fault: str) -> None:
+async def check_refusals(rank: int, raw: Any, values: dict[str, Any]) -> None:
+    """Look at a sharded session from outside its steps."""
+    with pytest.raises(am.errors.InvalidArgumentError, match="sharded over ranks"):
+        await raw.run("model/0.weight")
+    if rank:
+        with pytest.raises(am.errors.FailedPreconditionError, match="ordered on rank 0"):
+            await raw.snapshot()
+        return
+    with await raw.snapshot() as snapshot:
+        for name in values:
+            if not name.startswith("moments/"):
+                assert snapshot[f"model/{name}"].tolist() == values[name].tolist()
+    evaluating = raw.graph.create_session()
+    with pytest.raises(am.errors.FailedPreconditionError, match="no copy"):
+        await evaluating.run("weights")
+    await evaluating.close()
+
+
+async def main(directory: Path, fault: str, kind: str) -> None:
     rank = distributed.get_rank()
-    torch.manual_seed(rank)  # ranks begin with the weights of the first nevertheless
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    model: Any
+    if kind == "ddp":
+        torch.manual_seed(rank)  # ranks begin with the weights of the first nevertheless
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
+    else:
+        torch.manual_seed(0)
+        layers = torch.nn.Linear(4, 3), torch.nn.Dropout(0.2), torch.nn.Linear(3, 1)
+        model = torch.nn.Sequential(*layers)
+        if kind == "fsdp":
+            fully_shard(model)
     optimizer = torch.optim.Adam(model.parameters(), 0.05)
     program = TorchProgram({"model": model, "optimizer": optimizer})
 
-    @program.training_step
+    @program.training_step(clip_norm=1.0)
     def train(state: Any, batch: Any) -> Any:
         return state["model"](batch).square().mean()
+
+    @program.step(read_only=True)
+    def weights(state: Any) -> dict[str, Any]:
+        found = {name: tensor + 0 for name, tensor in state["model"].state_dict().items()}
+        for number, one in state["optimizer"].state_dict()["state"].items():
+            found |= {f"moments/{number}/{key}": tensor + 0 for key, tensor in one.items()}
+        return found
 
     async with am.MonitoredTrainingSession(
         program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
@@ -50,20 +93,26 @@ async def main(directory: Path, fault: str) -> None:
         raw = sess.raw_session()
         begun = raw.global_step
         while not sess.should_stop():
+            if fault == "look":
+                values = await sess.run("weights", hooks=False)
+                if kind == "fsdp" and distributed.get_world_size() > 1:
+                    await check_refusals(rank, raw, values)
+                break
             step = sess.global_step
             batch = torch.arange(32.0).reshape(8, 4) * (rank + 1) / (step + 1) / 30
             await sess.run("train", {"batch": batch})
             act(fault, step + 1, rank, sess)
+            values = await sess.run("weights", hooks=False)
     end = raw.global_step
-    weights = model.module.weight.detach().flatten().tolist()
+    found = {name.removeprefix("module."): one.flatten().tolist() for name, one in values.items()}
     (directory / f"rank{rank}.{os.environ['TORCHELASTIC_RESTART_COUNT']}").write_text(
-        f"{begun} {end} {weights}"
+        f"{begun} {end} {found}"
     )
 
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 distributed.init_process_group("gloo")
 try:
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
 finally:
     distributed.destroy_process_group()

@@ -9,7 +9,7 @@ import torch
 
 from asyncmon.programs.named_program import NamedProgram
 from asyncmon.programs.steps import Step
-from asyncmon.programs.torch.ranks import is_first_rank, rank_hooks
+from asyncmon.programs.torch.ranks import RanksHook, is_first_rank, ranks_hook
 from asyncmon.programs.torch.session import TorchSession
 from asyncmon.programs.torch.state import Objects, check_object
 from asyncmon.programs.torch.training import training_step
@@ -52,9 +52,16 @@ class TorchProgram(NamedProgram):
 
     Under ``torchrun``, once ``torch.distributed.init_process_group`` was called, rank 0 is the chief:
     it restores, saves and writes; the others begin with its state. All ranks stop before the same step,
-    whichever is asked to stop. Modules may be wrapped for DDP, which entries do not show. Of tensors
-    that are sharded over ranks no checkpoint can be saved yet. Ranks but the first seed torch's
-    generator at the start by the rank and the step.
+    whichever is asked to stop. Modules may be wrapped for DDP, which entries do not show. Ranks but the
+    first seed torch's generator at the start by the rank and the step.
+
+    Modules may be sharded by ``torch.distributed.fsdp.fully_shard``, and any tensor of the state may be
+    a ``DTensor``. Then each rank writes the pieces that it has into the chief's checkpoint, as torch's
+    save planner divides them, together with the states of its generators; all ranks must have the
+    directory by the same path. A checkpoint has whole entries: it can be restored by another number of
+    ranks, or without any. What is initialised rather than restored is each rank's own pieces, so ranks
+    seed alike before they build a module. Sharded results of steps are gathered; sharded entries
+    cannot be fetched.
 
     Args:
         state: names to objects. Each has ``state_dict()`` and ``load_state_dict(state)``, or is a
@@ -83,6 +90,7 @@ class TorchProgram(NamedProgram):
         self._owner: weakref.ref[TorchSession] | None = None
         self._initial: Any = None
         self._touched = False
+        self._ranks: RanksHook | None = None
         for name, fn in (steps or {}).items():
             self._add(name, fn, read_only=name in read_only)
         self._check_read_only(read_only)
@@ -191,7 +199,8 @@ class TorchProgram(NamedProgram):
 
     def session_hooks(self) -> list[Any]:
         """Return the hooks that a session needs: where there are ranks, what stops them together."""
-        return rank_hooks()
+        self._ranks = ranks_hook()
+        return [] if self._ranks is None else [self._ranks]
 
     def describe(self) -> dict[str, Any]:
         """Return the description of this program in checkpoints."""

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import distributed
 
-from asyncmon.errors import FailedPreconditionError, OutOfRangeError
+from asyncmon.errors import AbortedError, FailedPreconditionError, OutOfRangeError
+from asyncmon.fair_lock import FairLock
 from asyncmon.files import in_thread
-from asyncmon.programs.torch.state import RANDOM
+from asyncmon.programs.torch.changes import set_random_states
+from asyncmon.programs.torch.copies import wait_for
+from asyncmon.programs.torch.sharded_snapshot import Mail, held_snapshot, serve_pieces
+from asyncmon.programs.torch.state import RANDOM, RANK, as_tensor
 from asyncmon.runtime import SAVER, SessionRunHook
+from asyncmon.snapshot import HeldArray
 
 if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator, Session, SessionRunContext
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.runtime import Coordinator, SessionRunContext
+    from asyncmon.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+_STOP, _SNAPSHOT, _DONE, _FAILED = (1, 0, 0), (0, 1, 0), (1, 0, 1), (1, 0, 2)
 
 
 def is_first_rank() -> bool:
@@ -24,19 +40,22 @@ def is_first_rank() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def rank_hooks() -> list[SessionRunHook]:
-    """Return the hook that ranks need; none where there is one process."""
+def ranks_hook() -> RanksHook | None:
+    """Return the hook that ranks need; None where there is one process."""
     together = distributed.is_available() and distributed.is_initialized()
-    return [RanksHook()] if together and distributed.get_world_size() > 1 else []
+    return RanksHook() if together and distributed.get_world_size() > 1 else None
 
 
 class RanksHook(SessionRunHook):
-    """Begin with the state of rank 0, and stop all ranks before the same step.
+    """Begin with the state of rank 0, stop all ranks before the same step, take sharded snapshots.
 
     Before each run all ranks say whether they go on; where one does not, none does: the run raises
     :class:`~asyncmon.errors.OutOfRangeError`, which ends a monitored session as the end of data does.
     That takes a message of gloo between the ranks. A rank that is lost makes it fail, and the agent of
     ``torchrun`` starts all ranks anew; sessions do not recover by themselves.
+
+    Where the state is sharded, the chief may say instead that it takes a snapshot: the others, before
+    their next run or at their end, copy their pieces too. They end when the chief has saved.
 
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
@@ -46,32 +65,54 @@ class RanksHook(SessionRunHook):
 
     def __init__(self) -> None:
         self._group: Any = None
-        self._created = False
-        self._agreed = False
+        self._mail: Mail
+        self._session: Any = None
         self._coord: Coordinator
+        self._agreed = False
+        self._ended = False
+        self._exchange = FairLock()
+        self._posting = FairLock()
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def joined(self) -> bool:
+        """Whether all ranks have the state of the first."""
+        return self._session is not None
 
     async def begin(self) -> None:
         self._group = await in_thread(_new_group)
+        self._mail = Mail(self._group)
 
-    async def after_create_session(self, session: Session, coord: Coordinator) -> None:
+    async def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """Load the state of rank 0, which is restored or initialised by now, into the others.
 
         Raises:
             FailedPreconditionError: this is a recovery.
         """
-        if self._created:
+        if self.joined:
             raise FailedPreconditionError(
                 "A rank cannot recover by itself: the others are at another step. Let the process end, "
                 "and torchrun --max-restarts=N start all ranks from the last checkpoint."
             )
-        self._created, self._coord = True, coord
+        self._coord = coord
         rank = distributed.get_rank()
         with await session.snapshot() as snapshot:
-            state = await in_thread(_broadcast, dict(snapshot) if rank == 0 else None, self._group)
+            whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
+        given = session.take_given()  # of sharded entries, what was restored
+        state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group)
         if rank:
-            own = {name: value for name, value in state.items() if not name.startswith(RANDOM)}
+            own = {n: value for n, value in state.items() if not n.startswith((RANDOM, RANK))}
             await session.load(own)
             torch.manual_seed(torch.initial_seed() + rank + int(session.global_step or 0))
+            prefix = f"{RANK}{rank}/"
+            saved = {
+                RANDOM + name.removeprefix(prefix): as_tensor(value)
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+            set_random_states(saved)
+        self._session = session
 
     async def before_run(self, run_context: SessionRunContext) -> None:
         """Go on if all do.
@@ -79,32 +120,122 @@ class RanksHook(SessionRunHook):
         Raises:
             OutOfRangeError: a rank stops.
         """
-        if await in_thread(_any, self._coord.should_stop(), self._group):
+        if (await self._agree((int(self._coord.should_stop()), 0, 0)))[0]:
             self._agreed = True
             reason = self._coord.stop_reason or "another rank stops"
             run_context.request_stop(reason)
             raise OutOfRangeError(f"All ranks stop before this step: {reason}.")
 
-    async def end(self, session: Session) -> None:
-        """Tell the other ranks, which wait before their next run, that this one stops."""
+    async def end(self, session: Any) -> None:
+        """Tell the other ranks, which wait before their next run, that this one stops.
+
+        Raises:
+            AbortedError: the chief failed to save a sharded state.
+        """
         if not self._agreed:
             self._agreed = True
-            await in_thread(_any, True, self._group)
+            await self._agree(_STOP)
+        self._ended = True
+        if session.is_sharded and distributed.get_rank():
+            done = 0
+            while not done:
+                _, _, done = await self._agree(_STOP)
+            if done > 1:
+                raise AbortedError("Rank 0 failed after the last step: its log says why.")
+
+    async def cleanup(self, error: BaseException | None) -> None:
+        """Let the other ranks end after the last save, which is committed by now."""
+        rank = 0 if self._group is None else distributed.get_rank()
+        if rank == 0 and self._ended and self._session.is_sharded:
+            await self._agree(_DONE if error is None else _FAILED)
+        if error is not None:
+            for task in self._tasks if rank else ():
+                task.cancel()
+        elif self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def snapshot(self, session: Any) -> Awaitable[Snapshot]:
+        """Order a snapshot of all ranks' pieces, on the chief, between two steps of all.
+
+        Raises:
+            FailedPreconditionError: this is not the chief.
+        """
+        if distributed.get_rank():
+            raise FailedPreconditionError(
+                "The state is sharded over ranks, and snapshots of it are ordered on rank 0."
+            )
+        taking = asyncio.ensure_future(self._take(session, self._exchange.ask()))
+        return asyncio.shield(taking)  # the others have begun
+
+    async def _take(self, session: Any, place: asyncio.Future[None]) -> Snapshot:
+        await place
+        try:
+            await in_thread(_maxima, _SNAPSHOT, self._group)
+            number = next(self._numbers)
+            pieces = await session.take_pieces(self._group)
+        finally:
+            self._exchange.release()
+        await in_thread(wait_for, pieces.events)
+        loop = asyncio.get_running_loop()
+
+        def post(fn: Callable[..., None], *args: Any) -> None:
+            loop.call_soon_threadsafe(self._post, partial(fn, *args))
+
+        return held_snapshot(pieces, self._mail, number, post)
+
+    async def _agree(self, own: tuple[int, int, int]) -> list[int]:
+        """Return the maxima over all ranks. Before, take part in the snapshots of the chief."""
+        await self._exchange.wait()
+        try:
+            while (found := await in_thread(_maxima, own, self._group))[1]:
+                number = next(self._numbers)
+                pieces = await self._session.take_pieces(self._group)
+                if pieces is not None:
+                    self._start(serve_pieces(pieces, self._mail, number))
+            return found
+        finally:
+            self._exchange.release()
+
+    def _post(self, send: Callable[[], None]) -> None:
+        self._start(self._posted(send, self._posting.ask()))
+
+    async def _posted(self, send: Callable[[], None], place: asyncio.Future[None]) -> None:
+        await place
+        try:
+            await in_thread(send)
+        finally:
+            self._posting.release()
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("A rank was lost beside a sharded save: %s", task.exception())
 
 
 def _new_group() -> Any:
     return distributed.new_group(backend="gloo")
 
 
-def _any(value: bool, group: Any) -> bool:
-    """Return whether the value is true on any rank. Blocks until all have called it."""
-    flag = torch.tensor(int(value))
-    distributed.all_reduce(flag, distributed.ReduceOp.MAX, group)
-    return bool(flag)
+def _maxima(own: tuple[int, int, int], group: Any) -> list[int]:
+    """Return the greatest of each number on any rank. Blocks until all have called it."""
+    numbers = torch.tensor(own)
+    distributed.all_reduce(numbers, distributed.ReduceOp.MAX, group)
+    maxima: list[int] = numbers.tolist()
+    return maxima
 
 
-def _broadcast(state: Any, group: Any) -> Any:
-    """Return what rank 0 gives. The ranks of one job trust each other."""
-    content = [state]
-    distributed.broadcast_object_list(content, src=0, group=group)
-    return content[0]
+def _broadcast(state: dict[str, Any] | None, group: Any) -> dict[str, Any]:
+    """Return what rank 0 gives, entry by entry. The ranks of one job trust each other."""
+    names = [None if state is None else list(state)]
+    distributed.broadcast_object_list(names, src=0, group=group)
+    found = {}
+    for name in names[0] or ():
+        content = [None if state is None else state[name]]
+        distributed.broadcast_object_list(content, src=0, group=group)
+        found[name] = content[0]
+    return found

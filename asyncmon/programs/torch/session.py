@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -16,19 +15,21 @@ from asyncmon.graph.execution.cost import CostModel
 from asyncmon.programs.fetches import GLOBAL_STEP, OptionalFetch, fetched_value, leaves, map_leaves
 from asyncmon.programs.function_session import FunctionSession
 from asyncmon.programs.torch import tracing
-from asyncmon.programs.torch.changes import Changes, Mark, random_states, set_random_states
-from asyncmon.programs.torch.copies import evaluation_copies
+from asyncmon.programs.torch.changes import Changes, Mark, set_random_states
+from asyncmon.programs.torch.copies import copied, detached, evaluation_copies, wait_for
+from asyncmon.programs.torch.sharded_snapshot import Pieces, take_pieces
+from asyncmon.programs.torch.sharding import Shard, is_sharded
 from asyncmon.programs.torch.state import (
     RANDOM,
-    STRUCTURE,
+    RANK,
     Loading,
     Objects,
     as_tensor,
-    copy_to_host,
+    entries_of,
     flat_state,
     host_value,
 )
-from asyncmon.snapshot import Snapshot
+from asyncmon.snapshot import HeldArray, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -69,6 +70,9 @@ class TorchSession(FunctionSession):
         """Names that runs of these steps have given: a run with others may fail after the steps."""
         self._touched = False
         self._broken: AbortedError | None = None
+        self.is_sharded = any(is_sharded(tensor) for tensor in entries_of(self._objects)[0].values())
+        """Whether the state is in pieces, which several ranks have."""
+        self._given: dict[str, Any] = {}  # what was loaded before the other ranks were here
 
     # -- steps
 
@@ -105,7 +109,7 @@ class TorchSession(FunctionSession):
         results: dict[str, Any] = {}
         try:
             for step in steps:
-                results[step.name] = _detached(await _called(step, self._objects, feeds))
+                results[step.name] = detached(await _called(step, self._objects, feeds))
         except BaseException as error:
             self._failed(steps, changes, error)
             raise
@@ -126,7 +130,7 @@ class TorchSession(FunctionSession):
                         raise TypeError(
                             f"The step {step.name!r} returned {result!r}: make it async def."
                         )
-                    results[step.name] = _detached(result)
+                    results[step.name] = detached(result)
             except BaseException as error:
                 self._failed(steps, changes, error)
                 raise
@@ -143,7 +147,7 @@ class TorchSession(FunctionSession):
         names = {name for name in names if not isinstance(name, OptionalFetch)}
         unknown = [one for one in names - known if one not in self._steps and self._entry(one) is None]
         known |= names.difference(unknown)
-        return _Before(self._changes.mark(), _copied(self._objects) if unknown else None)
+        return _Before(self._changes.mark(), copied(self._objects) if unknown else None)
 
     def _end(
         self, fetches: Any, steps: Sequence[Step], results: dict[str, Any], before: _Before | None
@@ -168,7 +172,7 @@ class TorchSession(FunctionSession):
         except NotFoundError:
             if before is not None and before.state is not None:
                 values, events = before.state
-                _wait_for(events)
+                wait_for(events)
                 self._set(values | {GLOBAL_STEP: self._step - 1})
             raise
         if before is not None and before.state is not None:
@@ -212,18 +216,39 @@ class TorchSession(FunctionSession):
                     "The state at the start was not kept: it is kept where it is initialised before "
                     "the first step. Make the program anew."
                 )
-            values, events = await self._offload(partial(_copied, self._objects))
-            await self._offload(partial(_wait_for, events))
+            values, events = await self._offload(partial(copied, self._objects))
+            await self._offload(partial(wait_for, events))
             program._initial = values
         else:
             await self._offload(partial(self._set, dict(program._initial)))
-        self._step, self._broken = 0, None
+        self._step, self._broken, self._given = 0, None, {}
 
     # -- state
 
     def snapshot(self) -> Awaitable[Snapshot]:
-        """Order a copy of the state, on the host; steps that begin later wait until it is taken."""
+        """Order a copy of the state, on the host; steps that begin later wait until it is taken.
+
+        Of a sharded state it is whole, and ordered on the chief. Before the first step, when the other
+        ranks are not there yet, what they have is a :class:`~asyncmon.snapshot.HeldArray`.
+
+        Raises:
+            FailedPreconditionError: the state is sharded, and this is not rank 0.
+        """
+        ordered = self.snapshot_to_write()
+        return asyncio.ensure_future(_pulled(ordered)) if self.is_sharded else ordered
+
+    def snapshot_to_write(self) -> Awaitable[Snapshot]:
+        """Order a snapshot of which each rank keeps its pieces, and writes them for a saver."""
         self._check_open()
+        ranks = self._program._ranks
+        if self.is_sharded and ranks is None:
+            raise FailedPreconditionError(
+                "The state is sharded over ranks: snapshots of it are taken in a "
+                "MonitoredTrainingSession, whose ranks run the same steps."
+            )
+        if self.is_sharded and ranks.joined:
+            pieces: Awaitable[Snapshot] = ranks.snapshot(self)
+            return pieces
         return asyncio.ensure_future(self._snapshot(self._lock.ask()))
 
     async def _snapshot(self, place: asyncio.Future[None]) -> Snapshot:
@@ -235,13 +260,31 @@ class TorchSession(FunctionSession):
         try:
             self._check_open()
             await self._prepare()
-            values, events = await self._offload(partial(_copied, self._objects, self._source is None))
+            values, events = await self._offload(partial(copied, self._objects, self._source is None))
             step = self._step
         finally:
             self._lock.release()
         if events:
-            await self._workers.call(partial(_wait_for, events), CostModel(), True, step=False)
+            await self._workers.call(partial(wait_for, events), CostModel(), True, step=False)
+        for name, value in values.items():
+            if isinstance(value, Shard):
+                values[name] = HeldArray(name, value.dtype, value.shape)
         return Snapshot(values | {GLOBAL_STEP: np.asarray(step, np.int64)}, step)
+
+    async def take_pieces(self, group: Any) -> Pieces | None:
+        """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
+        await self._lock.wait()
+        try:
+            self._check_open()
+            await self._prepare()
+            return await self._offload(partial(take_pieces, self._objects, self._step, group))
+        finally:
+            self._lock.release()
+
+    def take_given(self) -> dict[str, Any]:
+        """Return what was loaded into a sharded state before the other ranks had it, and forget it."""
+        given, self._given = self._given, {}
+        return given
 
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set entries of the state by name, between two steps; the others stay as they are.
@@ -257,12 +300,15 @@ class TorchSession(FunctionSession):
             await self._prepare(loads=True)
             await self._offload(partial(self._set, dict(values)))
             self._broken = None
+            if self.is_sharded and self._program._ranks is not None and not self._program._ranks.joined:
+                self._given |= values
         finally:
             self._lock.release()
 
     def _set(self, values: dict[str, Any]) -> None:
         step = values.pop(GLOBAL_STEP, self._step)
         random = {name: values.pop(name) for name in list(values) if name.startswith(RANDOM)}
+        values = {name: value for name, value in values.items() if not name.startswith(RANK)}
         if np.shape(step) or np.asarray(step).dtype.kind not in "iu":
             raise InvalidArgumentError(
                 f"Nothing was loaded: 'global_step': expected a whole number, found {step!r}."
@@ -316,31 +362,12 @@ async def _called(step: Step, objects: Mapping[str, Any], feeds: Any) -> Any:
     return await result if step.waits(result) else result
 
 
-def _detached(value: Any) -> Any:
-    """Return a result with its tensors detached from the graph of gradients."""
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, dict):
-        return {key: _detached(item) for key, item in value.items()}
-    return value
-
-
-def _copied(objects: Mapping[str, Any], random: bool = True) -> tuple[dict[str, Any], list[Any]]:
-    """Return all entries, copied to the host, and the events after which the copies are there."""
-    flat = {name: flat_state(name, obj) for name, obj in objects.items()}
-    tensors = {entry: tensor for one in flat.values() for entry, tensor in one.tensors.items()}
-    values, events = copy_to_host(tensors)
-    for name, one in flat.items():
-        if one.structure is not None:
-            values[name + STRUCTURE] = np.array(json.dumps(one.structure), object)
-    if random:
-        values |= {name: state.numpy() for name, state in random_states(objects).items()}
-    return values, events
-
-
-def _wait_for(events: list[Any]) -> None:
-    for event in events:
-        event.synchronize()
+async def _pulled(ordered: Awaitable[Snapshot]) -> Snapshot:
+    snapshot = await ordered
+    if snapshot.holder is None:
+        return snapshot
+    with snapshot:
+        return await snapshot.holder.pull()
 
 
 def _torn(names: list[str], changed: list[str]) -> AbortedError:

@@ -13,6 +13,7 @@ import torch
 from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
 from asyncmon.checkpoint.stateful import pack, unpack
 from asyncmon.errors import InvalidArgumentError
+from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, local
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +25,9 @@ STRUCTURE = ".json"
 
 RANDOM = "__random__/"
 """Entries that begin with this are the states of torch's default generators, one for each device."""
+
+RANK = "random@"
+"""Entries ``random@<rank>/<device>`` are those of the other ranks of a sharded state."""
 
 _TENSOR, _ARRAY = "__tensor__", "__numpy__"
 _FOREIGN = {
@@ -69,6 +73,18 @@ def check_object(name: str, obj: Any) -> None:
             f"state[{name!r}] must be a module, an optimizer, a scheduler, a scaler, a generator, a "
             f"tensor, or have state_dict() and load_state_dict(state); got a {type(obj).__name__}."
         )
+
+
+def entries_of(objects: Mapping[str, Any]) -> tuple[Tensors, dict[str, NDArray[Any]]]:
+    """Return the tensors of all objects by entry name, not copied, and the entries that are none."""
+    tensors: Tensors = {}
+    others: dict[str, NDArray[Any]] = {}
+    for name, obj in objects.items():
+        flat = flat_state(name, obj)
+        tensors |= flat.tensors
+        if flat.structure is not None:
+            others[name + STRUCTURE] = np.array(json.dumps(flat.structure), object)
+    return tensors, others
 
 
 def flat_state(name: str, obj: Any) -> Flat:
@@ -181,7 +197,12 @@ def host_value(value: Any) -> Any:
     """Return a tensor as an array of the host that shares nothing with it; anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
-    array = as_array(value.detach().cpu())
+    if is_sharded(value):
+        raise InvalidArgumentError(
+            f"An entry of shape {tuple(value.shape)} is sharded over ranks, and one rank cannot fetch "
+            "it: return it from a step, which all ranks run."
+        )
+    array = as_array(local(value).detach().cpu())
     return array.copy() if value.device.type == "cpu" else array
 
 
@@ -196,11 +217,6 @@ def copy_to_host(tensors: Mapping[str, torch.Tensor]) -> tuple[dict[str, NDArray
     copies: dict[str, torch.Tensor] = {}
     streams: dict[torch.device, Any] = {}
     for name, tensor in tensors.items():
-        if hasattr(tensor, "device_mesh"):
-            raise TypeError(
-                f"{name!r} is sharded over ranks: expected a whole tensor, found a DTensor. Save such "
-                "a state by torch.distributed.checkpoint, or train with DDP."
-            )
         if tensor.layout is not torch.strided or tensor.is_quantized:
             raise TypeError(f"{name!r} is sparse or quantised, which entries of checkpoints are not.")
         if tensor.device.type == "cpu":
@@ -228,7 +244,8 @@ class Loading:
 
     Args:
         objects: by name.
-        values: arrays by entry name; entries that are not given keep their present values.
+        values: arrays by entry name; entries that are not given keep their present values. Of a sharded
+            tensor, a whole array or this rank's :class:`.Shard`.
 
     Raises:
         InvalidArgumentError: something does not fit; everything that does not is named, with what was
@@ -283,12 +300,19 @@ class Loading:
         ]
         for entry in filter(now.tensors.__contains__, given):
             problems += _misfit(entry, given[entry], now.tensors[entry])
+        like = {
+            **_like_parameters(
+                name, obj, {e: v for e, v in given.items() if e not in now.tensors}, problems
+            ),
+            **now.tensors,
+        }
         if text is not None:
             problems += _other_groups(name, structure, now.structure)
         if len(problems) > before:
             return
         tensors = {
-            place: as_tensor(given[place]) if place in given else now.tensors[place] for place in places
+            place: _as_loaded(given[place], like.get(place)) if place in given else now.tensors[place]
+            for place in places
         }
         if isinstance(obj, torch.Tensor | torch.Generator):
             self._ready[name] = tensors[name]
@@ -298,8 +322,38 @@ class Loading:
             self._ready[name] = _with_tensors(unpack(structure, {}), obj.state_dict(), tensors)
 
 
+def _like_parameters(
+    name: str, obj: Any, given: Mapping[str, Any], problems: list[str]
+) -> dict[str, Any]:
+    """Return the sharded parameters of an optimizer by the entries that are sharded as they are."""
+    if not isinstance(obj, torch.optim.Optimizer):
+        return {}
+    parameters = [one for group in obj.param_groups for one in group["params"]]
+    found = {}
+    for entry, value in given.items():
+        number = entry.removeprefix(f"{name}/state/").partition("/")[0]
+        if not number.isdigit() or int(number) >= len(parameters):
+            continue
+        parameter = parameters[int(number)]
+        if not np.ndim(value) or not is_dtensor(parameter):
+            continue
+        found[entry] = parameter
+        if np.shape(value) != tuple(parameter.shape):
+            problems.append(
+                f"{entry!r}: expected shape {tuple(parameter.shape)}, that of its sharded parameter, "
+                f"found {np.shape(value)}"
+            )
+    return found
+
+
+def _as_loaded(value: Any, like: torch.Tensor | None) -> torch.Tensor:
+    if like is None or not is_dtensor(like):
+        return as_tensor(value)
+    return as_dtensor(value, like, as_tensor)
+
+
 def _misfit(entry: str, value: Any, now: torch.Tensor) -> list[str]:
-    array = np.asarray(value)
+    array = value if isinstance(value, Shard) else np.asarray(value)
     shape, dtype = tuple(now.shape), str(now.dtype).removeprefix("torch.")
     if array.shape != shape:
         return [f"{entry!r}: expected shape {shape}, found {array.shape}"]

@@ -1,0 +1,73 @@
+"""Tensors that are sharded over ranks, and the piece of one that a rank has."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A copy of this rank's piece of a sharded tensor, and the shape of the whole."""
+
+    array: NDArray[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements."""
+        return self.array.dtype
+
+
+def is_dtensor(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is a ``DTensor``, sharded or not."""
+    module = sys.modules.get("torch.distributed.tensor")  # its import takes a second
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local(tensor: Any) -> torch.Tensor:
+    """Return what this rank has of a tensor."""
+    found: torch.Tensor = tensor.to_local() if is_dtensor(tensor) else tensor
+    return found
+
+
+def is_sharded(tensor: Any) -> bool:
+    """Return whether a tensor is in pieces, which several ranks have."""
+    return (
+        is_dtensor(tensor)
+        and tensor.device_mesh.size() > 1
+        and not all(placement.is_replicate() for placement in tensor.placements)
+    )
+
+
+def as_dtensor(value: Any, like: Any, as_tensor: Callable[[Any], torch.Tensor]) -> torch.Tensor:
+    """Return a tensor that is sharded like another one, of a whole array or of this rank's piece."""
+    from torch.distributed.tensor import DTensor
+
+    if isinstance(value, Shard):
+        piece = value.array
+    else:
+        (chunk,) = like.__create_chunk_list__()
+        ends = zip(chunk.offsets, chunk.sizes, strict=True)
+        piece = value[tuple(slice(start, start + length) for start, length in ends)]
+    return DTensor.from_local(
+        as_tensor(piece),
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=like.stride(),
+    )
