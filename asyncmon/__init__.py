@@ -120,6 +120,7 @@ from asyncmon.runtime import Supervisor as Supervisor
 from asyncmon.runtime import WorkerSessionCreator as WorkerSessionCreator
 from asyncmon.runtime import add_queue_runner as add_queue_runner
 from asyncmon.runtime import basic_train_loop as basic_train_loop
+from asyncmon.runtime import run as run
 from asyncmon.runtime import start_queue_runners as start_queue_runners
 from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSession
 

@@ -94,7 +94,8 @@ def MonitoredTrainingSession(
         save_graph_def: whether to write the graph into the event file and the checkpoints' directory.
         program: what to run, a ``Graph`` or another program. Default: the scaffold's, or the default
             graph.
-        signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, see :class:`MonitoredSession`.
+        signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, after which
+            ``stop_grace_period_secs`` covers everything; see :class:`MonitoredSession`. None: not.
         recovery: which errors to recover from, how often, after what pause.
         interrupt: whether an error of a background task ends a run at once, see
             :class:`MonitoredSession`.

@@ -54,10 +54,14 @@ class SaveQueue:
         save.task.cancel()
         await outlast(save.task)
 
-    async def drain(self) -> None:
-        """Wait until nothing is under way, then :meth:`raise_if_failed`."""
+    def unthrottle(self) -> None:
+        """End the pauses of all saves."""
         for save in self._saves:
             save.control.unthrottle()
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way, then :meth:`raise_if_failed`."""
+        self.unthrottle()
         while self.busy:
             await asyncio.wait([save.task for save in self._saves])
         self.raise_if_failed()

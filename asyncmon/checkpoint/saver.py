@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.stateful import Stateful
     from asyncmon.files import FileCalls
 
-
 _IN_TIME = 0.8  # of the time between two saves, for the writing of one
 
 WhenBusy = Literal["coalesce", "skip", "wait"]
@@ -233,6 +232,10 @@ class Saver:
     def raise_if_failed(self) -> None:
         """Raise, once, the error of a failed, un-awaited save."""
         self._queue.raise_if_failed()
+
+    def unthrottle(self) -> None:
+        """End the pauses of the saves under way, for a caller that waits for one."""
+        self._queue.unthrottle()
 
     async def drain(self) -> None:
         """Wait for all saves under way, then :meth:`raise_if_failed`. Cancelling it cancels no save."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -100,11 +101,12 @@ class PendingSaves:
     def __init__(
         self, hook: SessionRunHook, output: SharedWriter, listeners: Sequence[CheckpointSaverListener]
     ) -> None:
-        self.committed_step: int | None = None
-        """The step of the checkpoint that this session committed, or began with, last."""
         self._hook = hook
         self._output = output
         self._listeners = listeners
+        self.before_secs = 0.0
+        """How long the listeners' last ``before_save`` took."""
+        self._seconds: deque[float] = deque(maxlen=5)
         self._pending: list[_PendingSave] = []
         self._last: asyncio.Task[Any] | None = None
         self._error: Exception | None = None
@@ -196,8 +198,6 @@ class PendingSaves:
     async def _call_after_save(self, save: _PendingSave) -> None:
         step = save.handle.step
         assert step is not None, "known once the save is committed"
-        if save.session is self._session:
-            self.committed_step = step
         logger.info("Calling checkpoint listeners after saving checkpoint %d...", step)
         for listener in save.listeners:
             with log_errors(self._hook, f"after_save of {listener!r}"):
@@ -218,6 +218,10 @@ class PendingSaves:
         if not save.recorded:
             save.recorded = True
             logger.info("Saved checkpoint %s in %.3f s.", handle.path, handle.seconds)
+            self._seconds.append(self.before_secs + handle.seconds)
+            self._hook.end_secs = 2 * max(self._seconds)  # one may be under way before the last one
+            if save.session is self._session:
+                self._hook.saved_step = handle.step
             if self._output.writer is not None:
                 event = SessionLog(status=SessionLog.CHECKPOINT, checkpoint_path=handle.path or "")
                 self._output.writer.add_session_log(event, handle.step)

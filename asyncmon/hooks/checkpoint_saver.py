@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
+import time
 from typing import TYPE_CHECKING
 
 from asyncmon import files
@@ -36,6 +38,9 @@ class CheckpointSaverHook(SessionRunHook):
     of a step boundary which all hooks know of, and is written while steps go on. By steps, it is the
     state after the run that made the save due. By seconds, a background task takes it, also in the
     middle of a long step (then it is the state before that step), and only if the step has changed.
+
+    After a signal the last save has a part of the grace period that runs leave to it: twice the time of
+    the longest of the last five saves, or half of the period before the first one.
 
     An error of a save or of a listener in the background interrupts the run. After
     :func:`~asyncmon.hooks.veto_saving`, by a NaN for example, nothing is saved.
@@ -102,6 +107,7 @@ class CheckpointSaverHook(SessionRunHook):
         )
         self._save_graph_def = save_graph_def
         self.ends_on_cancel = save_on_cancel
+        self.end_secs = math.inf  # until a save was measured
         self._metrics = metrics
         self._wait_secs = wait_secs
         # an event file cannot lie in an object store
@@ -140,10 +146,10 @@ class CheckpointSaverHook(SessionRunHook):
             writer.add_graph(graph, step)
         if self._just_restored(step):
             self._schedule.done(step)
-            self._handle, self._saves.committed_step = None, step
+            self._handle, self.saved_step = None, step
             await self._saver.claim(self._directory)  # refuses a second process before its first save
         else:
-            self._saves.committed_step = None
+            self.saved_step = None
             await self._saves.finish(await self._start(session, step))
         if writer is not None and graph is not None:
             # only now that the directory is claimed: a claim deletes what incomplete saves left
@@ -166,9 +172,12 @@ class CheckpointSaverHook(SessionRunHook):
     async def end(self, session: Session) -> None:
         """Save the last state if its step is not saved yet, and wait until everything is committed."""
         step = global_step_of(self, session)
+        self._saver.unthrottle()
         await self._saves.wait()
-        if step != self._saves.committed_step and self._boundary.vetoed is None:
-            await self._saves.finish(await self._start(session, step))
+        if step != self.saved_step and self._boundary.vetoed is None:
+            handle = await self._start(session, step)
+            self._saver.unthrottle()
+            await self._saves.finish(handle)
         for listener in self._listeners:
             await listener.end(session, step)
 
@@ -229,8 +238,10 @@ class CheckpointSaverHook(SessionRunHook):
     async def _call_before_save(self, session: Session, step: int) -> None:
         self._saves.raise_if_failed()
         logger.info("Calling checkpoint listeners before saving checkpoint %d...", step)
+        began = time.perf_counter()
         for listener in self._listeners:
             await listener.before_save(session, step)
+        self._saves.before_secs = time.perf_counter() - began
 
     def _order(self, session: Session, snapshot: Snapshot | None = None) -> SaveHandle:
         """Start a save of a given snapshot, or of the state now."""

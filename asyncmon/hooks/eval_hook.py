@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from asyncmon.checkpoint import CheckpointReader, checkpoints_iterator
 from asyncmon.hooks.evaluation import Evaluator
-from asyncmon.hooks.hook_support import leave_out, log_errors, whole_number
+from asyncmon.hooks.hook_support import created_session, leave_out, log_errors, whole_number
 from asyncmon.hooks.step_schedule import StepSchedule, global_step_of, require_global_step, step_after
 from asyncmon.runtime import SessionRunHook, current_program
+from asyncmon.runtime.call_scope import CallScope
+from asyncmon.runtime.stop_control import EvaluationEndedError
 from asyncmon.snapshot import Snapshot
 from asyncmon.summary.shared_writer import SharedWriter
 
@@ -30,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Evaluations(SessionRunHook):
-    """Base class of hooks that evaluate: publishes their results.
+    """Base class of hooks that evaluate: publishes their results. A signal ends an evaluation.
 
     Args:
         name: the first part of the summaries' tags, ``<name>/<metric>``.
@@ -64,6 +66,7 @@ class Evaluations(SessionRunHook):
 
     async def after_create_session(self, session: Session, coord: Coordinator) -> None:
         self._output.start(session.global_step)
+        self._stops = created_session(coord).stops
 
     async def cleanup(self, error: BaseException | None) -> None:
         """Close the session of the evaluations, and release the writer."""
@@ -73,6 +76,18 @@ class Evaluations(SessionRunHook):
                 await self._evaluator.close()
         finally:
             await self._output.close()
+
+    async def _evaluate_state(self, state: Snapshot) -> None:
+        """Evaluate a state and publish the metrics, unless a signal stops the session."""
+        if self._stops.signalled:
+            return
+        try:
+            with CallScope(self._stops.scopes, "evaluation"):
+                metrics = await self._evaluator.evaluate(state)
+        except EvaluationEndedError as error:
+            logger.info("Evaluation %r at step %s: %s", self.name, state.step, error)
+        else:
+            await self._publish(state.step or 0, metrics)
 
     async def _publish(self, step: int, metrics: dict[str, float]) -> None:
         self.step, self.metrics = step, metrics
@@ -249,8 +264,7 @@ class EvalHook(Evaluations):
         self._seen = state.step
         try:
             with state:
-                metrics = await self._evaluator.evaluate(state)
-            await self._publish(state.step or 0, metrics)
+                await self._evaluate_state(state)
         except Exception:
             if self.on_error != "log":
                 raise
@@ -323,6 +337,5 @@ class InMemoryEvaluatorHook(Evaluations):
 
     async def _evaluate(self, session: Session) -> None:
         with await session.snapshot() as state:
-            metrics = await self._evaluator.evaluate(state)
-        self._evaluated = self._runs, state.step
-        await self._publish(state.step or 0, metrics)
+            self._evaluated = self._runs, state.step
+            await self._evaluate_state(state)

@@ -28,6 +28,7 @@ from asyncmon.runtime.monitored_session import MonitoredSession as MonitoredSess
 from asyncmon.runtime.observation import Observer as Observer
 from asyncmon.runtime.observation import Span as Span
 from asyncmon.runtime.operating import SessionStatistics as SessionStatistics
+from asyncmon.runtime.process import run as run
 from asyncmon.runtime.program import as_program as as_program
 from asyncmon.runtime.program import current_program as current_program
 from asyncmon.runtime.protocols import Program as Program

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-Kind = Literal["run", "bare run", "opening", "creation", "data", "pause", "waiting", "body"]
+Kind = Literal[
+    "run", "bare run", "opening", "creation", "data", "pause", "evaluation", "waiting", "body"
+]  # fmt: skip
 
 RUNS: tuple[Kind, ...] = ("run", "bare run")
 

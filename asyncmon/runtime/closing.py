@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from asyncmon.error_text import phrase
 from asyncmon.runtime.call_scope import RUNS
 from asyncmon.runtime.coordinated import log_failed_close
+from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.hook import hook_name
 from asyncmon.runtime.outcome import Outcome, decide_outcome, is_clean, is_end_of_data, with_failure
 from asyncmon.runtime.protocols import step_of
@@ -51,6 +52,8 @@ class Closing:
     caller: asyncio.Task[Any] | None
     outcome: Outcome | None = field(default=None, init=False)
     """How the session ended, once it has."""
+    step: int | None = field(default=None, init=False)
+    """The last global step, where there is one."""
     _errors: list[BaseException] = field(default_factory=list, init=False)  # that leave the session
 
     async def run(self) -> Outcome:
@@ -63,9 +66,8 @@ class Closing:
 
     async def _run(self) -> Outcome:
         self.stops.end()
-        step = None
         try:
-            outcome, step = await self._close()
+            outcome = await self._close()
         except GeneratorExit:
             raise  # nothing can be awaited any more
         except BaseException as error:  # the hooks still have their cleanup
@@ -75,43 +77,56 @@ class Closing:
         logger.log(
             logging.INFO if outcome.error is None else logging.WARNING,
             "Session ended%s: %s.",
-            "" if step is None else f" at step {step}", outcome.reason.rstrip("."),
+            "" if self.step is None else f" at step {self.step}", outcome.reason.rstrip("."),
         )  # fmt: skip
         return outcome
 
-    async def _close(self) -> tuple[Outcome, int | None]:
-        """Do everything but the hooks' ``cleanup``. Return the outcome and the last step."""
+    async def _close(self) -> Outcome:
+        """Do everything but the hooks' ``cleanup``."""
         body, hooks, stops, errors = self.body, self.hooks, self.stops, self._errors
-        clean = is_clean(body)
+        if stops.is_abandoned(body) and isinstance(body, Exception):
+            body = None
+        clean = is_clean(body) or stops.is_abandoned(body)
         cancelled = body is not None and (not isinstance(body, Exception) or body is stops.expired)
         no_run = stops.closed_error("The session is closed: no run begins any more.")
         stops.scopes.interrupt(no_run, "waiting")
         await self._part("waiting for the run under way", self._take_lock(stops.grace if clean else 0))
         session = self.current()
         if session is None:
-            return decide_outcome(body, (), errors, stops.event.reason), None
-        step = step_of(session.raw)
+            return decide_outcome(body, (), errors, stops.event.reason)
+        self.step = step_of(session.raw)
         if clean:
-            await self._part("the hooks' end", hooks.end(session.raw, errors))
-            step = step_of(session.raw)
+            await self._part("the hooks' end", hooks.end(session.raw, stops, errors))
+            self.step = step_of(session.raw)
         elif cancelled:
             secs = max(stops.grace, LAST_WAIT_SECS)
             await self._part("the end of hooks", hooks.end_on_cancel(session.raw, secs, errors))
         self._interrupt_runs("this run was under way")
-        await self._part("closing the session", session.close(stops.grace, self.caller))
+        await self._part("closing the session", self._close_session(session))
         session.samples.close("The session ended before another run was complete.")
         coord = session.coord
         reason = stops.event.reason or (coord.stop_reason if is_end_of_data(coord.error) else None)
         unseen = _unseen_errors(session, stops.preemption, body)
-        return decide_outcome(body, unseen, errors, reason), step
+        outcome = decide_outcome(body, unseen, errors, reason)
+        if reason is not None and stops.is_abandoned(outcome.error):
+            return outcome._replace(reason=reason)
+        return outcome
+
+    async def _close_session(self, session: Coordinated) -> None:
+        budget, grace = self.stops.budget, self.stops.grace
+        if budget.is_running:
+            grace = min(grace, budget.until(Part.TASKS) - asyncio.get_running_loop().time())
+        async with budget.limit(Part.JOIN):
+            await session.close(grace, self.caller)
 
     async def _take_lock(self, grace: float) -> None:
         """Wait for the runs of other tasks, and interrupt them after the grace period.
 
         The lock is never released: no run comes any more.
         """
+        budget = self.stops.budget
         try:
-            async with asyncio.timeout(max(grace, 0)):
+            async with asyncio.timeout(max(grace, 0)), budget.limit(Part.RUNS):
                 await self.lock.acquire()
         except TimeoutError:
             hook = self.hooks.running
@@ -121,7 +136,7 @@ class Closing:
             error = RuntimeError("The session was closed during a recovery.")
             self.stops.scopes.interrupt(error, "creation")
             try:
-                async with asyncio.timeout(LAST_WAIT_SECS):
+                async with asyncio.timeout(LAST_WAIT_SECS), budget.limit(Part.ENDS):
                     await self.lock.acquire()
             except TimeoutError:
                 logger.warning("A run%s ignores its interruption; it is left behind.", where)
@@ -137,7 +152,7 @@ class Closing:
         """
         try:
             return await work
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TimeoutError):
             logger.warning("Grace period over: %s was cancelled.", what)
         except GeneratorExit:
             raise
@@ -152,11 +167,15 @@ class Closing:
         """Call the hooks' ``cleanup``. An error there leaves the session where no other one does."""
         while self.hooks.begun:
             hook, self._errors = self.hooks.begun[-1], []
-            work = self.hooks.clean_up(hook, outcome.error)
+            work = self._clean_up_one(hook, outcome.error)
             error = await self._part(f"{hook_name(hook)}.cleanup", work)
             for one in self._errors if error is None else [error]:
                 outcome = with_failure(outcome, f"The cleanup of a hook failed: {phrase(one)}", one)
         return outcome
+
+    async def _clean_up_one(self, hook: Any, error: BaseException | None) -> Exception | None:
+        async with self.stops.budget.limit(Part.CLEANUP):
+            return await self.hooks.clean_up(hook, error)
 
 
 def _unseen_errors(

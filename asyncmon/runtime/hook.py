@@ -109,6 +109,10 @@ class SessionRunHook:
             the hook from the session.
         ends_on_cancel: whether ``end`` is also called where the session is cancelled or interrupted, or
             where a run exceeded the grace period after a stop. Each such call has the grace period.
+        end_secs: the seconds that ``end`` of a hook that saves is expected to take; ``math.inf`` where
+            that is not known. After a signal, runs and other hooks leave that time of the grace period.
+        saved_step: the global step of the state that the hook has saved last, or None. A session that
+            a signal has stopped counts as saved where one hook has saved its last step.
         idle_until_step: a global step before which runs need not call this hook; None for a hook that
             every run calls. Of the hooks that have a number when they are added, a run that does not
             reach the lowest one calls none, unless a sample joins it. A hook sets its next step in
@@ -133,6 +137,8 @@ class SessionRunHook:
     deadline: float | None = None
     on_error: Literal["raise", "log", "detach"] = "raise"
     ends_on_cancel: bool = False
+    end_secs: float = 0.0
+    saved_step: int | None = None
     idle_until_step: float | None = None
     stops_at_step: int | None = None
 

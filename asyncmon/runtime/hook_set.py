@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon.cancellation import is_unrequested, shielded, without_unrequested
 from asyncmon.errors import DeadlineExceededError
+from asyncmon.runtime.grace_budget import Part
 from asyncmon.runtime.hook import hook_name, in_order, overrides
 from asyncmon.runtime.observation import Observers
+from asyncmon.runtime.protocols import step_of
 from asyncmon.runtime.tasks import stop_tasks
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from asyncmon.runtime.coordinator import Coordinator
     from asyncmon.runtime.protocols import Session
+    from asyncmon.runtime.stop_control import StopControl
 
 logger = logging.getLogger(__name__)
 
@@ -217,14 +220,36 @@ class HookSet:
                 call, session, coord, name=f"{hook_name(hook)}.background", cancel_on_stop=True
             )
 
-    async def end(self, session: Session, errors: list[BaseException]) -> None:
+    async def end(self, session: Session, stops: StopControl, errors: list[BaseException]) -> None:
         """Call ``end`` of every hook, in order, and add what they raise to ``errors``.
 
-        A cancellation of this task cuts short the call that is under way, and only it.
+        A cancellation of this task cuts short the call that is under way, and only it, as the grace
+        budget of a signal does. That is no error where the session was to stop for the signal, unless
+        the hook saves and has not saved the last step.
         """
         for hook in self.hooks:
-            if (call := self._call(hook, "end")) is not None:
-                await self._end(hook, call(session), errors)
+            if (call := self._call(hook, "end")) is None:
+                continue
+            saves = end_secs(hook) > 0
+            part = Part.SAVES if saves else Part.ENDS
+            seen = len(errors)
+            if over := stops.budget.is_over(part):
+                logger.warning("Grace period over: %s.end is not called.", hook_name(hook))
+            else:
+                async with stops.budget.limit(part) as limit:
+                    await self._end(hook, call(session), errors)
+                over = limit.expired()
+            if over:
+                del errors[seen:]
+                unsaved = saves and getattr(hook, "saved_step", None) != step_of(session)
+                if unsaved or not stops.is_preempted():
+                    what = "did not finish within the grace period after a signal"
+                    errors.append(DeadlineExceededError(f"{hook_name(hook)}.end {what}."))
+
+    @property
+    def end_secs(self) -> float:
+        """The seconds that the ``end`` of hooks that save is expected to take."""
+        return sum(map(end_secs, self.hooks))
 
     async def end_on_cancel(self, session: Session, secs: float, errors: list[BaseException]) -> None:
         """Call ``end`` of the hooks with ``ends_on_cancel``, each for some seconds at most."""
@@ -319,6 +344,12 @@ class HookSet:
             return None
         background.cancel()
         return background
+
+
+def end_secs(hook: Any) -> float:
+    """Return the seconds that ``end`` of a hook is expected to take; 0 for one that does not save."""
+    secs: float = getattr(hook, "end_secs", 0.0)
+    return secs
 
 
 def _policy(hook: Any) -> str:

@@ -115,7 +115,7 @@ class Lifecycle:
         self._creator = creator
         self._preemption = recovery.errors or PREEMPTION
         self._handle_signals = handle_signals
-        self._forget_signals: Callable[[], None] | None = None
+        self._forget_signals: Callable[[], None] = lambda: None
         self._undo = ExitStack()  # for the end of the closing
         self._created: CreatedSession | None = None
         self._closed = asyncio.Event()
@@ -143,7 +143,7 @@ class Lifecycle:
 
     async def _open(self) -> None:
         if self._handle_signals:
-            self._forget_signals = signal_stops.add(self._on_signal)
+            self._forget_signals = signal_stops.add(self._on_signal, self.stops)
         self.stops.begin()
         program = as_program(getattr(self._creator, "program", None))
         with program_scope(program):
@@ -249,9 +249,27 @@ class Lifecycle:
         self.hooks.stop_requested = self.gated = True
         self.stops.request(reason)
 
-    def _on_signal(self, name: str) -> None:
-        logger.info("Received %s, stopping. Send it again for the default action.", name)
-        self.stops.request(f"signal {name}")
+    def _on_signal(self, name: str, at: float | None) -> None:
+        if at is None:
+            self.stops.preempt(name, clock.monotonic(), 0, 0)
+            return
+        logger.info("Received %s, stopping. Send it again to leave at once.", name)
+        self.stops.preempt(name, at, signal_stops.grace, self.hooks.end_secs)
+
+    def _count_stop(self, closing: Closing) -> None:
+        """Note a stop for a signal, and whether the last state was saved."""
+        error = None if closing.outcome is None else closing.outcome.error
+        if not (self.stops.is_preempted() or (error is not None and signal_stops.received is not None)):
+            return
+        signal_stops.stopped += 1
+        step = closing.step
+        marks: list[int | None] = [getattr(hook, "saved_step", None) for hook in self.hooks.hooks]
+        saved = [mark for mark in marks if mark is not None]
+        if self._created is None or not getattr(self._creator, "is_chief", True) or step in saved:
+            return
+        last = f"the last saved state is that of step {max(saved)}" if saved else "no hook saves it"
+        what = "the state" if step is None else f"the state of step {step}"
+        signal_stops.unsaved.append(f"{what} is not saved: {last}")
 
     def _describe(self, scope: CallScope) -> tuple[str, str]:
         """Return what a call is, and where it waits."""
@@ -317,8 +335,6 @@ class Lifecycle:
 
     async def _close(self, body: BaseException | None) -> Outcome:
         self.state = SessionState.CLOSING
-        if self._forget_signals is not None:
-            self._forget_signals()
         sessions, caller = self.sessions, asyncio.current_task()
         closing = Closing(lambda: sessions.current, self.hooks, self.lock, self.stops, body, caller)
         try:
@@ -335,6 +351,8 @@ class Lifecycle:
                 self.end_reason = closing.outcome.reason
             self.lock.holder = sessions.current = None  # the holder's result has the body's error
             self._undo.close()
+            self._count_stop(closing)
+            self._forget_signals()
             self.state = SessionState.CLOSED
             self._closed.set()
 

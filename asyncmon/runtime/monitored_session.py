@@ -331,7 +331,10 @@ class MonitoredSession(_MonitoredSession):
             requested takes the time it needs. ``math.inf``: so do all.
         recovery: which errors to recover from, how often, after what pause.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop while the session is open, where
-            they have their default handlers. A second signal does what it does by default.
+            they have their default handlers. From the signal on, one grace period covers everything:
+            the run, abandoned when the rest needs the time, which then ends the session in order;
+            hooks' ``end`` and the last save; tasks and ``cleanup``. Waits for data, evaluations and an
+            opening end at once. A second signal does what it does by default; nothing more is saved.
         interrupt: whether an error of a background task ends the run that is being awaited at once. If
             not, that run has the grace period to finish, and the next one raises the error.
 

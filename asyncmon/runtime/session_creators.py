@@ -128,6 +128,9 @@ class WorkerSessionCreator(_Prepared):
         program: what to run. Default: the scaffold's program, or the default graph.
     """
 
+    is_chief = False
+    """Its sessions have no state of their own to save."""
+
     def __init__(
         self,
         scaffold: Scaffold | None = None,

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM request a stop of sessions, once; the second one has its default action."""
+"""SIGINT and SIGTERM request a stop of sessions, once; the second one ends the process."""
 
 from __future__ import annotations
 
@@ -6,32 +6,78 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import math
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from asyncmon import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from asyncmon.runtime.stop_control import StopControl
+
+    OnSignal = Callable[[str, float | None], None]
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class ProcessEnd(Protocol):
+    """What a process does at signals, in their handlers."""
+
+    def first(self, name: str, at: float) -> None:
+        """Begin to end. Called with the name of the signal, and when it came."""
+
+    def second(self, number: int) -> None:
+        """Decide about another signal."""
 
 
 class SignalStops:
     """The callbacks for signals. One object for the process, as its handlers are.
 
-    Handlers are installed only while there are callbacks and no signal came, and only for signals with
-    their default handlers: those of a service are left alone. A handler only schedules the callbacks in
-    their event loops, and restores the handlers of before.
+    Handlers are installed while there are callbacks, or :meth:`hold` was called, and only for signals
+    with their default handlers: those of a host are left alone. A handler only schedules the callbacks
+    in their event loops. The second signal has its default action, as soon as the callbacks are
+    scheduled again, now without a grace period.
     """
 
     def __init__(self) -> None:
-        self._callbacks: dict[object, Callable[[str], None]] = {}
+        self._callbacks: dict[object, Callable[[str, float | None], None]] = {}
         self._before: dict[int, Any] = {}
+        self._process: ProcessEnd | None = None
+        self.received: tuple[str, float] | None = None
+        """The name of the first signal, and when it came, on the loop's clock."""
+        self.stopped = 0
+        """How many sessions were stopped by a signal, here or elsewhere in their cluster."""
+        self.unsaved: list[str] = []
+        """For each of them whose last state was not saved, a sentence."""
+        self.sessions: dict[object, StopControl] = {}
+        """The stops of the sessions that are open."""
+        self.grace = math.inf
+        """Of the whole process, in seconds."""
 
-    def add(self, on_signal: Callable[[str], None]) -> Callable[[], None]:
-        """Have ``on_signal`` called in the running loop with the name of a signal that comes.
+    def hold(self, process: ProcessEnd, grace: float) -> Callable[[], None]:
+        """Install the handlers for a process that signals are to end. Return a function to undo it.
 
-        Outside of the main thread no signal ever arrives, and nothing is done.
+        The first signal is remembered: callbacks that are added later are called at once.
+
+        Args:
+            process: its methods are called in the handlers.
+            grace: seconds that sessions have at most.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        self._process, self.grace, self.stopped = process, grace, 0
+        self.unsaved.clear()
+        self._install()
+        return self._let_go
+
+    def add(self, on_signal: OnSignal, session: StopControl | None = None) -> Callable[[], None]:
+        """Have ``on_signal`` called in the running loop with the name of a signal, and when it came.
+
+        For the second signal the time is None. Outside of the main thread no signal ever arrives, and
+        nothing is done. ``session`` is one of :attr:`sessions` until this is undone.
 
         Returns:
             A function that undoes this. A second call of it does nothing.
@@ -41,12 +87,16 @@ class SignalStops:
         loop, key = asyncio.get_running_loop(), object()
         context = contextvars.copy_context()  # a handler has that of the code that it interrupts
 
-        def schedule(name: str) -> None:
+        def schedule(name: str, at: float | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(on_signal, name, context=context)
+                loop.call_soon_threadsafe(on_signal, name, at, context=context)
 
         self._callbacks[key] = schedule
+        if session is not None:
+            self.sessions[key] = session
         self._install()
+        if self.received is not None:
+            schedule(*self.received)
         return functools.partial(self._remove, key)
 
     def _install(self) -> None:
@@ -58,21 +108,42 @@ class SignalStops:
 
     def _remove(self, key: object) -> None:
         self._callbacks.pop(key, None)
-        if not self._callbacks:
+        self.sessions.pop(key, None)
+        if not self._callbacks and self._process is None:
             self._restore()
+
+    def _let_go(self) -> None:
+        self._process, self.grace = None, math.inf
+        self._restore()
 
     def _restore(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
+        self.received = None
         while self._before:
             number, before = self._before.popitem()
             if signal.getsignal(number) == self._handle:  # else other code has replaced it
                 signal.signal(number, before)
 
-    def _handle(self, number: int, _frame: object) -> None:
-        self._restore()
-        for schedule in list(self._callbacks.values()):
-            schedule(signal.Signals(number).name)
+    def _handle(self, number: int, frame: object) -> None:
+        name = signal.Signals(number).name
+        if self.received is None:
+            self.received = name, clock.monotonic()
+            for schedule in list(self._callbacks.values()):
+                schedule(*self.received)
+            if self._process is not None:
+                self._process.first(*self.received)
+        elif self._process is not None:
+            self._process.second(number)
+        else:
+            for schedule in list(self._callbacks.values()):
+                schedule(name, None)
+            before = self._before.get(number)
+            self._restore()
+            if callable(before):
+                before(number, frame)
+            else:
+                signal.raise_signal(number)
 
 
 def _is_default(handler: Any) -> bool:

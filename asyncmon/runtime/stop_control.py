@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from asyncmon.cancellation import CANCEL_ROUNDS, current_task
 from asyncmon.errors import CancelledError, DeadlineExceededError
 from asyncmon.runtime.call_scope import RUNS, CallScope, CallScopes, inside_run
+from asyncmon.runtime.grace_budget import GraceBudget, Part
 from asyncmon.runtime.stop_event import SessionClosedError, StopEvent
 
 if TYPE_CHECKING:
@@ -23,8 +24,18 @@ logger = logging.getLogger(__name__)
 LEAST_GRACE_SECS = 0.1
 """The shortest grace period."""
 
+SIGNAL = "signal SIG"
+"""The reason of a stop by a signal begins so, also in the other sessions of its cluster."""
+
+_NOT_TIMED = ("data", "pause", "waiting", "evaluation")
+"""Calls that a stop, or a signal, ends at once, or that end with another one."""
+
 INSIST_SECS = 1.0
 """Between two cancellations of a call that ignores its interruption."""
+
+
+class EvaluationEndedError(CancelledError):
+    """Raised in an evaluation when a signal comes."""
 
 
 class StopControl:
@@ -35,6 +46,9 @@ class StopControl:
     call from inside of which the stop was requested takes its time, until another request comes from
     elsewhere. An error of a background task interrupts runs, and is a stop too unless the next run
     recovers from it.
+
+    A signal stops and begins the grace budget, which all calls share. It ends evaluations and an
+    opening at once, too.
 
     Args:
         grace: seconds.
@@ -56,6 +70,9 @@ class StopControl:
         """The stop of the session itself."""
         self.no_retry = StopEvent()
         """Ends the pauses of recoveries: set by a stop, and when the session closes."""
+        self.budget = GraceBudget()
+        self.signalled = False
+        """Whether a signal came."""
         self.expired: DeadlineExceededError | None = None
         """The error of the last call that exceeded its grace period."""
         self.preemption = preemption
@@ -64,7 +81,8 @@ class StopControl:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._errors: ErrorLog | None = None  # of the present coordinator, and its stop
         self._tasks_stop: StopEvent | None = None
-        self._ended = False
+        self.is_closing = False
+        """Whether the session closes, or is closed."""
 
     def begin(self) -> None:
         """Act on requests from now on, in the running loop."""
@@ -75,7 +93,7 @@ class StopControl:
 
     def end(self) -> None:
         """Act on nothing any more: the session closes, which has deadlines of its own."""
-        self._ended = True
+        self.is_closing = True
         self.no_retry.set("the session is being closed")
         self.scopes.on_enter = None
         for scope in self.scopes.open:
@@ -132,6 +150,41 @@ class StopControl:
         if not isinstance(error, self.preemption):
             self._act(inside=False)
 
+    def preempt(self, name: str, at: float, grace: float, save_secs: float) -> None:
+        """Stop for a signal: one grace period for everything. Called in the loop.
+
+        Args:
+            name: of the signal.
+            at: when it came, on the loop's clock.
+            grace: seconds; the session's own grace period if that is shorter.
+            save_secs: that the last save is expected to take.
+        """
+        self.signalled, self.grace = True, min(self.grace, grace)
+        self.budget.start(at + self.grace, self.grace, save_secs)
+        self.scopes.interrupt(
+            EvaluationEndedError(f"The evaluation was ended by {name}."), "evaluation"
+        )
+        if self.is_closing:  # and has its reason
+            return
+        self.request(f"signal {name}")
+        error = CancelledError(f"The session was not opened: a stop came, {self.event.reason!r}.")
+        self.scopes.interrupt(error, "opening")
+        for scope in self.scopes.open:
+            if scope.timer is not None and scope.error is None:  # it has a grace period of its own
+                scope.timer.cancel()
+                scope.deadline = None
+
+    def is_preempted(self) -> bool:
+        """Whether the session stops for a signal, here or elsewhere in its cluster."""
+        return (self.event.reason or "").startswith(SIGNAL)
+
+    def is_abandoned(self, error: BaseException | None) -> bool:
+        """Return whether an error only says that the grace budget of a signal has cut a call short."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_abandoned, error.exceptions))
+        cut = error is not None and error is self.expired
+        return self.budget.is_running and (cut or isinstance(error, asyncio.CancelledError))
+
     def is_requested(self) -> bool:
         """Return whether there is a stop. An error that the next run recovers from is none."""
         return self.event.is_set or self._fatal_error() is not None
@@ -171,7 +224,7 @@ class StopControl:
         Args:
             inside: whether the request came from inside of a call, which is exempt.
         """
-        if self._ended:
+        if self.is_closing:
             return
         self.scopes.interrupt(StopAsyncIteration(), "data", "pause")
         if self.event.is_set:
@@ -185,10 +238,11 @@ class StopControl:
     def _start_grace(self, scope: CallScope) -> None:
         """Interrupt a call after the grace period. A nested call has that of the outer one."""
         timed = (one.task for one in self.scopes.open if one.deadline is not None)
-        if scope.kind in ("data", "pause", "waiting") or scope.exempt or scope.task in timed:
+        if scope.kind in _NOT_TIMED or scope.exempt or scope.task in timed:
             return
         loop = asyncio.get_running_loop()
-        scope.deadline = loop.time() + max(self.grace, LEAST_GRACE_SECS)
+        end = loop.time() + max(self.grace, LEAST_GRACE_SECS)
+        scope.deadline = min(end, self.budget.until(Part.RUNS))
         if scope.deadline < math.inf:
             scope.timer = loop.call_at(scope.deadline, self._expire, scope)
 
@@ -198,10 +252,11 @@ class StopControl:
             scope.interrupt(error)
             return
         subject, place = self._describe(scope)
+        kept = ", of which the end of the session needs a part," if self.budget.is_running else ""
         what = (
             f"{subject} did not finish within the grace period of {max(self.grace, LEAST_GRACE_SECS):g}"
-            f" s after a stop ({self.reason}): {place}. Give what it waits for a timeout, or pass a "
-            "longer stop_grace_period_secs."
+            f" s{kept} after a stop ({self.reason}): {place}. Give what it waits for a timeout, or "
+            "pass a longer stop_grace_period_secs."
         )
         logger.warning("%s The call is interrupted.", what)
         self.expired = DeadlineExceededError(what)

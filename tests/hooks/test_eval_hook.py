@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -465,3 +466,20 @@ async def test_a_graph_is_evaluated_beside_its_own_training() -> None:
             await sess.run(train)
             await asyncio.sleep(1)
     assert [(step, metrics["w"]) for step, metrics, _ in results] == [(2, 2), (4, 4)]
+
+
+@pytest.mark.parametrize("concurrent", [False, True])
+@pytest.mark.parametrize("stopping", [False, True])
+async def test_a_signal_ends_an_evaluation_at_once(concurrent: bool, stopping: bool) -> None:
+    """Also where a stop was requested before: the step is done, and the session ends in order."""
+    hook = EvalHook("test", every_n_steps=1, concurrent=concurrent, at_end=True)
+    creator = ChiefSessionCreator(program=program(eval_secs=100))
+    asyncio.get_running_loop().call_later(5, signal.raise_signal, signal.SIGTERM)
+    async with assert_nothing_left_behind(), MonitoredSession(creator, [hook], signals="auto") as sess:
+        if stopping:
+            asyncio.get_running_loop().call_later(2, sess.request_stop, "enough")
+        await sess.run("train")
+        await asyncio.sleep(4.5 if concurrent else 0)
+        assert clock.monotonic() == (5.5 if concurrent else 5)
+    assert clock.monotonic() <= 5.5
+    assert (hook.metrics, sess.stop_reason) == ({}, "enough" if stopping else "signal SIGTERM")

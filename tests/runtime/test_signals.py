@@ -48,7 +48,7 @@ async def test_a_signal_ends_the_body_cleanly(
             os.kill(os.getpid(), number)
             while not sess.should_stop():
                 await sess.run(world.train, world.feed())
-            assert handlers() == before  # the second one does what it always did
+    assert handlers() == before
     assert hook.moments()[-2:] == ["end", "cleanup"]
     assert sess.stop_reason == f"signal {number.name}"
     assert f"Received {number.name}, stopping." in caplog.text
@@ -119,7 +119,7 @@ async def test_outside_of_the_main_thread_nothing_is_done() -> None:
     before = handlers()
 
     async def add() -> None:
-        SignalStops().add(lambda name: None)()
+        SignalStops().add(lambda name, at: None)()
 
     await asyncio.to_thread(lambda: asyncio.run(add()))
     assert handlers() == before
