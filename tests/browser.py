@@ -54,6 +54,10 @@ SOON = """new Promise((resolve, reject) => {
 KEYS = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39}
 
 
+class Navigated(Exception):
+    """The document of a command is gone."""
+
+
 class Page:
     """A page, and what it did: ``errors`` of its scripts and of its console, ``requests`` as URLs."""
 
@@ -91,7 +95,10 @@ class Page:
 
     def wait_until(self, expression: str, secs: float = 20) -> Any:
         """Return the first value of a JavaScript expression that is not false."""
-        value = self.evaluate(SOON % (secs * 1000, expression))
+        try:
+            value = self.evaluate(SOON % (secs * 1000, expression))
+        except Navigated:  # the page took the place of another one meanwhile
+            value = self.evaluate(SOON % (secs * 1000, expression))
         assert value is not None, f"the page never had {expression}; errors: {self.errors}"
         return value
 
@@ -165,6 +172,8 @@ class Page:
         while True:
             message = json.loads(self._next())
             if message.get("id") == self._number:
+                if "navigated" in message.get("error", {}).get("message", ""):
+                    raise Navigated(message["error"]["message"])
                 assert "error" not in message, message
                 return message["result"]
             self._note(message)

@@ -106,7 +106,7 @@ export class Details {
       ...one, kind: "timer", text: `every ${duration(one.every_secs).replace(/ 00 .$/, "")}`, next: duration(one.next_secs),
     }));
     const tasks = (details.tasks ?? []).map((one) => ({
-      ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? ""), next: "",
+      ...one, kind: "task", text: one.done ? "done" : (one.waits_for ?? "").replace(/^it waits in /, ""), next: "",
     }));
     const all = [...timers, ...tasks].map((one, index) => ({ ...one, key: `${one.kind} ${index} ${one.name}` }));
     const make = () => el("tr", {}, el("th", { scope: "row" }), cell("waits"), cell("num"));

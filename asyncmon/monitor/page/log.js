@@ -12,6 +12,7 @@ export class Log {
   #next = 0; // the number of the first line that is not here
   #level = remembered("level", 20);
   #following = true;
+  #touched = -Infinity; // when the reader's hand was last here
   #waiting = [];
 
   constructor(runs) {
@@ -25,7 +26,11 @@ export class Log {
       this.#scroll();
     });
     $("log-follow").addEventListener("change", ({ target }) => this.follow(target.checked));
+    for (const kind of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+      $("log-lines").addEventListener(kind, () => (this.#touched = performance.now()), { passive: true });
+    }
     $("log-lines").addEventListener("scroll", ({ target }) => {
+      if (performance.now() - this.#touched > 400) return; // not the reader's: lines came, or were hidden
       const end = target.scrollHeight - target.scrollTop - target.clientHeight < 8;
       if (end !== this.#following) this.follow(end);
     });

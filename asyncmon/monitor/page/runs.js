@@ -10,10 +10,9 @@ const STATES = {
   running: "running", silent: "stopping", stopped: "ended", unknown: "ended", // of directories
 };
 
-/** The state as a word and as a class: paused and failed are states of their own here. */
+/** The state as a word and as a class; paused is a state of its own here. */
 export function stateOf(row) {
   const { state } = row;
-  if (row.error) return ["failed", "failed"];
   if (row.paused && STATES[state] !== "ended") return ["paused", "paused"];
   return [state === "open" ? "running" : state, STATES[state] ?? "other"];
 }

@@ -29,7 +29,9 @@ export function ask({ title, text, yes, reason = true }) {
   });
 }
 
-export const may = (row, action) => (row.can ? row.can.includes(action) : row.kind === "live" || action === "verify");
+/** Whether an action is possible now: files can be verified, a session that is open can do everything. */
+export const may = (row, action) =>
+  action === "verify" || (row.kind === "live" && (row.state === "open" || (action === "stop" && row.state === "opening")));
 
 /** Post an action of a run; say what came of it; whether it was done. */
 export async function act(row, path, done, body = {}) {
@@ -103,10 +105,8 @@ export class Status {
     const bar = $("progress");
     bar.parentNode.hidden = !row.last_step;
     if (row.last_step) bar.value = Math.min(1, (row.step ?? 0) / row.last_step);
-    const reason = row.error ?? row.stop_reason;
-    $("reason").hidden = !reason;
-    $("reason").classList.toggle("problem", Boolean(row.error));
-    setText($("reason"), reason ?? "");
+    $("reason").hidden = !row.stop_reason;
+    setText($("reason"), row.stop_reason ?? "");
     this.#facts();
     this.#announce(row, word);
     document.title = `${row.step == null ? "" : `${whole(row.step)} · `}${row.name} · asyncmon`;
@@ -115,7 +115,7 @@ export class Status {
   #facts() {
     const row = this.#runs.row;
     if (!row) return;
-    const ended = ["ended", "failed"].includes(stateOf(row)[1]);
+    const ended = stateOf(row)[1] === "ended";
     const facts = [
       ["step", row.last_step ? `${whole(row.step)} / ${whole(row.last_step)}` : whole(row.step)],
       ["rate", rate(row.rate)],
@@ -131,7 +131,7 @@ export class Status {
 
   /** Read out changes of state, and nothing of the steps in between. */
   #announce(row, word) {
-    const now = `${row.name}: ${word}${row.error ? `, ${row.error}` : row.stop_reason ? `, ${row.stop_reason}` : ""}`;
+    const now = `${row.name}: ${word}${row.stop_reason ? `, ${row.stop_reason}` : ""}`;
     if (now === this.#announced) return;
     this.#announced = now;
     setText($("announce"), now);
