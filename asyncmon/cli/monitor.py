@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
         app, options.host, options.port, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=5,
     )  # fmt: skip
-    listener = config.bind_socket()
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.create_server((options.host, options.port), family=family, backlog=2048)
     host = f"[{options.host}]" if ":" in options.host else options.host
     secret = f"#token={token}" if token else ""  # a fragment is never sent, nor logged
     sys.stdout.write(f"http://{host}:{listener.getsockname()[1]}/{secret}\n")

@@ -1,0 +1,113 @@
+"""``asyncmon stop|save|pause|resume URL``: act on a run through its monitor."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from asyncmon.cli.monitor import TOKEN, read_token
+from asyncmon.cli.output import add_json_option, write_json
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION = """\
+Act on a run of another process, by the URL of its monitor: ask it to stop, to save a checkpoint now and
+wait for it, to pause before its next step, or to resume."""
+
+EPILOG = """\
+exit status: 0 done; 1 refused or not reached, as one sentence on standard error says."""
+
+_DONE = {"stop": "is asked to stop", "save": "has saved", "pause": "pauses", "resume": "goes on"}
+_SECS = 30.0
+_SAVE_SECS = 3600.0
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add = parser.add_argument
+    add("url", metavar="URL", help="of the monitor's page; a token after # is taken, as it is printed")
+    add("--run", dest="id", metavar="ID", help="the run; may be left out where there is one session")
+    add("--reason", help="for a stop or a pause")
+    add(
+        "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
+    )
+    add_json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Act, and return 0.
+
+    Raises:
+        ValueError: the URL is none, the run is not told, or the monitor refuses.
+        OSError: the monitor cannot be reached.
+    """
+    monitor = _Monitor(options.url, read_token(options))
+    action, given = options.command, options.id
+    if options.reason and action not in ("stop", "pause"):
+        raise ValueError(f"--reason is for a stop or a pause; {action} takes none.")
+    if given is None:
+        given = _only_session(monitor.ask("api/runs")["runs"])
+    body = {"reason": options.reason} if options.reason else {}
+    answer = monitor.ask(f"api/runs/{quote(given, safe='')}/{action}", body)
+    if options.json:
+        write_json({"run": given, "action": action, **answer})
+    else:
+        sys.stdout.write(f"{given} {_DONE[action]}{' ' + answer['path'] if 'path' in answer else ''}\n")
+    return 0
+
+
+def _only_session(rows: list[dict[str, Any]]) -> str:
+    live = [row for row in rows if row["kind"] == "live" and row["state"] != "closed"]
+    if len(live) == 1:
+        return str(live[0]["id"])
+    found = ", ".join(f"{row['id']} ({row['kind']}, {row['state']})" for row in rows) or "no run"
+    raise ValueError(
+        f"There is not one session that is open: give --run ID. The monitor shows {found}."
+    )
+
+
+class _Monitor:
+    """A monitor that is asked over HTTP. Blocking."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no URL of a monitor: http://127.0.0.1:6060/ would be one.")
+        self._base = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        self._token = parts.fragment.removeprefix("token=") if parts.fragment else token
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the answer to a GET, or to a POST of a body."""
+        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self._base}/{path}", data, headers)
+        try:
+            with self._opener.open(request, timeout=_SAVE_SECS if data else _SECS) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise ValueError(_sentence(error, self._base)) from None
+        except urllib.error.URLError as error:
+            raise ConnectionError(f"{self._base} does not answer: {error.reason}.") from None
+        except ValueError:
+            raise ValueError(f"{self._base} answers, but is no monitor of asyncmon.") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: a redirect would carry the token along."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+def _sentence(error: urllib.error.HTTPError, base: str) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{base} answers {error.code} {error.reason}; is it the URL of a monitor?"
