@@ -8,7 +8,7 @@ A page is Markdown. Its blocks run from top to bottom in one directory::
     text            the output of the block before it; "..." stands for anything, white space is as
                     good as other, and a number before "s" or "/sec" is not compared
     json, toml      parsed
-    yaml, (none)    not run: files of other programs, and drawings
+    yaml, ini, (none)   not run: files of other programs, and drawings
 
 A block that prints without a `text` block after it is an error. A comment before a block changes this::
 
@@ -42,7 +42,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LANGUAGES = {"python", "sh", "console", "text", "json", "toml", "yaml", ""}
+LANGUAGES = {"python", "sh", "console", "text", "json", "toml", "yaml", "ini", ""}
 MARKS = {"new program", "needs", "file", "run by", "not run"}
 SECS = 60
 """How long one command may take."""
