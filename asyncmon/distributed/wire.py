@@ -36,6 +36,8 @@ _MODULES = ("asyncmon.graph.", "asyncmon.tf1.", "asyncmon.summary.", "asyncmon.r
 _ARRAYS = frozenset("biufc")  # kinds of dtypes
 _RANGE_ITERATOR = type(iter(range(0)))
 _START = struct.Struct("<II")
+_written = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes one for each call
+_read = json.JSONDecoder().decode
 _ALIGNED = 64
 
 Buffer = bytes | bytearray | memoryview
@@ -75,6 +77,8 @@ def frame(message: Message) -> list[Buffer]:
 
     Each buffer begins at a multiple of 64 bytes.
     """
+    if not message.buffers:
+        return [_START.pack(len(message.header), 0) + message.header]
     sizes = [len(buffer) for buffer in message.buffers]
     start = _START.pack(len(message.header), len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
     pieces: list[Buffer] = [start + message.header]
@@ -98,6 +102,8 @@ def unframe(data: Buffer) -> Message:
         raise InvalidArgumentError(f"A message of {len(view)} bytes is not whole: {error}.") from None
     at = _START.size + 8 * count
     begins, end = [], at + length
+    if not count and end == len(view) <= MAX_HEADER:
+        return Message(bytes(view[at:]))
     for size in sizes:
         begins.append(end + -end % _ALIGNED)
         end = begins[-1] + size
@@ -129,11 +135,11 @@ class Encoder:
 
     def json(self, data: Any) -> Message:
         """Return what is JSON already as a message, with all buffers so far."""
-        return Message(json.dumps(data, separators=(",", ":")).encode(), self.buffers)
+        return Message(_written(data).encode(), self.buffers)
 
     def document(self, data: Any) -> int:
         """Write what is JSON already as a buffer of its own, and return its number."""
-        return self._buffer(json.dumps(data, separators=(",", ":")).encode())
+        return self._buffer(_written(data).encode())
 
     def encode(self, value: Any) -> Any:
         """Return JSON for a value: itself, or a list that begins with what it is.
@@ -241,7 +247,7 @@ class Decoder:
         self._buffers = message.buffers
         self._special = special
         try:
-            self.content: Any = json.loads(message.header)
+            self.content: Any = _read(str(message.header, "utf-8"))
         except (ValueError, RecursionError) as error:
             raise InvalidArgumentError(f"The header of a message is not JSON: {error}.") from None
 
@@ -258,7 +264,7 @@ class Decoder:
 
     def document(self, number: int) -> Any:
         """Return the JSON of a buffer of its own."""
-        return json.loads(bytes(self._buffers[number]))
+        return _read(str(self._buffers[number], "utf-8"))
 
     def decode(self, data: Any) -> Any:
         """Return the value that JSON stands for."""
