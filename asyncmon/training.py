@@ -96,7 +96,8 @@ def MonitoredTrainingSession(
             graph.
         signals: ``"auto"`` lets SIGINT and SIGTERM request a stop, after which
             ``stop_grace_period_secs`` covers everything; see :class:`MonitoredSession`. None: not.
-        recovery: which errors to recover from, how often, after what pause.
+        recovery: which errors to recover from, how often, after what pause. By default pauses are at
+            most 2 s where there is a ``master``, so that a server that is back is soon used.
         interrupt: whether an error of a background task ends a run at once, see
             :class:`MonitoredSession`.
         saver: what restores and saves, and how many checkpoints it keeps: ``Saver(max_to_keep=20)``.
@@ -129,6 +130,7 @@ def MonitoredTrainingSession(
         scaffold = Scaffold(saver=saver, program=program)
     if master:
         hooks = [*hooks, ClusterHook(is_chief, stop_grace_period_secs)]
+        recovery = recovery or Recovery(max_delay_secs=2.0)
     is_chief = is_chief and bool(getattr(program, "is_chief", True))
     hooks = [*hooks, *getattr(program, "session_hooks", list)()]
     policies: Any = {"recovery": recovery, "signals": signals, "interrupt": interrupt}

@@ -10,9 +10,10 @@ import pytest
 import pytest_asyncio
 
 import asyncmon as am
-from asyncmon import errors, graph
+from asyncmon import clock, errors, graph
+from asyncmon.graph.session.backend import register_session_factory
 from asyncmon.testing import wait_all_tasks_blocked
-from tests.distributed.in_process import InProcessCluster
+from tests.distributed.in_process import InProcessCluster, SharedBackend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -242,3 +243,28 @@ async def test_the_last_checkpoint_has_the_steps_that_others_did_after_the_chief
     assert step >= 50
     assert newest is not None
     assert newest.endswith(f"model.ckpt-{step}")
+
+
+@pytest.mark.virtual_time
+async def test_a_server_that_is_back_after_a_minute_is_used_within_seconds(
+    cluster: InProcessCluster,
+) -> None:
+    def check() -> None:
+        if 1.0 < clock.monotonic() < 61.0:
+            raise errors.UnavailableError("down")
+
+    class Fails(am.SessionRunHook):
+        async def before_run(self, run_context: Any) -> None:
+            check()
+
+    def make(_target: str, own: graph.Graph, _config: Any) -> SharedBackend:
+        check()
+        return SharedBackend(own, cluster.executors["/job:ps/task:0"])
+
+    register_session_factory("sometimes", make)
+    add = am.get_or_create_global_step().assign_add(1)
+    async with am.MonitoredTrainingSession("sometimes", hooks=[Fails()]) as sess:
+        await sess.run(add)
+        await asyncio.sleep(2.0)
+        assert await sess.run(add) == 1  # there is no checkpoint
+        assert 61.0 <= clock.monotonic() <= 63.0
