@@ -1,19 +1,22 @@
 """The figures of sessions in other processes: ``python tests/benchmarks/distributed.py [row ...]``.
 
-Servers are processes of this machine. Bare calls and streams have the same options, in the same run.
-Rows: local-scalar, local-mlp, local-service, grpc-scalar, grpc-transfers, grpc-killed.
+Servers are processes of this machine. Bare calls and streams have the same options and receive into the
+same kind of memory, in the same run. Rows: local-scalar, local-mlp, local-service, grpc-scalar,
+grpc-transfers, grpc-killed, grpc-recovery, ray-scalar.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import resource
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +28,10 @@ from harness import Row, chosen, show, take_turns, typical
 
 from asyncmon import errors
 from asyncmon import graph as am
-from asyncmon.distributed.grpc_transport import CHUNK, both_sides
+from asyncmon.distributed.grpc_transport import CHUNK, Assembly, both_sides
+from asyncmon.graph.variables.global_step import get_or_create_global_step
 from asyncmon.session_config import RPCOptions
+from asyncmon.training import MonitoredTrainingSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -131,6 +136,13 @@ def p99(found: list[float]) -> float:
 
 
 # --- servers of gRPC -----------------------------------------------------------------------------
+async def received(stream: Any) -> None:
+    """Receive a stream of chunks."""
+    memory = Assembly(TRANSFERRED + CHUNK)
+    while (chunk := await stream.read()) is not grpc.aio.EOF:
+        memory.add(chunk)
+
+
 async def bare_grpc() -> None:
     """Answer calls with nothing; take and send streams of chunks."""
 
@@ -138,10 +150,7 @@ async def bare_grpc() -> None:
         return b""
 
     async def push(_requests: Any, context: Any) -> bytes:
-        memory, at = np.empty(TRANSFERRED + CHUNK, np.uint8).data, 0
-        while (chunk := await context.read()) is not grpc.aio.EOF:
-            memory[at : at + len(chunk)] = chunk
-            at += len(chunk)
+        await received(context)
         return b""
 
     async def pull(_data: bytes, context: Any) -> None:
@@ -175,8 +184,9 @@ def process(*command: str) -> Iterator[tuple[str, Any]]:
         started.wait()
 
 
-def grpc_server() -> Any:
-    return process("-m", "asyncmon", "server", "--cluster", json.dumps({"ps": ["localhost:0"]}))
+def grpc_server(port: str = "0") -> Any:
+    cluster = json.dumps({"ps": [f"localhost:{port}"]})
+    return process("-m", "asyncmon", "server", "--cluster", cluster)
 
 
 # --- gRPC -----------------------------------------------------------------------------------------
@@ -246,11 +256,7 @@ def grpc_transfers() -> list[Row]:
         lags: list[float] = []
 
         async def bare_pull() -> None:
-            call = channel.unary_stream("/bare/pull")(b"")
-            memory, at = np.empty(TRANSFERRED + CHUNK, np.uint8).data, 0
-            while (chunk := await call.read()) is not grpc.aio.EOF:
-                memory[at : at + len(chunk)] = chunk
-                at += len(chunk)
+            await received(channel.unary_stream("/bare/pull")(b""))
 
         async def bare_push() -> None:
             async def parts() -> AsyncIterator[bytes]:
@@ -320,6 +326,69 @@ def grpc_killed() -> list[Row]:
     return [Row("killed server: error at the client", f"{worst * 1e3:.0f} ms", "100 ms", worst <= 0.1)]
 
 
+async def recovered(directory: str) -> float:
+    """Kill a server that trains and start another; return the seconds until that trains."""
+    with am.Graph().as_default(), contextlib.ExitStack() as servers:
+        target, server = servers.enter_context(grpc_server())
+        add = get_or_create_global_step().assign_add(1)
+        async with MonitoredTrainingSession(target, checkpoint_dir=directory) as sess:
+            for _ in range(100):
+                await sess.run(add)
+            server.kill()
+            server.wait()
+            running = asyncio.create_task(sess.run(add))
+            again = grpc_server(target.rpartition(":")[2])
+            await asyncio.to_thread(servers.enter_context, again)
+            start = time.perf_counter()
+            await running
+            took = time.perf_counter() - start
+            assert await sess.run(add) == 2, "after that of the first checkpoint"
+            return took
+
+
+def grpc_recovery() -> list[Row]:
+    times = []
+    for _ in range(5):
+        with tempfile.TemporaryDirectory() as directory:
+            times.append(LOOP.run(recovered(directory)))
+    worst = max(times)
+    return [Row("killed server is back: training again", f"{worst:.2f} s", "3 s", worst <= 3)]
+
+
+# --- Ray ------------------------------------------------------------------------------------------
+def ray_scalar() -> list[Row]:
+    work, target = "run of the scalar increment on Ray", "1.3x or less"
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ModuleNotFoundError:
+        return [Row(work, "Ray is not installed: pip install 'asyncmon[cluster]'", target)]
+
+    class Bare:
+        async def call(self, _data: bytes) -> bytes:
+            return b""
+
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False)
+    try:
+        bare = ray.remote(Bare).remote()
+        v = am.Variable(0.0)
+        add = v.assign_add(1.0)
+        sess = am.Session("ray")
+        LOOP.run(sess.run(v.initializer))
+        found = take_turns(
+            {
+                "ours": lambda: each(lambda: sess.run(add.op), 500),
+                "bare": lambda: each(lambda: bare.call.remote(b""), 500),
+            },
+            rounds=7,
+        )
+        LOOP.run(sess.close())
+    finally:
+        ray.shutdown()
+    ratio = found["ours"] / found["bare"]
+    said = f"{found['ours'] * 1e3:.3f} ms, {ratio:.2f}x of {found['bare'] * 1e3:.3f} ms"
+    return [Row(work, said, target, ratio <= 1.3)]
+
+
 ROWS: dict[str, Callable[[], list[Row]]] = {
     "local-scalar": local_scalar,
     "local-mlp": local_mlp,
@@ -327,6 +396,8 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
     "grpc-scalar": grpc_scalar,
     "grpc-transfers": grpc_transfers,
     "grpc-killed": grpc_killed,
+    "grpc-recovery": grpc_recovery,
+    "ray-scalar": ray_scalar,
 }
 
 
