@@ -87,7 +87,8 @@ class SessionManager:
         """Return a session, restored if there is a checkpoint, else initialised. TF1: same name.
 
         Not restored: ``init_op``, then ``init_fn(session)``, plain or async. Restored: neither. In both
-        cases ``local_init_op`` follows, and a check that the session is ready.
+        cases ``local_init_op`` follows, and a check that the session is ready. Where that undoes what
+        other sessions of a server have trained, it is a WARNING.
 
         Args:
             master: where the session runs; "" is here.
@@ -113,6 +114,7 @@ class SessionManager:
                         "Model is not initialized and no init_op or init_fn or local_init_op was given"
                     )
                 if init_op is not None:
+                    await _warn_of_loss(session)
                     await session.run(init_op, init_feed_dict)
                 if init_fn is not None:
                     result = init_fn(session)
@@ -297,6 +299,16 @@ async def _drain_saves(saver: Any) -> None:
             await drain()
         except Exception:
             logger.warning("A save failed before the session was created anew.", exc_info=True)
+
+
+async def _warn_of_loss(session: Session) -> None:
+    """Log the step of a state that other sessions have trained and that is to be initialised."""
+    fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
+    if fetch is None or not getattr(session, "shares_state", False):
+        return
+    with contextlib.suppress(FailedPreconditionError):  # it has no value yet
+        if step := int(await session.run(fetch)):
+            logger.warning("There is no checkpoint: %d steps are lost by an initialisation.", step)
 
 
 def _name(op: Any) -> Any:

@@ -181,6 +181,8 @@ async def check(cluster: Cluster) -> None:
     restored = [
         int(found) for found in re.findall(r"Restoring parameters from \S*-(\d+)", "".join(logs))
     ]
+    if "steps are lost by an initialisation" in logs[0]:  # killed before its first checkpoint
+        restored.append(0)
     killed = [name for _, kind, name in cluster.faults if kind == "kill"]
     for worker in range(2):
         kills = killed.count(("worker", worker))

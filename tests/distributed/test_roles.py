@@ -174,6 +174,15 @@ async def test_a_chief_that_starts_again_restores_and_workers_go_on(
     await asyncio.wait_for(asyncio.gather(work(*again), other), 20)
 
 
+async def test_a_chief_that_finds_no_checkpoint_says_what_it_initialises(
+    cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await work(*session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=3)]))
+    assert not caplog.records
+    await work(*session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=3)]))
+    assert caplog.messages == ["There is no checkpoint: 3 steps are lost by an initialisation."]
+
+
 async def test_the_chief_names_those_it_does_not_wait_for(
     cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
