@@ -59,6 +59,7 @@ def MonitoredTrainingSession(
     interrupt: bool = True,
     saver: Saver | None = None,
     save_on_cancel: bool = False,
+    resume: str | os.PathLike[str] = "auto",
 ) -> MonitoredSession:
     """Return a session that restores, saves, counts and summarises. TF1: ``MonitoredTrainingSession``.
 
@@ -104,6 +105,10 @@ def MonitoredTrainingSession(
             Short for a scaffold that has it.
         save_on_cancel: whether a cancellation saves a last checkpoint, see
             :class:`CheckpointSaverHook`.
+        resume: ``"auto"`` begins with the newest checkpoint of the directory; ``"never"`` without one,
+            and a path (``runs/1/model.ckpt-500``) with that one, though the directory has newer ones,
+            which ``max_to_keep`` deletes in time. Under a scheduler that starts programs again, only
+            ``"auto"`` goes on.
 
     Raises:
         ValueError: seconds and steps are both given, for checkpoints or for summaries; or a saver and a
@@ -163,7 +168,7 @@ def MonitoredTrainingSession(
             " save_checkpoint_steps: no checkpoints are saved without."
         )
     return MonitoredSession(
-        ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program),
+        ChiefSessionCreator(scaffold, master, config, checkpoint_dir, program=program, resume=resume),
         [*chief_hooks, *hooks],
         stop_grace_period_secs,
         **policies,

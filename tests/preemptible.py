@@ -103,5 +103,5 @@ async def main() -> None:
             await sess.run("train", {"wanted": number})
 
 
-logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+logging.basicConfig(level=logging.INFO, format="log: %(message)s", stream=sys.stdout)
 am.run(main, grace=float(GRACE))

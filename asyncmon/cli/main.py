@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = {
+    "run": ("asyncmon.cli.run", "train until it is done or a signal comes"),
     "inspect": ("asyncmon.cli.inspect", "list what a checkpoint holds"),
     "verify": ("asyncmon.cli.verify", "check every byte of checkpoints"),
     "prune": ("asyncmon.cli.prune", "delete older checkpoints"),

@@ -276,7 +276,9 @@ class CheckpointSaverHook(SessionRunHook):
             return False
         place, _, number = restored.rpartition("-")
         same_place = place == self._prefix or os.path.realpath(place) == os.path.realpath(self._prefix)
-        return same_place and number.isdigit() and int(number) == step
+        newest = self._saver.last_checkpoints[-1:]  # else this one is to be the newest again
+        is_newest = not newest or newest[0].rpartition("-")[2] == number
+        return same_place and is_newest and number.isdigit() and int(number) == step
 
     async def _write_graph(self, graph: Graph) -> None:
         with log_errors(self, "graph.pbtxt"):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, final
 
+from asyncmon.checkpoint import get_checkpoint_state
 from asyncmon.runtime.program import as_program
 from asyncmon.runtime.scaffold import Scaffold
 from asyncmon.runtime.session_manager import SessionManager
 
 if TYPE_CHECKING:
-    import os
-
     from asyncmon.runtime.protocols import Session
 
 
@@ -76,6 +77,8 @@ class ChiefSessionCreator(_Prepared):
         checkpoint_dir: whose newest valid checkpoint is restored, if it has one.
         checkpoint_filename_with_path: the one checkpoint to restore instead; it must be there.
         program: what to run. Default: the scaffold's program, or the default graph.
+        resume: ``"never"``, or the prefix of a checkpoint, to begin without or with that one instead of
+            the directory's newest. A recovery restores what was saved since.
 
     Raises:
         ValueError: both a directory and a file are given.
@@ -90,6 +93,7 @@ class ChiefSessionCreator(_Prepared):
         checkpoint_filename_with_path: str | os.PathLike[str] | None = None,
         *,
         program: Any = None,
+        resume: str | os.PathLike[str] = "auto",
     ) -> None:
         if checkpoint_dir and checkpoint_filename_with_path:
             raise ValueError("Can not provide both checkpoint_dir and checkpoint_filename_with_path.")
@@ -97,20 +101,37 @@ class ChiefSessionCreator(_Prepared):
         self._checkpoint_dir = None if checkpoint_dir is None else str(checkpoint_dir)
         path = checkpoint_filename_with_path
         self._checkpoint_filename_with_path = None if path is None else str(path)
+        self._resume = os.fspath(resume)
+        self._state_before: list[Any] = []  # of the directory, at the first creation
 
     async def create_session(self) -> Session:
         """Return a session: restored, or initialised; then local initialisation, and a check."""
         manager = self._session_manager()
-        return await manager.prepare_session(
+        directory, path = self._checkpoint_dir, self._checkpoint_filename_with_path
+        if self._resume != "auto" and await self._is_unchanged():
+            directory, path = None, None if self._resume == "never" else self._resume
+        session = await manager.prepare_session(
             self._master,
             init_op=self.scaffold.init_op,
             saver=self.scaffold.saver,
-            checkpoint_dir=self._checkpoint_dir,
-            checkpoint_filename_with_path=self._checkpoint_filename_with_path,
+            checkpoint_dir=directory,
+            checkpoint_filename_with_path=path,
             config=self._config,
             init_feed_dict=self.scaffold.init_feed_dict,
             init_fn=self.scaffold.init_fn,
         )
+        if directory != self._checkpoint_dir and hasattr(self.scaffold.saver, "continue_from"):
+            await self.scaffold.saver.continue_from(self._checkpoint_dir)
+        return session
+
+    async def _is_unchanged(self) -> bool:
+        """Return whether nothing was saved since the first creation."""
+        state = None
+        if self._checkpoint_dir is not None:
+            with contextlib.suppress(ValueError):  # it names no checkpoint
+                state = await get_checkpoint_state(self._checkpoint_dir)
+        self._state_before = self._state_before or [state]
+        return bool(state == self._state_before[0])
 
 
 @final

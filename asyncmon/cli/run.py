@@ -1,0 +1,123 @@
+"""``asyncmon run``: an async function of a module, under ``am.run``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from asyncmon import runtime
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+DESCRIPTION = """\
+Run a function of a module until it is done or a signal stops it.
+
+An `async def` function is awaited. It, or a plain function, may also return a session and what to run
+in it, `return session, train_op`, which is run until the session is to stop. The function is called
+with those of the keyword arguments `resume` and `grace` that it has."""
+
+EPILOG = """\
+exit status: 0 done; 75 stopped by a signal, and saved: run it again; 1 an error, or stopped and not
+saved; 130 aborted by a second Ctrl-C; 2 the arguments are wrong."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Describe the command to a parser."""
+    add = parser.add_argument
+    add("target", metavar="MODULE:FUNCTION", help="training.digits:main, looked for from here too")
+    add(
+        "--resume", default="auto", metavar="auto|never|PATH",
+        help="begin with the newest checkpoint, without one, or with this one; passed to the function, "
+        "for MonitoredTrainingSession(resume=...) (default: %(default)s)",
+    )  # fmt: skip
+    add(
+        "--grace", type=float, metavar="SECS",
+        help="end within so many seconds after SIGTERM or Ctrl-C (default: the sessions' own grace "
+        "period, else 120)",
+    )  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the function, and return 0, or 1 after an error. Other statuses leave as ``SystemExit``.
+
+    Raises:
+        ValueError: there is no such module or function, or the options do not fit it.
+    """
+    if options.grace is not None and not options.grace > 0:
+        raise ValueError(f"--grace is a positive number of seconds, got {options.grace:g}.")
+    problem: list[str] = []
+
+    async def main() -> None:
+        try:
+            function, arguments = _load(options)
+        except ValueError as error:
+            problem.append(str(error))
+            return
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        await _call(function, arguments)
+
+    try:
+        runtime.run(main, grace=options.grace)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    if problem:
+        raise ValueError(problem[0])
+    return 0
+
+
+def _load(options: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Import the function. Return it with its keyword arguments."""
+    module_name, _, path = options.target.partition(":")
+    if not module_name or not path:
+        raise ValueError(f"MODULE:FUNCTION is expected, training.digits:main, got {options.target!r}.")
+    if "" not in sys.path:  # the script's directory comes first, unlike with `python -m`
+        sys.path.insert(0, "")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # a module that it imports
+        raise ValueError(f"There is no module {error.name!r} here nor in sys.path.") from error
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            raise ValueError(
+                f"The module {module_name!r} has no {path!r}: {name!r} is missing."
+            ) from None
+    if not callable(found):
+        raise ValueError(f"{options.target} is no function but {found!r}.")
+    known = inspect.signature(found).parameters
+    given = {"resume": options.resume, "grace": options.grace}
+    arguments = {name: value for name, value in given.items() if name in known and value is not None}
+    if options.resume != "auto" and "resume" not in known:
+        raise ValueError(
+            f"--resume {options.resume} needs a function with the argument `resume`, to pass it on to "
+            f"MonitoredTrainingSession; {options.target} has none."
+        )
+    return found, arguments
+
+
+async def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """Call the function; run what it returns."""
+    result = function(**arguments)
+    if inspect.isawaitable(result):
+        result = await result
+    if result is None:
+        return
+    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "should_stop"):
+        raise TypeError(
+            f"{function.__name__} returned {result!r}; expected nothing, or a monitored session that "
+            "is not open yet and what to run in it: `return session, train_op`."
+        )
+    session, fetches = result
+    async with session:
+        while not session.should_stop():
+            await session.run(fetches)

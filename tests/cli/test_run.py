@@ -1,0 +1,176 @@
+"""``asyncmon run``: a function of a module, its options, and the exit status."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MODULE = """
+import asyncio
+import asyncmon as am
+
+program = am.programs.FunctionProgram(state={"weight": 0.0})
+
+@program.step
+async def train(state):
+    await asyncio.sleep(0.001)
+    state["weight"] += 1
+
+def session(resume="auto", steps=5):
+    hooks = [am.StopAtStepHook(num_steps=steps)]
+    return am.MonitoredTrainingSession(
+        checkpoint_dir="runs", program=program, hooks=hooks, resume=resume
+    )
+
+async def main(resume="auto", grace=None):
+    print("arguments", resume, grace, flush=True)
+    async with session(resume) as sess:
+        print("began at", sess.global_step, flush=True)
+        while not sess.should_stop():
+            await sess.run("train")
+
+def factory():
+    return session(), "train"
+
+async def endless():
+    print("ready", flush=True)
+    return session(steps=10**9), "train"
+
+async def plain():
+    print("plain")
+
+async def fails():
+    raise ValueError("this one")
+
+def returns_five():
+    return 5
+
+class Namespace:
+    main = plain
+
+number = 5
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "digits.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text("import nowhere_to_be_found")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, target: str = "main") -> subprocess.CompletedProcess[str]:
+    place = target if ":" in target or not target else f"training.digits:{target}"
+    return subprocess.run(
+        [sys.executable, "-m", "asyncmon", "run", place, *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=15, check=False,
+    )  # fmt: skip
+
+
+def test_a_function_gets_its_options_and_goes_on_where_it_ended(folder: Path) -> None:
+    first, second = run(folder, "--grace", "25"), run(folder)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout.splitlines()[:2] == ["arguments auto 25.0", "began at 0"]
+    assert second.stdout.splitlines()[:2] == ["arguments auto None", "began at 5"]
+    assert "INFO Session ended at step 5: StopAtStepHook" in first.stderr
+
+
+def test_resume_begins_anew_or_with_a_given_checkpoint(folder: Path) -> None:
+    for _ in range(2):
+        run(folder)
+    path = "runs/model.ckpt-5"
+    third = run(folder, "--resume", path)
+    assert "began at 5\n" in third.stdout, third.stderr
+    assert "began at 10\n" in run(folder).stdout
+    fourth = run(folder, "--resume", "never")
+    assert "began at 0\n" in fourth.stdout, fourth.stderr
+    assert "began at 5\n" in run(folder).stdout
+
+
+def test_a_session_that_is_returned_is_run(folder: Path) -> None:
+    done = run(folder, target="factory")
+    assert done.returncode == 0, done.stderr
+    assert "Session ended at step 5: StopAtStepHook" in done.stderr
+
+
+def test_a_signal_ends_it_with_75(folder: Path) -> None:
+    command = [sys.executable, "-m", "asyncmon", "run", "training.digits:endless", "--grace", "10"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            _, err = process.communicate(timeout=15)
+        finally:
+            process.kill()
+    assert process.returncode == 75, err
+    assert "WARNING Stopped by SIGTERM, everything is saved." in err
+
+
+@pytest.mark.parametrize("target", ["plain", "Namespace.main"])
+def test_functions_without_options_are_run_too(folder: Path, target: str) -> None:
+    done = run(folder, target=target)
+    assert (done.returncode, done.stdout) == (0, "plain\n"), done.stderr
+
+
+def test_an_error_of_the_function_is_shown_whole(folder: Path) -> None:
+    done = run(folder, target="fails")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "Traceback (most recent call last):"
+    assert done.stderr.splitlines()[-1] == "ValueError: this one"
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "sentence"),
+    [
+        (
+            "training.digits:",
+            [],
+            "MODULE:FUNCTION is expected, training.digits:main, got 'training.digits:'.",
+        ),
+        ("nowhere.at:all", [], "There is no module 'nowhere' here nor in sys.path."),
+        ("training.cifar:main", [], "There is no module 'training.cifar' here nor in sys.path."),
+        ("mian", [], "The module 'training.digits' has no 'mian': 'mian' is missing."),
+        ("number", [], "training.digits:number is no function but 5."),
+        ("main", ["--grace", "0"], "--grace is a positive number of seconds, got 0."),
+        (
+            "plain",
+            ["--resume", "never"],
+            "--resume never needs a function with the argument `resume`, to pass it on to "
+            "MonitoredTrainingSession; training.digits:plain has none.",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    folder: Path, target: str, arguments: list[str], sentence: str
+) -> None:
+    done = run(folder, *arguments, target=target)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{sentence}\n")
+
+
+def test_what_a_module_lacks_is_not_taken_for_the_module(folder: Path) -> None:
+    done = run(folder, target="broken:main")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'nowhere_to_be_found'"
+
+
+def test_another_result_is_refused(folder: Path) -> None:
+    done = run(folder, target="returns_five")
+    assert done.returncode == 1
+    assert "TypeError: returns_five returned 5; expected nothing, or a monitored" in done.stderr
+
+
+def test_help_names_the_exit_statuses(folder: Path) -> None:
+    done = run(folder, "--help", target="")
+    assert done.returncode == 0
+    assert "75 stopped by a signal, and saved: run it again" in done.stdout
