@@ -208,7 +208,8 @@ class PendingSaves:
 
     def _span(self, save: _PendingSave) -> AbstractContextManager[Span]:
         name = save.handle.path or type(self._hook).__name__
-        return self._observers.span("save", name, started=save.started, step=save.handle.step)
+        attributes = {"step": save.handle.step, "bytes": None}
+        return self._observers.span("save", name, attributes, save.started)
 
     def _record(self, save: _PendingSave) -> bool:
         """Log a committed save and write its event, once. False where there is no checkpoint of it."""
@@ -246,4 +247,4 @@ def _describe(handle: SaveHandle, span: Span) -> None:
     if handle.superseded_by is None and handle.seconds is not None:
         span.name = handle.path or span.name
         span.ended = span.started + handle.seconds  # its task may be late
-        span.attributes["bytes"] = handle.nbytes
+        span.attributes = {"step": handle.step, "bytes": handle.nbytes}

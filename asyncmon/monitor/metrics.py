@@ -126,7 +126,7 @@ class PrometheusMetrics:
     def _count_save(self, span: Span, secs: float) -> None:
         if isinstance(span.error, Exception):
             self._save_failures.inc()
-        elif "bytes" in span.attributes:  # else it was superseded, skipped, or goes on
+        elif span.attributes["bytes"] is not None:  # else it was superseded, skipped, or goes on
             self._save_secs.observe(secs)
             self._save_bytes.set(span.attributes["bytes"])
 

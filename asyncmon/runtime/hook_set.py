@@ -149,14 +149,17 @@ class HookSet:
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]]
     ) -> Callable[..., Awaitable[Any]]:
         """Return a method of a hook, with a span around it where there are observers."""
-        return functools.partial(self._in_span, hook, moment, method) if self.observers else method
+        if not self.observers:
+            return method
+        label, span = self.label(hook), self.observers.span
+        kind, name = "background" if moment == "background" else "hook", f"{label}.{moment}"
+        attributes = {"hook": label, "method": moment}
 
-    async def _in_span(
-        self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any
-    ) -> Any:
-        label, kind = self.label(hook), "background" if moment == "background" else "hook"
-        with self.observers.span(kind, f"{label}.{moment}", hook=label, method=moment):
-            return await method(*args)
+        async def in_span(*args: Any) -> Any:
+            with span(kind, name, attributes):
+                return await method(*args)
+
+        return in_span
 
     async def _with_policy(
         self, hook: Any, moment: str, method: Callable[..., Awaitable[Any]], *args: Any

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from asyncmon import clock
 from asyncmon.runtime.protocols import step_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
 logger = logging.getLogger(__name__)
+
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -29,7 +32,7 @@ class Span:
     - ``"hook"``: a call of a hook's method, with ``attributes["hook"]``, the hook's label, and
       ``["method"]``; ``"background"``: the same for the task that runs as long as the session does;
     - ``"save"``: a save of a ``CheckpointSaverHook`` from its begin to its commit, with
-      ``attributes["step"]``, and ``["bytes"]``, the size of the tensor files, once it is committed;
+      ``attributes["step"]`` and ``["bytes"]``, the size of the tensor files, None until then;
     - ``"opening"``: from ``start()`` to the first session; ``"closing"``: all that ``close()`` does;
     - ``"creation"``: the making of a raw session; ``"restore"``: the reading of a checkpoint in it;
     - ``"recovery"``: the replacement of a session, from the failure to the new one.
@@ -42,7 +45,7 @@ class Span:
     """The global step at the begin; None where there is none, or no observer."""
     started: float
     """Seconds on the loop's clock, ``asyncmon.clock.monotonic``."""
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any]
     ended: float | None = None
     """Likewise; None until it is over."""
     end_step: int | None = None
@@ -103,7 +106,11 @@ class Observers:
                 callback()
 
     def span(
-        self, kind: str, name: str, *, started: float | None = None, **attributes: Any
+        self,
+        kind: str,
+        name: str,
+        attributes: Mapping[str, Any] = _NO_ATTRIBUTES,
+        started: float | None = None,
     ) -> AbstractContextManager[Span]:
         """Return a context manager around a piece of work, which gives its span."""
         if started is None:
@@ -113,15 +120,9 @@ class Observers:
     def _step(self) -> int | None:
         return step_of(self.raw) if self._observers else None  # it may be a program's own code
 
-    def _call(self, observer: Observer, method: str, span: Span) -> bool:
-        """Call a method of an observer; log its error and remove it. Return whether there was none."""
-        try:
-            getattr(observer, method)(span)
-        except Exception:
-            logger.exception("%r.%s failed; the observer is removed.", observer, method)
-            self._remove(observer)
-            return False
-        return True
+    def _failed(self, observer: Observer, method: str) -> None:
+        logger.exception("%r.%s failed; the observer is removed.", observer, method)
+        self._remove(observer)
 
 
 class _Scope:
@@ -132,13 +133,19 @@ class _Scope:
     def __init__(self, observers: Observers, span: Span) -> None:
         self._observers = observers
         self._span = span
-        self._called: list[Observer] = []  # which also get the end
+        self._called: Sequence[Observer] = ()  # which also get the end
 
     def __enter__(self) -> Span:
         observers, span = self._observers, self._span
         if span.kind not in _STEP_PATH:
             observers.under_way.append(span)
-        self._called = [one for one in observers._observers if observers._call(one, "began", span)]
+        called = self._called = observers._observers
+        for observer in called:
+            try:
+                observer.began(span)
+            except Exception:
+                self._called = [one for one in self._called if one is not observer]
+                observers._failed(observer, "began")
         return span
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
@@ -149,10 +156,15 @@ class _Scope:
         if span.kind not in _STEP_PATH:
             observers.under_way.remove(span)
         for observer in reversed(self._called):
-            observers._call(observer, "ended", span)
+            try:
+                observer.ended(span)
+            except Exception:
+                observers._failed(observer, "ended")
 
 
-_STEP_PATH = ("run", "bare run", "hook", "background")  # whose spans exist for observers only
+_STEP_PATH = frozenset(
+    ("run", "bare run", "hook", "background")
+)  # whose spans exist for observers only
 
 _creating: ContextVar[Observers | None] = ContextVar("asyncmon_creating", default=None)
 
