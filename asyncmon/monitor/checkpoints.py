@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from dataclasses import replace
@@ -32,26 +33,32 @@ class CheckpointTable:
     def __init__(self, directory: str) -> None:
         self._store = locations.open_store(directory)
         self._read: dict[str, tuple[Any, CheckpointFacts | None]] = {}  # by the main file's name
+        self._lock = asyncio.Lock()  # a scan takes over what was read, with the verdicts
 
     async def rows(self) -> tuple[CheckpointFacts, ...]:
         """Return all checkpoints, with the verdicts of :meth:`verify` as long as they hold."""
         state = await read_state(self._store, STATE_NAME)
         kept = {os.path.basename(path) for path in state.all_model_checkpoint_paths} if state else set()
-        found = await in_thread(self._scan)
+        found = await self._scanned()
         rows = [replace(row, kept=os.path.basename(row.path) in kept) for row in found]
         return tuple(sorted(rows, key=lambda row: (row.saved or 0.0, row.step or 0), reverse=True))
 
     async def verify(self) -> tuple[CheckpointFacts, ...]:
         """Read every byte of each checkpoint; return the rows with the verdicts."""
-        await in_thread(self._scan)
+        await self._scanned()
         for name, (fingerprint, row) in list(self._read.items()):
             if row is None:
                 continue
             for found in await checkpoint.verify(row.path):
                 verdict = replace(row, verified=found.problem is None, problem=found.problem)
-                if name in self._read and self._read[name][0] == fingerprint:
-                    self._read[name] = fingerprint, verdict
+                async with self._lock:
+                    if self._read.get(name, (None,))[0] == fingerprint:
+                        self._read[name] = fingerprint, verdict
         return await self.rows()
+
+    async def _scanned(self) -> list[CheckpointFacts]:
+        async with self._lock:
+            return await in_thread(self._scan)
 
     def _scan(self) -> list[CheckpointFacts]:
         names = self._store.names()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.protobuf.graph_def import GraphDef, NodeDef
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from asyncmon.protobuf.graph_def import GraphDef, NodeDef
 
 MOST_BOXES = 120
 _WIDEST = 40  # boxes side by side in one scope; further operations of it become one box
@@ -71,6 +72,28 @@ def boxes_of(graph: GraphDef, most: int = MOST_BOXES) -> Box:
             box_of[scope.head] = box_of[scope.nodes[0]]
     _connect(whole, nodes, numbers, box_of)
     return whole
+
+
+def graph_from_text(text: str) -> GraphDef:
+    """Return the nodes of a ``graph.pbtxt`` as a picture needs them: without their attributes."""
+    graph, node, depth = GraphDef(), NodeDef(), 0
+    for line in map(str.strip, text.splitlines()):
+        field, _, quoted = line.partition(": ")
+        if line.endswith("{"):
+            depth += 1
+            if depth == 1:
+                node = NodeDef()
+        elif line == "}":
+            depth -= 1
+            if depth == 0 and node.name:
+                graph.node.append(node)
+        elif depth == 1 and field in ("name", "op", "input", "device") and quoted[:1] == '"':
+            value = ast.literal_eval(f"b{quoted}").decode()
+            if field == "input":
+                node.input.append(value)
+            else:
+                setattr(node, field, value)
+    return graph
 
 
 def sources(node: NodeDef) -> Iterator[tuple[str, bool]]:

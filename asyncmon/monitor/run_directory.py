@@ -15,6 +15,7 @@ from asyncmon import clock
 from asyncmon.errors import OpError
 from asyncmon.files import in_thread
 from asyncmon.monitor.checkpoints import CheckpointTable
+from asyncmon.monitor.graph_boxes import graph_from_text
 from asyncmon.monitor.run import Action, ActionError, CheckpointFacts, Details, Status
 from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef
@@ -111,7 +112,9 @@ class RunDirectory:
 
     async def graph(self) -> GraphDef | None:
         data = self._files.graph
-        return None if data is None else await in_thread(GraphDef.FromString, data)
+        if data is not None:
+            return await in_thread(GraphDef.FromString, data)
+        return await in_thread(_text_graph, Path(self.path, "graph.pbtxt"))
 
     async def act(self, action: Action, reason: str | None) -> Mapping[str, Any]:
         self._refuse(action)
@@ -127,6 +130,14 @@ class RunDirectory:
             f"{self.name!r} is read from its directory, so it is not possible to {what} here. The "
             "process that trains can, through a monitor that shows the session itself."
         )
+
+
+def _text_graph(path: Path) -> GraphDef | None:
+    """Return the graph of a text file, None where there is none. Blocking."""
+    try:
+        return None if path.is_symlink() else graph_from_text(path.read_text(errors="replace"))
+    except OSError:
+        return None
 
 
 class _EventFiles:

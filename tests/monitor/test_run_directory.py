@@ -1,0 +1,235 @@
+"""Runs read from their files: while these are written, begun again, damaged or replaced."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import asyncmon as am
+from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.run import ActionError
+from asyncmon.monitor.run_directory import SILENT_SECS, RunDirectory
+from asyncmon.summary import FileWriter, Summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+
+def steps(run: RunDirectory, tag: str = "loss") -> list[int]:
+    run.scalars.publish(1)
+    return [int(step) for step in run.scalars.points([tag]).get(tag, [[]])[0]]
+
+
+async def write(folder: Path, *numbers: int, start: int | None = None, tag: str = "loss") -> None:
+    async with FileWriter(folder) as writer:
+        if start is not None:
+            writer.start(start)
+        for number in numbers:
+            writer.add_scalar(tag, number, number)
+
+
+def only_file(folder: Path) -> Path:
+    (path,) = folder.iterdir()
+    return path
+
+
+async def save(folder: Path, *numbers: int) -> None:
+    step = am.get_or_create_global_step()
+    weights = am.graph.get_variable("weights", [100], initializer=am.graph.zeros_initializer())
+    saver = am.Saver([step, weights])
+    async with am.Session() as session:
+        await session.run(am.graph.global_variables_initializer())
+        for number in numbers:
+            await step.load(number, session)
+            await saver.save(session, str(folder / "model.ckpt"), global_step=number)
+
+
+async def test_a_file_is_read_from_where_the_last_look_ended(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "later")
+    await run.refresh()
+    assert run.status().state == "unknown"
+    async with FileWriter(tmp_path / "later") as writer:
+        writer.start(0)
+        for number in range(5):
+            writer.add_scalar("loss", 0.5, number)
+            await writer.flush()
+            await run.refresh()
+            assert steps(run) == list(range(number + 1))
+        assert (run.status().state, run.status().step) == ("running", 4)
+    await run.refresh()
+    assert (run.status().state, run.status().step) == ("stopped", 4)
+    assert run.name == "later"
+
+
+async def test_half_a_record_is_waited_for(tmp_path: Path) -> None:
+    await write(tmp_path / "whole", 1, 2, 3)
+    data = only_file(tmp_path / "whole").read_bytes()
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "events.out.tfevents.1.x"
+    run = RunDirectory(tmp_path / "run")
+    for end in range(0, len(data) + 1, 7):
+        path.write_bytes(data[:end])
+        await run.refresh()
+    path.write_bytes(data)
+    await run.refresh()
+    assert steps(run) == [1, 2, 3]
+
+
+async def test_steps_that_are_done_again_replace_the_lost_ones(tmp_path: Path) -> None:
+    await write(tmp_path, 1, 2, 3, 4, 5, start=0)
+    await write(tmp_path, 5, 6, start=4)  # after four steps
+    run = RunDirectory(tmp_path)
+    await run.refresh()
+    assert steps(run) == [1, 2, 3, 4, 5, 6]
+    assert run.scalars.points(["loss"])["loss"].wall_times[4] > run.status().started - 1  # type: ignore[operator]
+
+
+async def test_a_shared_column_table_keeps_the_runs_apart(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "train")
+    evaluation = RunDirectory(tmp_path / "eval", scalars=run.scalars, prefix="eval/")
+    await write(tmp_path / "train", 1, 2, 3, start=0)
+    await run.refresh()
+    await write(tmp_path / "eval", 2, start=1)
+    await evaluation.refresh()
+    assert steps(run) == [1, 2, 3]
+    assert steps(run, "eval/loss") == [2]
+
+
+async def test_a_damaged_file_is_read_up_to_the_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await write(tmp_path, 1, 2, 3)
+    path = only_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    run = RunDirectory(tmp_path)
+    for _ in range(3):
+        await run.refresh()
+    assert steps(run) == [1, 2]
+    assert caplog.text.count("reads") == 1
+    await write(tmp_path, 7)  # other files go on
+    await run.refresh()
+    assert steps(run)[-1] == 7
+
+
+async def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
+    await write(tmp_path, *range(20))
+    run = RunDirectory(tmp_path)
+    await run.refresh()
+    path = only_file(tmp_path)
+    await write(tmp_path / "other", 5)
+    os.replace(only_file(tmp_path / "other"), path)
+    await run.refresh()
+    assert steps(run) == [5]
+
+
+async def test_a_silent_session_may_be_dead(tmp_path: Path) -> None:
+    async with FileWriter(tmp_path) as writer:
+        writer.start(0)
+        summary = Summary(value=[Summary.Value(tag="loss", simple_value=1.0)])
+        event = am.summary.Event(wall_time=am.clock.wall() - SILENT_SECS - 1, step=1, summary=summary)
+        writer.add_event(event)
+        await writer.flush()
+        run = RunDirectory(tmp_path)
+        await run.refresh()
+        assert run.status().state == "silent"
+
+
+async def test_scalars_of_tensorflow_2_and_other_kinds(tmp_path: Path) -> None:
+    from asyncmon.summary.events import PluginData, SummaryMetadata
+    from asyncmon.summary.values import tensor_summary
+
+    async with FileWriter(tmp_path) as writer:
+        metadata = SummaryMetadata(plugin_data=PluginData(plugin_name="scalars"))
+        writer.add_summary(tensor_summary("loss", np.array(0.25, np.float32), metadata), 3)
+        writer.add_histogram("weights", np.arange(5.0), 3)
+        writer.add_text("note", "hello", 3)
+    run = RunDirectory(tmp_path)
+    await run.refresh()
+    run.scalars.publish(1)
+    assert [(point.tag, point.value) for point in run.scalars.tags()] == [("loss", 0.25)]
+
+
+async def test_the_graph_is_that_of_the_event_file_or_of_the_text(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    assert await run.graph() is None
+    graph = am.graph.Graph()
+    with graph.as_default():
+        am.graph.placeholder("float32", [2], name="images")
+    await am.summary.write_graph(graph, tmp_path, "graph.pbtxt")
+    assert [node.name for node in (await run.graph()).node] == ["images"]  # type: ignore[union-attr]
+    async with FileWriter(tmp_path, graph=graph):
+        pass
+    await run.refresh()
+    assert (await run.graph()).node[0].attr["_output_shapes"]  # type: ignore[union-attr]
+
+
+async def test_checkpoints_are_listed_verified_and_watched(tmp_path: Path) -> None:
+    await save(tmp_path, 1, 2)
+    run = RunDirectory(tmp_path)
+    rows = (await run.details()).checkpoints
+    assert [(row.step, row.kept, row.verified) for row in rows] == [(2, True, None), (1, True, None)]
+    assert rows[0].bytes is not None
+    assert rows[0].bytes >= 400
+    assert rows[0].path == str(tmp_path / "model.ckpt-2")
+    assert [row.verified for row in await run.verify()] == [True, True]
+    assert [row.verified for row in (await run.details()).checkpoints] == [True, True]
+    damaged = tmp_path / "model.ckpt-2.safetensors"
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    found = await run.verify()
+    assert [(row.step, row.verified) for row in found] == [(2, False), (1, True)]
+    assert found[0].problem is not None
+    assert "checksum" in found[0].problem
+    damaged.unlink()
+    (tmp_path / "model.ckpt-1.json").write_text("{}")
+    (tmp_path / "settings.json").write_text("{}")
+    run = RunDirectory(tmp_path)
+    problems = {row.path[-1]: row.problem for row in (await run.details()).checkpoints}
+    assert problems.keys() == {"1", "2"}
+    assert problems["2"] == "model.ckpt-2.safetensors is missing"
+
+
+async def test_a_directory_cannot_act(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    with pytest.raises(ActionError, match="not possible to save here"):
+        await run.act("save", None)
+    with pytest.raises(ActionError, match="not possible to detach a hook here"):
+        await run.detach("x")
+
+
+async def test_every_folder_with_files_is_a_run(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    directory = LogDirectory(root)
+    assert await directory.scan() == []
+    await write(root, 1)
+    await write(root / "b" / "c", 1)
+    await write(root / ".hidden", 1)
+    await save(root / "a", 1)
+    (root / "empty").mkdir()
+    first = await directory.scan()
+    assert [run.name for run in first] == ["runs", "a", "b/c"]
+    again = await directory.scan()
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    assert [run.name for run in await LogDirectory(root, "mine").scan()] == [
+        "mine",
+        "mine/a",
+        "mine/b/c",
+    ]
+
+
+async def test_runs_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(205):
+        (tmp_path / f"{number:03}").mkdir()
+        (tmp_path / f"{number:03}" / "checkpoint").touch()
+    directory = LogDirectory(tmp_path)
+    for _ in range(2):
+        assert len(await directory.scan()) == 200
+    assert caplog.text.count("the first 200 are shown") == 1
