@@ -71,9 +71,10 @@ def log_errors(hook: SessionRunHook, what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception:
+    except Exception as error:
         if hook.on_error != "log":
             raise
+        hook._logged_errors = hook._logged_errors[0] + 1, error
         logger.exception("%s: %s failed; on_error='log'.", hook_name(hook), what)
 
 

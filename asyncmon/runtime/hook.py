@@ -141,6 +141,7 @@ class SessionRunHook:
     saved_step: int | None = None
     idle_until_step: float | None = None
     stops_at_step: int | None = None
+    _logged_errors: tuple[int, Exception | None] = 0, None  # how many, and the last one
 
     async def begin(self) -> None:
         """Prepare, once, before the program is finalized: operations may still be added to it."""

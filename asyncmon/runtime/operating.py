@@ -23,7 +23,7 @@ class HookStatistics(NamedTuple):
     label: str
     hook: Any
     failures: int
-    """How often it has raised an error, around runs or where ``on_error`` tolerates that."""
+    """How often it has raised an error around runs, or one that ``on_error`` tolerates."""
     last_error: BaseException | None
 
 
@@ -101,8 +101,9 @@ class OperatedSession:
         return self._life.paused
 
     async def save(self) -> str:
-        """Save a checkpoint now, by the ``CheckpointSaverHook``, and return its prefix once committed.
+        """Save a checkpoint now, and return its prefix once it is committed.
 
+        The first hook with ``async def save_now(session)`` saves, usually the ``CheckpointSaverHook``.
         Listeners are called and the hook's schedule goes on from here. A step that is saved already is
         not saved again. Cancelled, the save goes on. An error of it is also one of the hook.
 
@@ -181,8 +182,13 @@ def _last_step(hooks: tuple[Any, ...]) -> int | None:
 
 
 def _hooks(hooks: HookSet) -> tuple[HookStatistics, ...]:
-    labelled = [(hooks.label(hook), hook) for hook in hooks.hooks]
-    return tuple(HookStatistics(*one, *hooks.failures.get(one[0], (0, None))) for one in labelled)
+    found = []
+    for hook in hooks.hooks:
+        label = hooks.label(hook)
+        raised, last = hooks.failures.get(label, (0, None))
+        logged, last_logged = getattr(hook, "_logged_errors", (0, None))
+        found.append(HookStatistics(label, hook, raised + logged, last_logged or last))
+    return tuple(found)
 
 
 def _tasks(coord: Coordinator) -> tuple[TaskStatistics, ...]:

@@ -10,7 +10,13 @@ import pytest
 
 from asyncmon.checkpoint import Saver, latest_checkpoint
 from asyncmon.errors import AbortedError
-from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, NanTensorHook, StopAtStepHook
+from asyncmon.hooks import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    NanTensorHook,
+    StopAtStepHook,
+    every,
+)
 from asyncmon.runtime import LooperTask, MonitoredSession, SessionRunHook, SessionState
 from asyncmon.testing import (
     RecordingHook,
@@ -340,6 +346,18 @@ async def test_errors_of_hooks_are_counted() -> None:
         assert [(h.label, h.failures, h.last_error) for h in sess.statistics().hooks] == [
             ("log", 2, tolerated), ("raise", 1, fatal), ("fine", 0, None),
         ]  # fmt: skip
+
+
+async def test_errors_in_the_background_are_counted() -> None:
+    @every(secs=10)
+    async def report() -> None:
+        raise ValueError("no")
+
+    report.on_error = "log"
+    async with scripted(report) as sess:
+        await asyncio.sleep(25)
+        (found,) = sess.statistics().hooks
+    assert (found.failures, str(found.last_error)) == (2, "no")
 
 
 async def test_what_is_under_way_and_recoveries() -> None:
