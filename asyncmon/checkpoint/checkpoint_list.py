@@ -35,6 +35,7 @@ class CheckpointList:
         self._retention = retention
         self._open_store = open_store
         self._relative = relative
+        self._warned = False
         self._is_set = False  # by the user: no state file replaces the list
         self._continued: set[str] = set()
         self._restored_from: str | None = None  # the directory whose list is read again
@@ -107,6 +108,14 @@ class CheckpointList:
         kept = [one for one in self._in(key[0]) if locations.split(one.path) != key]
         kept.append(Kept(path, manifest.wall_time, manifest.metrics))
         decision = self._retention.decide(kept)
+        best = self._retention.best
+        if best is not None and decision.excess and not best.best(kept) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "No checkpoint has the metric %r, by which the best are to be kept: %s is deleted. "
+                "Save with metrics={%r: ...}, or give a CheckpointSaverHook metrics=.",
+                best.metric, decision.excess[0].path, best.metric,
+            )  # fmt: skip
         state = CheckpointState(
             model_checkpoint_path=path,
             all_model_checkpoint_paths=[one.path for one in decision.listed],

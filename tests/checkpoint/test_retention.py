@@ -159,6 +159,19 @@ async def test_the_best_by_a_metric_are_kept_besides_the_newest(
         assert reader.facts.metrics == {"loss": 0.15}
 
 
+@pytest.mark.asyncio
+async def test_a_best_that_no_save_has_a_metric_for_is_a_warning(
+    tmp_path: Path, make_session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = Saver(max_to_keep=1, keep_best=KeepBest("loss"))
+    await saver.save(make_session(a=1.0), tmp_path / "m", 0)  # before the first evaluation
+    assert not caplog.messages
+    for step in (1, 2):
+        await saver.save(make_session(a=1.0), tmp_path / "m", step)
+    (message,) = [one for one in caplog.messages if "the metric 'loss'" in one]
+    assert f"{tmp_path / 'm-0'} is deleted" in message
+
+
 def test_best_is_the_greatest_where_so_asked_and_the_newer_of_equals() -> None:
     kept = [Kept(str(number), 0.0, {"m": value}) for number, value in enumerate([1, 3, 3, 2])]
     assert [one.path for one in KeepBest("m", k=3, mode="max").best(kept)] == ["2", "1", "3"]
