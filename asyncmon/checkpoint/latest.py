@@ -32,6 +32,10 @@ async def latest_checkpoint(
     TF1: same name. The state file names the newest; where that one is missing or damaged, the reason
     is logged and the next older one is tried. Without a state file there is no checkpoint; with a
     damaged one, every checkpoint in the directory is tried.
+
+    Args:
+        checkpoint_dir: a directory or the URL of one; None is returned where it is missing.
+        latest_filename: the name of the state file, ``checkpoint`` by default.
     """
     return await Finder(os.fspath(checkpoint_dir), latest_filename).newest()
 

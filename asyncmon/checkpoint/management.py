@@ -192,7 +192,8 @@ def _is_directory(path: str) -> bool:
 async def list_variables(ckpt_dir_or_file: str | os.PathLike[str]) -> list[tuple[str, list[int]]]:
     """Return (name, shape) of each variable, sorted by name. TF1: same name.
 
-    The state of the random generators, which a reader shows too, is left out.
+    The state of the random generators, which a reader shows too, is left out. Raises as
+    :func:`load_checkpoint`.
     """
     async with await load_checkpoint(ckpt_dir_or_file) as reader:
         shapes = sorted(reader.get_variable_to_shape_map().items())

@@ -76,6 +76,14 @@ async def update_checkpoint_state(
 ) -> None:
     """Replace a directory's state file. TF1: same name.
 
+    Args:
+        save_dir: the directory.
+        model_checkpoint_path: the newest checkpoint.
+        all_model_checkpoint_paths: oldest first. The newest is added if it is not the last one.
+        latest_filename: the name of the state file, ``checkpoint`` by default.
+        all_model_checkpoint_timestamps: when each was saved, in seconds since 1970.
+        last_preserved_timestamp: the last mark of ``keep_checkpoint_every_n_hours``.
+
     Raises:
         RuntimeError: the checkpoint has the path of the state file itself.
         ValueError: there are not as many times as paths.

@@ -28,13 +28,18 @@ class ClusterHook(SessionRunHook):
     :func:`MonitoredTrainingSession` adds one where its ``master`` is not "". A request stops the
     others, after the run that is under way or 10 s later; the end of one's data and an error do not. A
     run that fails meanwhile is recovered from, maybe to an earlier step, and training goes on to the
-    step of the stop. The chief waits until the workers have left, and
-    then its last checkpoint is saved, so that all of their steps are in it. Sessions that are in no
-    cluster are left alone.
+    step of the stop. The chief waits until the workers have left, and then its last checkpoint is
+    saved, so that all of their steps are in it. Sessions that are in no cluster are left alone.
 
     Args:
         is_chief: whether this session is to leave last.
         wait_secs: for how long the chief waits. Those that it did not wait for are named in a WARNING.
+
+    Example::
+
+        creator = WorkerSessionCreator(master=server.target)
+        async with MonitoredSession(creator, hooks=[ClusterHook(is_chief=False)]) as sess:
+            ...
     """
 
     priority = SAVER - 1

@@ -46,6 +46,15 @@ class Channel(Generic[T]):
     and the items in it can be received; then the channel is at its end. Cancelling a ``send`` or a
     ``receive`` loses nothing.
 
+    Args:
+        capacity: how many items it holds, 1 or more.
+        overflow: what :meth:`send` does when full: ``"block"``, ``"drop_oldest"`` or ``"error"``.
+        max_staleness: leave out items whose version is this far behind; None for none.
+        name: for messages.
+
+    Raises:
+        ValueError: a wrong value.
+
     Example::
 
         channel = coord.channel(64, max_staleness=4)

@@ -22,6 +22,12 @@ class SessionCreator(ABC):
     Any object with this method is one. Where it also has ``program``, hooks' ``begin`` sees that as the
     current one. Where it has ``prepare()``, that finalizes a scaffold, which it returns, after all
     hooks' ``begin``; the states of hooks are saved with its saver.
+
+    Example::
+
+        class OwnCreator(SessionCreator):
+            async def create_session(self):
+                return await connect(...)  # anything with the session protocol
     """
 
     @abstractmethod
@@ -82,6 +88,11 @@ class ChiefSessionCreator(_Prepared):
 
     Raises:
         ValueError: both a directory and a file are given.
+
+    Example::
+
+        async with MonitoredSession(ChiefSessionCreator(checkpoint_dir="runs/1")) as sess:
+            ...
     """
 
     def __init__(
@@ -147,6 +158,11 @@ class WorkerSessionCreator(_Prepared):
         max_wait_secs: how long to wait, by elapsed time.
         recovery_wait_secs: the longest pause between two attempts; the first ones are short.
         program: what to run. Default: the scaffold's program, or the default graph.
+
+    Example::
+
+        async with MonitoredSession(WorkerSessionCreator(master="grpc://chief:2222")) as sess:
+            ...
     """
 
     is_chief = False

@@ -46,6 +46,13 @@ class SessionManager:
 
     Raises:
         ValueError: ``ready_for_local_init_op`` without ``local_init_op``.
+
+    Example::
+
+        manager = SessionManager()
+        session = await manager.prepare_session(init_op=init_op, saver=saver, checkpoint_dir="runs")
+        ...
+        await session.close()
     """
 
     def __init__(

@@ -26,6 +26,14 @@ class StepContext:
         run: runs with hooks in that session.
         on_stop: called with the reason when the function requests a stop.
         is_stopped: returns whether a hook requested a stop, after which no run may start.
+
+    Example::
+
+        async def two_runs(step_context):
+            await step_context.session.run(fill_op)  # no hook sees it
+            return await step_context.run_with_hooks(train_op)
+
+        await sess.run_step_fn(two_runs)
     """
 
     def __init__(
