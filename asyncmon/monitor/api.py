@@ -92,7 +92,7 @@ class Api:
         entry = await self._entry(request)
         graph = await entry.run.graph()
         if graph is None:
-            raise Failure(404, f"The run {entry.run.name!r} has no graph yet.")
+            return Response(status_code=204)
         return Response(await in_thread(graph_svg, graph), media_type="image/svg+xml")
 
     async def log(self, request: Request) -> Response:

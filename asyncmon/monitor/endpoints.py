@@ -122,7 +122,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         path="/api/runs/{run}/graph.svg", handler="graph", answer="image/svg+xml", refusals=(404,),
-        summary="The graph as a picture, grouped by name scope; its classes are there to be styled.",
+        summary="The graph as a picture, grouped by name scope, to be styled. Status 204: none yet.",
     ),
     Endpoint(
         path="/api/runs/{run}/log", handler="log", query=(_LINES,), refusals=(400, 404),

@@ -14,8 +14,9 @@ const cell = (kind = null) => el("td", { class: kind });
 /** Fill the rows of a section, or show its sentence for having none. */
 function table(section, body, items, key, make, update) {
   const any = items.length > 0;
+  const sentence = $(section).querySelector(".empty");
   $(section).querySelector(".scroll").hidden = !any;
-  $(section).querySelector(".empty").hidden = any;
+  if (sentence) sentence.hidden = any;
   fillRows($(body), items, key, make, update);
 }
 
@@ -114,7 +115,7 @@ export class Details {
       const [name, text, next] = tr.children;
       setText(name, one.name);
       name.title = `${one.kind} ${one.name}`;
-      setText(text, one.text);
+      setText(text, one.text.replace(/\([^()]*\//, "(")); // the file without its folder
       text.title = one.text;
       setText(next, one.next);
     });

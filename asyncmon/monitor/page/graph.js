@@ -25,13 +25,17 @@ function copied(element) {
 export class GraphPicture {
   #runs;
   #of = null; // the run that is shown
+  #state = null; // its state when the picture was asked for
   #svg = null;
   #whole = null; // the view box of everything: [x, y, width, height]
   #box = null;
 
   constructor(runs) {
     this.#runs = runs;
-    runs.addEventListener("focus", () => runs.focused !== this.#of && this.load());
+    runs.addEventListener("focus", () => {
+      const opened = !this.#svg && runs.row?.state !== this.#state; // a session has its graph once it is open
+      if (runs.focused !== this.#of || opened) this.load();
+    });
     $("graph-in").addEventListener("click", () => this.#zoom(1 / 1.4));
     $("graph-out").addEventListener("click", () => this.#zoom(1.4));
     $("graph-fit").addEventListener("click", () => this.#show(this.#whole));
@@ -44,6 +48,7 @@ export class GraphPicture {
   async load() {
     const run = this.#runs.row;
     this.#of = run?.id ?? null;
+    this.#state = run?.state;
     $("graph").hidden = !run;
     if (!run) return;
     let picture = null;
@@ -51,10 +56,10 @@ export class GraphPicture {
     try {
       const text = await request(runPath(run.id, "/graph.svg"), { text: true });
       if (text) picture = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-      if (!text) problem = "This run has no graph.";
-      else if (picture.localName !== "svg") [picture, problem] = [null, "The picture of the graph cannot be read."];
+      else problem = "This run has no graph yet.";
+      if (picture && picture.localName !== "svg") [picture, problem] = [null, "The picture of the graph cannot be read."];
     } catch (error) {
-      problem = error.status === 404 ? "This run has no graph." : error.message;
+      problem = error.message;
     }
     if (this.#of !== run.id) return;
     this.#svg = picture && copied(picture);
@@ -75,6 +80,7 @@ export class GraphPicture {
 
   #show(box) {
     this.#box = box;
+    $("graph-picture").toggleAttribute("data-zoomed", box !== this.#whole);
     this.#svg?.setAttribute("viewBox", box.join(" "));
   }
 
@@ -101,7 +107,8 @@ export class GraphPicture {
   }
 
   #drag(event) {
-    if (!this.#svg || event.button !== 0 || event.pointerType === "touch") return; // touch scrolls the page
+    if (!this.#svg || event.button !== 0) return;
+    if (event.pointerType === "touch" && this.#box === this.#whole) return; // touch scrolls the page
     const place = $("graph-picture");
     let [x, y] = [event.clientX, event.clientY];
     const per = this.#box[2] / place.clientWidth;
