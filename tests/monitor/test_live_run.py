@@ -9,7 +9,7 @@ import pytest
 
 import asyncmon as am
 from asyncmon import graph
-from asyncmon.monitor import LiveRun
+from asyncmon.monitor import LiveRun, create_app
 from asyncmon.monitor.live_run import LOOK_SECS
 from asyncmon.monitor.run import ActionError, HookFacts, QueueFacts, Run, TimerFacts
 from asyncmon.testing import (
@@ -19,6 +19,7 @@ from asyncmon.testing import (
     fail_in,
     wait_all_tasks_blocked,
 )
+from tests.monitor.scripted import client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,6 +278,34 @@ async def test_a_hook_is_detached() -> None:
             await run.detach("A")
         with pytest.raises(ActionError, match="'failing' failed when it was detached: ValueError: no"):
             await run.detach("failing")
+
+
+async def test_the_api_operates_a_session(tmp_path: Path) -> None:
+    hook = am.CheckpointSaverHook(tmp_path, save_secs=600, saver=am.Saver())
+    sess = scripted(hook, RecordingHook("A"), am.StopAtStepHook(last_step=9))
+    async with sess, client(create_app({"digits": sess})) as http:
+        await sess.run("a")
+        row = (await http.get("/api/runs")).json()["runs"][0]
+        assert (row["kind"], row["state"], row["step"], row["last_step"]) == ("live", "open", 1, 9)
+        saved = await http.post("/api/runs/digits/save")
+        assert saved.json() == {"ok": True, "path": f"{tmp_path}/model.ckpt-1"}
+        await http.post("/api/runs/digits/pause", json={"reason": "to look"})
+        assert (await http.get("/api/runs/digits")).json()["paused"] is True
+        assert (await http.post("/api/runs/digits/hooks/A/detach")).status_code == 200
+        assert (await http.post("/api/runs/digits/hooks/A/detach")).status_code == 404
+        found = (await http.get("/api/runs/digits")).json()
+        assert [one["id"] for one in found["hooks"]] == ["StopAtStepHook", "CheckpointSaverHook"]
+        assert [one["step"] for one in found["checkpoints"]] == [1, 0]
+        await http.post("/api/runs/digits/stop", json={"reason": "enough"})
+        assert sess.stop_reason == "enough"
+        refused = await http.post("/api/runs/digits/pause")
+        assert (refused.status_code, "is to stop" in refused.json()["error"]) == (409, True)
+    assert (await http_row(sess))["state"] == "closed"
+
+
+async def http_row(sess: am.MonitoredSession) -> Any:
+    async with client(create_app(sess)) as http:
+        return (await http.get("/api/runs")).json()["runs"][0]
 
 
 async def test_what_is_no_session_is_refused() -> None:

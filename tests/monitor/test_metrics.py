@@ -14,13 +14,14 @@ from prometheus_client.parser import text_string_to_metric_families
 import asyncmon as am
 from asyncmon import graph
 from asyncmon.errors import AbortedError
-from asyncmon.monitor import PrometheusMetrics
+from asyncmon.monitor import PrometheusMetrics, create_app
 from asyncmon.testing import (
     RecordingHook,
     ScriptedCreator,
     ScriptedSession,
     wait_all_tasks_blocked,
 )
+from tests.monitor.scripted import client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,6 +102,15 @@ async def test_checkpoints(tmp_path: Path, registry: prometheus_client.Collector
         assert Scrape(registry)("asyncmon_checkpoint_failures_total") == 1
         (tmp_path / "x").unlink()
         (tmp_path / "y").rename(tmp_path / "x")
+
+
+async def test_the_monitor_serves_them(registry: prometheus_client.CollectorRegistry) -> None:
+    async with scripted() as sess, client(create_app(sess, registry=registry)) as http:
+        PrometheusMetrics(sess, registry)
+        await sess.run("a")
+        served = await http.get("/metrics")
+    assert served.headers["content-type"].startswith("text/plain")
+    assert 'asyncmon_steps_total{run="session"} 1.0' in served.text.splitlines()
 
 
 async def test_recoveries(registry: prometheus_client.CollectorRegistry) -> None:
