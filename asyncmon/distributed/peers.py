@@ -54,6 +54,8 @@ class Peers:
 
     async def join(self, name: str, is_chief: bool) -> None:
         """Add a member."""
+        if not self._others(name, monotonic())[0]:
+            self._later = None  # of a training that has ended
         belongs = not self._had_chief if is_chief else not self._has_chief()
         member = self._members[name] = _Member(is_chief, monotonic())
         if belongs and monotonic() < self._untold_until:

@@ -264,6 +264,16 @@ async def test_a_stop_at_a_step_that_a_restore_took_back_comes_when_it_is_reache
     assert (await peers.watch("chief", 0.0, None, lambda: step))["stop"] == "the last step"
 
 
+@pytest.mark.asyncio
+async def test_a_stop_that_was_put_off_is_of_its_training_only() -> None:
+    peers = Peers()
+    await peers.join("chief", True)
+    await peers.stop("worker", "the last step", 300, lambda: 250)
+    await peers.leave("chief")
+    await peers.join("chief of another training", True)
+    assert (await peers.watch("chief of another training", 0.0, None, lambda: 300))["stop"] is None
+
+
 @pytest.mark.slow
 @pytest.mark.asyncio
 @pytest.mark.timeout(200)
