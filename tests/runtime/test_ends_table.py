@@ -109,6 +109,11 @@ async def hang_after_a_stop(session: Session) -> None:
     await session.run("wait")
 
 
+async def hang_after_a_signal(session: Session) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    await session.run("wait")
+
+
 async def close_elsewhere(session: Session) -> None:
     closing = asyncio.create_task(session.close())
     with pytest.raises(RuntimeError, match=r"closed while this run|a run was under way"):
@@ -143,6 +148,9 @@ CASES: dict[str, list[Case]] = {
     "an error in a hook's `end`": [Case(None, fail_in("end", ValueError("broken")))],
     "the task is cancelled": [Case(cancel)],
     "`KeyboardInterrupt` or `SystemExit` in the body": [Case(raise_exit)],
+    "a signal comes, and the run under way is abandoned to save in time": [
+        Case(hang_after_a_signal, stop_grace_period_secs=4)
+    ],
     "a run exceeds the grace period after a stop": [Case(hang_after_a_stop, stop_grace_period_secs=1)],
     "an error that is not recovered from any more": [
         Case(lambda session: session.run("lose"), recovery=am.Recovery(max_attempts=2))
