@@ -184,7 +184,7 @@ class Feed:
         woken.set()
 
     async def _run(self) -> None:
-        beat = clock.monotonic()
+        beat = due = clock.monotonic()
         try:
             while not self._stopping():
                 before = self.cursor
@@ -195,7 +195,10 @@ class Feed:
                 if self.cursor != before or now - beat >= 1.0:  # heartbeats and ends of streams
                     beat = now
                     self._wake()
-                await asyncio.sleep(TICK_SECS)
+                due += TICK_SECS
+                if due <= now:  # the loop was held
+                    due = now + TICK_SECS
+                await asyncio.sleep(due - now)
         except Exception:
             logger.exception("The monitor cannot publish events any more; viewers come back.")
         self._end()

@@ -163,7 +163,7 @@ class _EventFiles:
         return (last - first) / (ended - began) if ended > began and last > first else None
 
     def read(self) -> bool:
-        """Read one chunk of the first file that has more; return whether there is more to read."""
+        """Read what is new, up to one whole chunk; return whether there is more to read."""
         for name, size in self._sizes():
             tail = self._tails.get(name)
             if tail is None:
@@ -175,7 +175,8 @@ class _EventFiles:
                 return True
             if size > tail.position and name not in self._damaged:
                 self._read_chunk(name, tail)
-                return True
+                if not tail.at_end:
+                    return True
         return False
 
     def _sizes(self) -> list[tuple[str, int]]:

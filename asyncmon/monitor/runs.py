@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_EARLY_SECS = 0.02  # what is due within it is read now, and not at the next look a tenth later
+
 
 @dataclass(slots=True, eq=False)
 class Entry:
@@ -121,7 +123,7 @@ class Runs:
 
     def start_reading(self, entries: Iterable[Entry]) -> list[asyncio.Task[None]]:
         """Start to read what is new of the runs that are due; return the tasks that read."""
-        now = clock.monotonic()
+        now = clock.monotonic() + _EARLY_SECS
         tasks = []
         if self._directories and self._scanning is None and now >= self._scan_due:
             self._scanning = asyncio.create_task(self._scan(), name="monitor, log directories")
@@ -146,13 +148,13 @@ class Runs:
                 return
 
     async def _read(self, entry: Entry) -> None:
+        entry.due = clock.monotonic() + entry.run.poll_secs
         try:
             await entry.run.refresh()
         except Exception:
             logger.exception("The monitor cannot read the run %r.", entry.run.name)
         finally:
             entry.reading = None
-            entry.due = clock.monotonic() + entry.run.poll_secs
 
     async def _scan(self) -> None:
         try:

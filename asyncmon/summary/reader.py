@@ -125,7 +125,8 @@ class EventTail:
         """Return the next chunk. Blocking."""
         with self._not_found(), open(self._path, "rb") as file:
             file.seek(self.position)
-            return file.read(_CHUNK)
+            there = os.fstat(file.fileno()).st_size - self.position
+            return file.read(max(0, min(there, _CHUNK)))  # the memory for a whole chunk takes its time
 
     def events(self, data: bytes) -> list[Event]:
         """Return the events that a chunk completes. :meth:`check` raises the error that comes after."""
