@@ -95,3 +95,13 @@ def test_a_cluster_loses_a_worker_and_a_server_and_learns_all_the_same(tmp_path:
     assert float(found[1]) >= 97
     assert int(found[2]) >= 3  # all workers after the server's end; the killed one is a new process
     assert (tmp_path / found[3]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_many_sessions_of_a_loop_do_as_many_steps_each(tmp_path: Path) -> None:
+    first, _, last = run(tmp_path, "many_sessions.py", "--count", "20", "--secs", "2").splitlines()
+    steps = re.fullmatch(r"20 sessions: \d+ steps, (\d+) to (\d+) each", first)
+    assert steps is not None, first
+    assert 0 < int(steps[2]) <= 2 * int(steps[1])
+    right = re.fullmatch(r"best: learning rate \S+, (\S+) % right", last)
+    assert right is not None, last
+    assert float(right[1]) > 50
