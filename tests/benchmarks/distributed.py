@@ -24,6 +24,7 @@ import grpc
 import grpc.aio
 import models
 import numpy as np
+import service
 from harness import Row, chosen, show, take_turns, typical
 
 from asyncmon import errors
@@ -89,50 +90,6 @@ def local_mlp() -> list[Row]:
     ratio = found["local"] / found["here"]
     said = f"{found['local'] * 1e3:.2f} ms, {ratio:.2f}x"
     return [Row("local, (784,512,512,10) x 128 over in process", said, "1.1x or less", ratio <= 1.1)]
-
-
-async def served(ours: Trained, per_second: int, secs: float) -> list[float]:
-    """Peek at the loss of one image, so often, and return how long each took from when it was due."""
-    loss, one = ours.model.step[1], {key: value[:1] for key, value in ours.feeds.items()}
-    found: list[float] = []
-
-    async def answer(due: float) -> None:
-        await ours.session.peek(loss, one)
-        found.append(time.perf_counter() - due)
-
-    start = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for number in range(int(per_second * secs)):
-            due = start + number / per_second
-            await asyncio.sleep(due - time.perf_counter())
-            group.create_task(answer(due))
-    return found
-
-
-async def served_beside_training(ours: Trained, per_second: int, secs: float) -> list[float]:
-    training = asyncio.create_task(ours.train(sys.maxsize))
-    try:
-        return await served(ours, per_second, secs)
-    finally:
-        training.cancel()
-        await asyncio.wait((training,))
-
-
-def local_service() -> list[Row]:
-    ours = Trained("local", lambda: models.mlp(am, SIZES), [128, 784])
-    LOOP.run(ours.train(50))
-    idle, busy = [], []
-    for _ in range(5):
-        idle.append(p99(LOOP.run(served(ours, 500, 2.0))))
-        busy.append(p99(LOOP.run(served_beside_training(ours, 500, 2.0))))
-    ours.close()
-    alone, beside = statistics.median(idle), statistics.median(busy)
-    said = f"{beside * 1e3:.2f} ms over {alone * 1e3:.2f} ms, {beside / alone:.1f}x"
-    return [Row("local, p99 of a service beside training", said, "2x or less", beside <= 2 * alone)]
-
-
-def p99(found: list[float]) -> float:
-    return statistics.quantiles(found, n=100)[98]
 
 
 # --- servers of gRPC -----------------------------------------------------------------------------
@@ -392,7 +349,7 @@ def ray_scalar() -> list[Row]:
 ROWS: dict[str, Callable[[], list[Row]]] = {
     "local-scalar": local_scalar,
     "local-mlp": local_mlp,
-    "local-service": local_service,
+    "local-service": service.local,
     "grpc-scalar": grpc_scalar,
     "grpc-transfers": grpc_transfers,
     "grpc-killed": grpc_killed,

@@ -29,7 +29,7 @@ sys.path.insert(0, str(EXAMPLE))
 from client import Client, digits  # noqa: E402  # the example is no package
 
 ASKED, TAUGHT, _ = digits(784)
-RATE, SECS, ROUNDS = 500, 3.0, 1
+RATE, SECS, STRETCHES, ROUNDS = 500, 3.0, 3, 3
 
 
 class Found(NamedTuple):
@@ -60,51 +60,68 @@ def service(directory: str, *options: str) -> Iterator[int]:
             process.communicate()
 
 
-async def load(port: int) -> tuple[float, int, float]:
-    """Send requests; return the p99 from when one is due to its answer, steps meanwhile, seconds."""
-    client = Client(port)
+async def load(port: int, secs: float) -> tuple[list[float], float]:
+    """Send requests; return the seconds from when each was due to its answer, and steps a second."""
+    client, start = Client(port), time.perf_counter()
     gc.collect()
-    start = time.perf_counter()
-    answers = await client.load("/predict", ASKED, RATE, SECS)
-    secs = time.perf_counter() - start
-    assert client.counts == {200: RATE * SECS}, client.counts
-    late = statistics.quantiles(client.latencies, n=100)[98]
-    first, last = (json.loads(answers[i] or b"")["step"] for i in (0, -1))
-    return late, last - first, secs
+    answers = await client.load("/predict", ASKED, RATE, secs)
+    took = time.perf_counter() - start
+    assert client.counts == {200: RATE * secs}, client.counts
+    return client.latencies, (step_in(answers[-1]) - step_in(answers[0])) / took
 
 
-async def step(port: int) -> int:
-    (answer,) = await Client(port).load("/predict", ASKED[:1], 1, 1)
-    return json.loads(answer or b"")["step"]
+async def alone(port: int, secs: float) -> float:
+    """Return the steps a second without requests."""
+    client, start = Client(port), time.perf_counter()
+    first = await client.load("/predict", ASKED[:1], 1, 1)
+    await asyncio.sleep(secs)
+    last = await client.load("/predict", ASKED[:1], 1, 1)
+    return (step_in(last[0]) - step_in(first[0])) / (time.perf_counter() - start)
+
+
+def step_in(answer: bytes | None) -> int:
+    assert answer is not None, "counted as answered"
+    step: int = json.loads(answer)["step"]
+    return step
+
+
+def p99(found: list[float]) -> float:
+    return statistics.quantiles(found, n=100)[98]
 
 
 async def measure(*options: str) -> Found:
     with tempfile.TemporaryDirectory() as directory, service(directory, *options) as port:
-        await load(port)
-        idle, _, _ = await load(port)
+        await load(port, 1.0)
+        idle, _ = await load(port, SECS)
         await Client(port).load("/learn", TAUGHT, 500, 1)
-        await asyncio.sleep(1)
-        busy, steps, secs = await load(port)
-        first, start = await step(port), time.perf_counter()
-        await asyncio.sleep(SECS)
-        alone = (await step(port) - first) / (time.perf_counter() - start)
-    return Found(idle, busy, steps / secs / alone)
+        await alone(port, 1.0)  # the first steps are slower
+        busy, kept = [], []
+        for _ in range(STRETCHES):
+            found, rate = await load(port, SECS / STRETCHES)
+            busy += found
+            kept.append(rate / await alone(port, SECS / STRETCHES))
+    return Found(p99(idle), p99(busy), statistics.median(kept))
 
 
 def figures(name: str, times: float, *options: str) -> list[Row]:
     found = [asyncio.run(measure(*options)) for _ in range(ROUNDS)]
     idle, busy, kept = (statistics.median(column) for column in zip(*found, strict=True))
     said = f"{busy * 1e3:.1f} ms over {idle * 1e3:.1f} ms, {busy / idle:.1f}x"
-    target = f"{times:g}x, 10 ms"
+    met = busy <= min(times * idle, 0.01)
     return [
-        Row(f"{name}: p99 beside training", said, target, busy <= min(times * idle, 0.01)),
-        Row(f"{name}: rate of steps under load", f"{kept:.0%} kept", "60 %", kept >= 0.6),
+        Row(f"{name}: p99 of a service beside training", said, f"{times:g}x, 10 ms", met),
+        Row(f"{name}: rate of its training kept", f"{kept:.0%}", "60 % or more", kept >= 0.6),
     ]
+
+
+def local() -> list[Row]:
+    """The rows of sessions in a child process, which ``distributed.py`` has, too."""
+    return figures("local", 2, "--master", "local")
 
 
 ROWS: dict[str, Callable[[], list[Row]]] = {
     "in-process": lambda: figures("in process", 3),
-    "local": lambda: figures('master="local"', 2, "--master", "local"),
+    "local": local,
 }
 
 
