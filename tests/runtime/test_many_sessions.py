@@ -33,7 +33,7 @@ class Shares:
         self.held: Counter[int] = Counter()
 
     def session(self, number: int) -> am.MonitoredSession:
-        def train() -> None:
+        async def train() -> None:
             self.now += COSTS[number]
             self.held[number] += COSTS[number]
             if self.turns[-1:] != [number]:
