@@ -114,6 +114,12 @@ async def hang_after_a_signal(session: Session) -> None:
     await session.run("wait")
 
 
+async def cancel_after_a_signal(session: Session) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    await session.coord.wait_for_stop()
+    await cancel(session)
+
+
 async def close_elsewhere(session: Session) -> None:
     closing = asyncio.create_task(session.close())
     with pytest.raises(RuntimeError, match=r"closed while this run|a run was under way"):
@@ -151,7 +157,10 @@ CASES: dict[str, list[Case]] = {
     "a signal comes, and the run under way is abandoned to save in time": [
         Case(hang_after_a_signal, stop_grace_period_secs=4)
     ],
-    "a run exceeds the grace period after a stop": [Case(hang_after_a_stop, stop_grace_period_secs=1)],
+    "a signal comes, and the task is cancelled": [Case(cancel_after_a_signal)],
+    "a run exceeds the grace period after another stop": [
+        Case(hang_after_a_stop, stop_grace_period_secs=1)
+    ],
     "an error that is not recovered from any more": [
         Case(lambda session: session.run("lose"), recovery=am.Recovery(max_attempts=2))
     ],
