@@ -197,6 +197,20 @@ def test_a_session_that_is_cancelled_unsaved_does_not_either(tmp_path: Path) -> 
     assert "is not saved: the last saved state is that of step 0" in err
 
 
+def test_a_supervisor_that_is_cancelled_does_not_either(tmp_path: Path) -> None:
+    code = """
+        async def main():
+            supervisor = am.Supervisor(graph=program, logdir="run")
+            async with supervisor.managed_session() as sess:
+                print("ready", flush=True)
+                await asyncio.Event().wait()
+        am.run(main)
+    """
+    status, _, err = stopped(code, tmp_path)
+    assert status == 1
+    assert "and a supervisor's session was cancelled, which saves nothing. Exit status 1." in err
+
+
 def test_a_run_that_is_done_ends_with_0(tmp_path: Path) -> None:
     code = """
         class Slow(am.SessionRunHook):

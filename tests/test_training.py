@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from asyncmon.checkpoint import Saver, get_checkpoint_state, latest_checkpoint
+from asyncmon.errors import AbortedError
 from asyncmon.graph.construction.build import control_dependencies
 from asyncmon.graph.construction.graph import Graph
 from asyncmon.graph.ops.basic import constant, identity
@@ -354,3 +355,48 @@ async def test_a_program_that_is_no_graph_is_saved_whole_whatever_the_default_gr
     async with MonitoredTrainingSession(checkpoint_dir=tmp_path, program=program) as sess:
         await train(sess, op, 3)
     assert _saved_steps(tmp_path) == [0, 3]
+
+
+@pytest.mark.parametrize(("resume", "begins"), [("auto", 5), ("never", 0), ("model.ckpt-3", 3)])
+async def test_resume_chooses_what_training_begins_with(
+    made: tuple[Any, Any], tmp_path: Path, resume: str, begins: int
+) -> None:
+    """Also the newest checkpoint afterwards, and what a recovery goes back to."""
+    program, op = made
+    given = {"checkpoint_dir": tmp_path, "program": program, "save_checkpoint_steps": 1}
+    async with MonitoredTrainingSession(**given) as sess:
+        await train(sess, op, 5)
+    path = str(tmp_path / resume) if "." in resume else resume
+    lose = LosesOnce()
+    async with MonitoredTrainingSession(**given, hooks=[lose], resume=path) as sess:
+        assert sess.global_step == begins
+        newest = f"model.ckpt-{begins}"
+        assert Path(await latest_checkpoint(tmp_path) or "").name == newest
+        await train(sess, op, 1)
+        await wait_all_tasks_blocked()
+        lose.armed = True
+        await train(sess, op, 1)
+        assert (lose.armed, sess.global_step) == (False, begins + 2)
+    async with MonitoredTrainingSession(**given) as sess:
+        assert sess.global_step == begins + 2
+
+
+class LosesOnce(RecordingHook):
+    """Loses the session before a run, once it is armed."""
+
+    armed = False
+
+    async def before_run(self, run_context: Any) -> None:
+        if self.armed:
+            self.armed = False
+            raise AbortedError("gone")
+
+
+async def test_a_checkpoint_to_resume_from_has_to_be_there(
+    made: tuple[Any, Any], tmp_path: Path
+) -> None:
+    session = MonitoredTrainingSession(
+        checkpoint_dir=tmp_path, program=made[0], resume=tmp_path / "model.ckpt-9"
+    )
+    with pytest.raises(ValueError, match=r"model\.ckpt-9"):
+        await session.start()

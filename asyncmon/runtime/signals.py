@@ -99,6 +99,11 @@ class SignalStops:
             schedule(*self.received)
         return functools.partial(self._remove, key)
 
+    def lose(self, what: str) -> None:
+        """Note that a stop by a signal, if one came, loses something."""
+        if self.received is not None:
+            self.unsaved.append(what)
+
     def _install(self) -> None:
         for number in _SIGNALS:
             present = signal.getsignal(number)

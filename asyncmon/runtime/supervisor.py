@@ -19,6 +19,7 @@ from asyncmon.runtime.looper import LooperTask
 from asyncmon.runtime.program import as_program, program_scope
 from asyncmon.runtime.protocols import close_raw
 from asyncmon.runtime.session_manager import SessionManager
+from asyncmon.runtime.signals import signal_stops
 from asyncmon.runtime.supervisor_services import EventOutput, order_save, read_state, start_services
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class Supervisor:
             completed = sess is not None and self.coord.error is None  # the end of the data
         except BaseException as error:
             cancelled = error
+            signal_stops.lose("a supervisor's session was cancelled, which saves nothing")
         try:
             await self._stop((), False, close_summary_writer, sess if completed else None)
         except Exception as error:
