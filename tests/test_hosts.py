@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
+
 TRAINING = """
 import asyncio, signal, sys
 import asyncmon as am
@@ -89,7 +91,7 @@ am.run(main, loop_factory=uvloop.new_event_loop, grace=10)
     with started(folder, "main.py") as process:
         wait_for(process, "ready")
         process.send_signal(number)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=40)
     assert (process.returncode, out) == (75, f"after signal {number.name}\n"), err
 
 
@@ -135,7 +137,7 @@ def test_under_uvicorn_the_server_keeps_its_handlers(folder: Path) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
             assert answer.read() == b"trained"
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=40)
     assert "after the service ends\n" in out, err
     assert process.returncode in (0, -signal.SIGTERM)  # it sends itself the signal again
 
@@ -169,7 +171,7 @@ def test_at_the_prompt_of_asyncio_a_session_stops_and_the_prompt_stays(folder: P
             exit()
             """
         )
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=40)
     assert "handler True" in out, err
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
+
 BEFORE = """
 import asyncio, sys, threading, time
 import asyncmon as am
@@ -60,7 +62,7 @@ class Child:
             self.process.send_signal(number)
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=15)
+        out, err = self.process.communicate(timeout=40)
         return self.process.returncode, out, err
 
 
@@ -349,7 +351,7 @@ def test_a_second_sigterm_has_no_effect(tmp_path: Path) -> None:
         child.signal(signal.SIGTERM)
         assert child.line() == "stopping"
         child.signal(signal.SIGTERM)
-        child.process.communicate("go on\n", timeout=15)
+        child.process.communicate("go on\n", timeout=40)
     assert child.process.returncode == 75
 
 

@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.timeout(90)  # real processes, on a machine that may be busy
+
 MODULE = """
 import asyncio
 import asyncmon as am
@@ -71,7 +73,7 @@ def run(folder: Path, *arguments: str, target: str = "main") -> subprocess.Compl
     place = target if ":" in target or not target else f"training.digits:{target}"
     return subprocess.run(
         [sys.executable, "-m", "asyncmon", "run", place, *arguments],
-        cwd=folder, capture_output=True, text=True, timeout=15, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=40, check=False,
     )  # fmt: skip
 
 
@@ -110,7 +112,7 @@ def test_a_signal_ends_it_with_75(folder: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGTERM)
         try:
-            _, err = process.communicate(timeout=15)
+            _, err = process.communicate(timeout=40)
         finally:
             process.kill()
     assert process.returncode == 75, err

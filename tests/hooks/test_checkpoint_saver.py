@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pytest
 from asyncmon import graph as g
 from asyncmon.checkpoint import CheckpointReader, Saver, get_checkpoint_state, latest_checkpoint
 from asyncmon.errors import AbortedError, FailedPreconditionError
-from asyncmon.hooks import CheckpointSaverHook, NanTensorHook
+from asyncmon.hooks import CheckpointSaverHook, CheckpointSaverListener, NanTensorHook
 from asyncmon.runtime.hook import overrides
 from asyncmon.runtime.hook_check import check_hooks
 from asyncmon.runtime.monitored_session import MonitoredSession
@@ -428,3 +429,27 @@ async def test_by_seconds_failures_that_come_oftener_do_not_keep_saves_from_bein
         while asyncio.get_running_loop().time() < 32:
             await sess.run("train")
     assert {102, 205}.issubset(await saved(tmp_path))
+
+
+async def test_the_hook_says_what_it_saved_and_how_long_its_end_takes(tmp_path: Path) -> None:
+    hook = hook_for(tmp_path, save_steps=2)
+    assert (hook.saved_step, hook.end_secs) == (None, math.inf)
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        assert (hook.saved_step, 0 < hook.end_secs < 60) == (0, True)
+        for _ in range(3):
+            await sess.run("train")
+    assert hook.saved_step == 3
+
+
+async def test_the_last_save_is_written_without_pauses(tmp_path: Path) -> None:
+    saver = Saver()
+    urgent: list[bool] = []
+
+    class Look(CheckpointSaverListener):
+        async def after_save(self, session: Any, global_step_value: int) -> None:
+            urgent.append(saver._queue._saves[-1].control.is_urgent)
+
+    hook = hook_for(tmp_path, save_steps=1000, saver=saver, listeners=[Look()])
+    async with MonitoredSession(ScriptedCreator(ScriptedSession()), [hook]) as sess:
+        await sess.run("train")
+    assert urgent == [False, True]
