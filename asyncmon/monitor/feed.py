@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from asyncmon.monitor.log_lines import LogLines
-    from asyncmon.monitor.runs import Entry, Runs
+    from asyncmon.monitor.runs import Runs
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,7 @@ class Feed:
 
     def publish(self) -> int:
         """Publish what was read since the last call, and return the cursor. Does not wait."""
-        for entry in self._runs:
-            self._publish_points(entry)
+        self._publish_points()
         if self._changes != self._runs.changes:
             self._changes = self._runs.changes
             rows = self._runs.rows()
@@ -76,19 +75,18 @@ class Feed:
             self._append("log", to_json({"lines": lines}))
         return self.cursor
 
-    def _publish_points(self, entry: Entry) -> None:
-        scalars = entry.run.scalars
-        count = scalars.pending()
-        if not count and not scalars.broken:
-            return
-        if scalars.broken or count > _MOST_PENDING:
-            if clock.monotonic() >= self._break_due:
-                self._break_due = clock.monotonic() + _BREAK_SECS
-                self._break()
+    def _publish_points(self) -> None:
+        entries = [(entry, entry.run.scalars) for entry in self._runs]
+        large = [one for _, one in entries if one.broken or one.pending() > _MOST_PENDING]
+        if large and clock.monotonic() >= self._break_due:  # one reset for all of them
+            self._break_due = clock.monotonic() + _BREAK_SECS
+            self._break()
+            for scalars in large:
                 scalars.publish(self.cursor)
-            return
-        series = encode_series(scalars.publish(self.cursor + 1))
-        self._append("scalars", b'{"run":%b,"series":%b}' % (to_json(entry.id), series))
+        for entry, scalars in entries:
+            if scalars not in large and scalars.pending():
+                series = encode_series(scalars.publish(self.cursor + 1))
+                self._append("scalars", b'{"run":%b,"series":%b}' % (to_json(entry.id), series))
 
     def _publish_status(self) -> None:
         """Publish the row that was published longest ago of those that have changed."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ class Runs:
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
         self._scanning: asyncio.Task[None] | None = None
-        if isinstance(runs, dict):
+        if isinstance(runs, Mapping):
             for name, run in runs.items():
                 self.add(name, run)
         elif isinstance(runs, list | tuple):

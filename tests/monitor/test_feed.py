@@ -100,6 +100,21 @@ async def test_changed_points_and_many_points_reset_the_viewers() -> None:
     assert steps_of(viewer) == [1, 2, 3, 10_000]
 
 
+async def test_many_runs_with_many_points_are_one_reset() -> None:
+    runs = [ScriptedRun(str(number)) for number in range(50)]
+    for run in runs:
+        add(run, *range(3_000))
+    app = am.monitor.create_app(runs)
+    async with viewing(app) as viewer:
+        await viewer.until("runs")
+        await asyncio.sleep(1)
+        async with client(app) as http:
+            for number in range(50):
+                (tag,) = (await http.get(f"/api/runs/{number}/scalars")).json()["tags"]
+                assert tag["points"] == 3_000
+    assert len([event for event in viewer.events if event[0] == "reset"]) <= 1
+
+
 async def test_a_slow_reader_is_reset_and_the_others_go_on() -> None:
     run = ScriptedRun()
     app = am.monitor.create_app(run)
