@@ -1,6 +1,6 @@
 // Requests to the server, relative to the page, so that it works wherever it is mounted.
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status; // 0: there was no answer

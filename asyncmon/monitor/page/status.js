@@ -5,7 +5,7 @@ import { $, ago, clock, duration, el, fillRows, rate, setText, whole } from "./d
 import { stateOf } from "./runs.js";
 
 /** Show a short message; it goes by itself, is read out, and at most four are there. */
-export function toast(text, problem = false) {
+function toast(text, problem = false) {
   const one = el("p", { class: problem ? "toast problem" : "toast" }, text);
   one.addEventListener("click", () => one.remove());
   $("toasts").append(one);
