@@ -21,7 +21,7 @@ from asyncmon.monitor.scalars import Scalars, Series
 from asyncmon.protobuf.graph_def import GraphDef
 from asyncmon.summary.events import Event, SessionLog
 from asyncmon.summary.reader import EventTail
-from asyncmon.summary.scalars import scalar_of
+from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -152,6 +152,7 @@ class _EventFiles:
         self.updated: float | None = None
         self._directory = Path(directory)
         self._tails: dict[str, EventTail] = {}
+        self._scalars = ScalarRecords()
         self._damaged: set[str] = set()
         self._progress: deque[tuple[float, int]] = deque(maxlen=30)
 
@@ -194,34 +195,42 @@ class _EventFiles:
 
     def _read_chunk(self, name: str, tail: EventTail) -> None:
         try:
-            self._take(tail.events(tail.read()))
+            self._take(tail.decoded(tail.read(), lambda record: self._decoded(tail, record)))
             tail.check()
         except (OpError, OSError) as error:
             self._damaged.add(name)
             logger.warning("The monitor reads %s no further: %s", self._directory / name, error)
 
-    def _take(self, events: Iterable[Event]) -> None:
+    def _decoded(self, tail: EventTail, record: bytes) -> Event | Scalar:
+        found = self._scalars.decode(record)
+        if found is not None:
+            return found
+        event = tail.event(record)
+        for value in event.summary.value:
+            if value.WhichOneof("value") == "simple_value":
+                self._scalars.learn(value.tag)
+        return event
+
+    def _take(self, events: Iterable[Event | Scalar]) -> None:
         points: dict[str, tuple[list[int], list[float], list[float]]] = {}
         for event in events:
-            what = event.WhichOneof("what")
-            if what == "summary":
-                for value in event.summary.value:
-                    number = scalar_of(value)
-                    if number is not None:
-                        steps, values, times = points.setdefault(value.tag, ([], [], []))
-                        steps.append(event.step)
-                        values.append(number)
-                        times.append(event.wall_time)
+            scalars = [event] if isinstance(event, Scalar) else scalars_of(event)
+            for wall_time, step, tag, value in scalars:
+                steps, values, times = points.setdefault(tag, ([], [], []))
+                steps.append(step)
+                values.append(value)
+                times.append(wall_time)
+            if isinstance(event, Scalar) or event.HasField("summary"):
                 self._moved(event)
-            elif what == "session_log":
+            elif event.HasField("session_log"):
                 self._session(event, points)
-            elif what == "graph_def":
+            elif event.HasField("graph_def"):
                 self.graph = event.graph_def
         self._flush(points)
         if self.step is not None and self.updated is not None:
             self._progress.append((self.updated, self.step))
 
-    def _moved(self, event: Event) -> None:
+    def _moved(self, event: Event | Scalar) -> None:
         self.step = event.step
         self.updated = event.wall_time
         if self.started is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from asyncmon import files
 from asyncmon.errors import DataLossError, NotFoundError
@@ -14,8 +14,9 @@ from asyncmon.summary.events import Event, SessionLog
 from asyncmon.tfrecord import RecordParser
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
+T = TypeVar("T")
 
 _CHUNK = 1 << 20  # bytes read at once
 
@@ -130,15 +131,19 @@ class EventTail:
 
     def events(self, data: bytes) -> list[Event]:
         """Return the events that a chunk completes. :meth:`check` raises the error that comes after."""
+        return self.decoded(data, self.event)
+
+    def decoded(self, data: bytes, decode: Callable[[bytes], T]) -> list[T]:
+        """Return what a function makes of each record, where :meth:`events` makes events."""
         self.position += len(data)
         self.at_end = len(data) < _CHUNK
-        events: list[Event] = []
+        found: list[T] = []
         try:
             for record in self._parser.feed(data):
-                events.append(self._event(record))  # noqa: PERF401 -- what came before an error counts
+                found.append(decode(record))  # noqa: PERF401 -- what came before an error counts
         except DataLossError as error:
             self._error = error
-        return events
+        return found
 
     def check(self) -> None:
         """Raise the DataLossError of a damaged record."""
@@ -152,7 +157,8 @@ class EventTail:
         except FileNotFoundError:
             raise NotFoundError(f"There is no event file {self._path!r}.") from None
 
-    def _event(self, record: bytes) -> Event:
+    def event(self, record: bytes) -> Event:
+        """Return the event that a record is. Raises DataLossError where it is none."""
         try:
             return Event.FromString(record)
         except WireError as error:

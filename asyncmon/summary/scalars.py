@@ -6,6 +6,8 @@ import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from asyncmon.protobuf import WireError, read_varint, signed
+from asyncmon.summary.event_queue import scalar_fields
 from asyncmon.summary.events import SessionLog
 from asyncmon.summary.reader import summary_iterator
 from asyncmon.tf_types import DTYPES
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from asyncmon.summary.events import Event, Value
 
 
+_WALL_TIME, _STEP = 1 << 3 | 1, 2 << 3  # how these fields of an event begin
+_DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
+_MOST_TAGS = 10_000
+
+
 class Scalar(NamedTuple):
     """A value of a tag at a step; ``wall_time`` is in seconds since 1970."""
 
@@ -23,6 +30,35 @@ class Scalar(NamedTuple):
     step: int
     tag: str
     value: float
+
+
+class ScalarRecords:
+    """Decodes records of single numbers, of known tags, ten times as fast as :class:`Event` does.
+
+    Of such a record all but the time, the step and the number is fixed by the tag.
+    """
+
+    def __init__(self) -> None:
+        self._tags: dict[bytes, str] = {}
+
+    def learn(self, tag: str) -> None:
+        """Decode the records of a tag from now on."""
+        if len(self._tags) < _MOST_TAGS:
+            self._tags[scalar_fields(tag, 0.0)[:-4]] = tag
+
+    def decode(self, record: bytes) -> Scalar | None:
+        """Return the number that a record holds; None for any record that may hold something else."""
+        if len(record) < 16 or record[0] != _WALL_TIME:
+            return None
+        try:
+            step, at = read_varint(record, 10) if record[9] == _STEP else (0, 9)
+        except WireError:
+            return None
+        tag = self._tags.get(record[at:-4])
+        if tag is None:
+            return None
+        (wall_time,), (value,) = _DOUBLE.unpack_from(record, 1), _FLOAT.unpack(record[-4:])
+        return Scalar(wall_time, signed(step), tag, value)
 
 
 def find_event_files(logdir: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -6,6 +6,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from asyncmon.protobuf.tensors import TensorProto
 from asyncmon.summary import (
@@ -17,7 +19,8 @@ from asyncmon.summary import (
     read_scalars,
 )
 from asyncmon.summary.events import Event
-from asyncmon.summary.scalars import scalars_of
+from asyncmon.summary.scalars import Scalar, ScalarRecords, scalars_of
+from asyncmon.tfrecord import read_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +71,51 @@ def test_scalars_of_tensorflow_2_are_tensors(tensor: TensorProto, value: float |
     assert found == ([] if value is None else [(3.0, 7, "loss", value)])
     entry.metadata.plugin_data.plugin_name = "text"
     assert not list(scalars_of(event))
+
+
+VALUES = st.builds(
+    Summary.Value,
+    tag=st.sampled_from(["loss", "a", "ü" * 70]),
+    simple_value=st.floats(width=32, allow_nan=False),
+)
+EVENTS = st.builds(
+    Event,
+    wall_time=st.floats(1, 2e9),
+    step=st.integers(-(1 << 63), (1 << 63) - 1),
+    summary=st.lists(VALUES, max_size=2).map(lambda values: Summary(value=values)),
+)
+
+
+@given(EVENTS)
+def test_records_of_one_number_are_decoded_as_the_event_is(event: Event) -> None:
+    records = ScalarRecords()
+    assert records.decode(event.SerializeToString()) is None
+    for value in event.summary.value:
+        records.learn(value.tag)
+    found = records.decode(event.SerializeToString())
+    expected = list(scalars_of(event))
+    assert found == (expected[0] if len(expected) == 1 else None)
+
+
+@given(st.binary(max_size=60))
+def test_other_records_are_left_to_others(data: bytes) -> None:
+    records = ScalarRecords()
+    records.learn("loss")
+    whole = Event(wall_time=1.0, step=300, summary=Summary(value=[Summary.Value(tag="loss")]))
+    record = b"\x09" + data
+    assert records.decode(record) is None
+    for end in range(len(whole.SerializeToString())):
+        assert records.decode(whole.SerializeToString()[:end]) is None
+
+
+@pytest.mark.asyncio
+async def test_the_writer_writes_what_is_decoded_fast(tmp_path: Path) -> None:
+    async with FileWriter(tmp_path) as writer:
+        for step in range(3):
+            writer.add_scalar("loss", 0.5, step)
+    records = ScalarRecords()
+    records.learn("loss")
+    ((path,),) = find_event_files(tmp_path).values()
+    found = [records.decode(record) for chunk in read_records(path) for _, record in chunk]
+    assert [one and one[1:] for one in found] == [None, *((step, "loss", 0.5) for step in range(3))]
+    assert isinstance(found[-1], Scalar)
