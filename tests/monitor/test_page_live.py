@@ -195,8 +195,10 @@ def test_the_page_comes_back_to_a_new_process(page: Page, url: str, tmp_path: Pa
         page.wait_until("document.querySelector('#connection').innerText === 'live'")
         page.wait_until(f"{STEP} > 10")
     page.wait_until("document.querySelector('#connection').innerText.startsWith('connection lost')")
+    page.evaluate("document.querySelector('#log-lines p').dataset.old = ''")
     with trains(tmp_path / "other", port=urlsplit(other).port or 0):
         page.wait_until("document.querySelector('#connection').innerText === 'live'", 30)
         page.wait_until(f"{STEP} > 10")
+        page.wait_until("document.querySelector('#log-lines p:first-child:not([data-old])')")
     page.errors.clear()  # refused connections
     page.open(url)

@@ -50,8 +50,15 @@ export class Log {
     $("log-lines").replaceChildren();
     $("log").hidden = !run || run.kind !== "live";
     if ($("log").hidden) return;
-    const answer = await request(runPath(run.id, "/log?after=0")).catch(() => null);
-    if (answer && this.#of === run.id) this.append({ run: run.id, lines: answer.lines });
+    await this.refresh();
+  }
+
+  /** Ask for the lines that are missing. */
+  async refresh() {
+    const run = this.#of;
+    if ($("log").hidden) return;
+    const answer = await request(runPath(run, `/log?after=${this.#next}`)).catch(() => null);
+    if (answer && this.#of === run) this.append({ run, lines: answer.lines });
   }
 
   append({ run, lines }) {

@@ -18,6 +18,7 @@ const charts = new Charts(runs);
 const graph = new GraphPicture(runs);
 const log = new Log(runs);
 const stream = new Stream();
+let lost = false; // since the connection was live
 
 stream.addEventListener("runs", ({ detail }) => runs.setRows(detail));
 stream.addEventListener("status", ({ detail }) => runs.update(detail));
@@ -25,8 +26,7 @@ stream.addEventListener("scalars", ({ detail }) => charts.append(detail));
 stream.addEventListener("log", ({ detail }) => log.append(detail));
 stream.addEventListener("reset", () => {
   charts.reload();
-  log.reload();
-  graph.load();
+  log.refresh();
   details.refresh();
 });
 stream.addEventListener("token", () => login());
@@ -41,7 +41,14 @@ stream.addEventListener("state", ({ detail: { state, secs } }) => {
   document.documentElement.dataset.connection = state;
   setText($("connection").firstChild, texts[state]);
   $("reconnect").hidden = state !== "lost";
-  if (state === "live") charts.retry();
+  if (state === "lost") lost = true;
+  if (state !== "live") return;
+  charts.retry();
+  if (lost) {
+    graph.load(); // of another process, maybe
+    log.reload();
+  }
+  lost = false;
 });
 $("reconnect").addEventListener("click", () => stream.connect());
 
