@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 import jax
 
+from asyncmon.programs.jax.processes import ProcessesHook
 from asyncmon.programs.jax.session import JaxSession
 from asyncmon.programs.jax.state import declared
 from asyncmon.programs.named_program import NamedProgram
@@ -41,7 +42,8 @@ class JaxProgram(NamedProgram):
 
     Each completed run of a step that is not read-only counts as a global step. Random keys are state:
     ``jax.random.key`` and raw ones. Arrays that are committed to devices or sharded keep their
-    sharding. With several processes each has its program, and ``is_chief`` says which one saves.
+    sharding. With several processes (``jax.distributed``) each has its program. The first is the chief:
+    it restores and saves, and the others begin with its state.
 
     Args:
         state: a pytree of arrays and numbers, such as parameters and an optax state. It is copied.
@@ -72,6 +74,10 @@ class JaxProgram(NamedProgram):
     def is_chief(self) -> bool:
         """Whether this is the process that initialises and writes: ``jax.process_index() == 0``."""
         return bool(jax.process_index() == 0)
+
+    def session_hooks(self) -> list[Any]:
+        """Return the hooks that a session needs: of several processes, what gives them one state."""
+        return [ProcessesHook()] if jax.process_count() > 1 else []
 
     @overload
     def step(

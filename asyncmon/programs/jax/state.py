@@ -29,7 +29,13 @@ class Leaf(NamedTuple):
     def put(self, value: Any = None) -> Any:
         """Return a new array on the device, of the declared value or another one of its form."""
         host = self.value if value is None else np.asarray(value, self.value.dtype)
-        array = jnp.array(host) if self.sharding is None else jax.device_put(host.copy(), self.sharding)
+        if self.sharding is None:
+            array = jnp.array(host)
+        elif self.sharding.is_fully_addressable:
+            array = jax.device_put(host.copy(), self.sharding)
+        else:  # device_put would wait for the other processes, which may load nothing now
+            host = host.copy()
+            array = jax.make_array_from_callback(host.shape, self.sharding, host.__getitem__)
         return array if self.key_impl is None else jax.random.wrap_key_data(array, impl=self.key_impl)
 
     def misfit(self, value: Any) -> str | None:

@@ -1,0 +1,52 @@
+"""A process of the tests of several hosts: ``jax_process.py ADDRESS NUMBER DIRECTORY STEPS``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]))
+
+import jax.numpy as jnp  # noqa: E402 - the processes join before jax finds its devices
+import numpy as np  # noqa: E402
+from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
+
+import asyncmon as am  # noqa: E402
+from asyncmon.programs.jax import JaxProgram  # noqa: E402
+
+
+def train(state: Any, batch: Any) -> Any:
+    loss, gradient = jax.value_and_grad(lambda w: jnp.square(batch @ w - 1).mean())(state["w"])
+    return {"w": state["w"] - 0.1 * gradient}, {"loss": loss}
+
+
+async def main(directory: Path, steps: int) -> None:
+    number = jax.process_index()
+    mesh = jax.make_mesh((2,), ("hosts",))
+    whole = NamedSharding(mesh, PartitionSpec())
+    w = jax.device_put(np.arange(4.0, dtype=np.float32), whole)
+    program = JaxProgram({"w": w}, {"train": train})
+    assert program.is_chief == (number == 0)
+    rows = np.full((3, 4), number + 1, np.float32) / 10
+    batch = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("hosts")), rows)
+    assert batch.shape == (6, 4)
+    async with am.MonitoredTrainingSession(
+        program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
+        hooks=[am.StopAtStepHook(last_step=steps)], log_step_count_steps=None,
+    ) as sess:  # fmt: skip
+        begun = sess.raw_session().global_step
+        while not sess.should_stop():
+            await sess.run("train", {"batch": batch})
+            values = await sess.run("w", hooks=False)
+    (directory / f"process{number}").write_text(f"{begun} {values.tolist()}")
+
+
+logging.basicConfig(level=logging.INFO, format="%(message)s")
+asyncio.run(main(Path(sys.argv[3]), int(sys.argv[4])))
