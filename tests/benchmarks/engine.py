@@ -1,7 +1,8 @@
 """The figures of the embedded engine: ``python tests/benchmarks/engine.py [row ...]``.
 
 Rows: scalar, mlp-small, mlp-784-128, mlp-784-512, mlp-1024-2048, conv, first-run, large-graph, memory,
-memory-flat, lag-mlp, lag-scalar, peek. ``ASYNCMON_PEER_PYTHON`` names an interpreter with TensorFlow.
+memory-flat, lag-mlp, lag-scalar, peek; and torch-mlp and torch-conv (``kernels="torch"``) where torch
+is installed. ``ASYNCMON_PEER_PYTHON`` names an interpreter with TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from json import loads
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from harness import CORES, Peer, Row, chosen, quiet_environment, seconds, show, 
 
 from asyncmon import graph as am
 from asyncmon.loop_budget import LoopBudget
+from asyncmon.session_config import SessionConfig
 
 HERE = Path(__file__).parent
 PEER = Peer(HERE / "tf1_peer.py")
@@ -39,10 +42,12 @@ Contestant = Callable[[int, int | None], float]
 class Ours:
     """A model in a raw session."""
 
-    def __init__(self, build: Callable[[], models.Model], shape: list[int] | None = None) -> None:
+    def __init__(
+        self, build: Callable[[], models.Model], shape: list[int] | None = None, kernels: str = "numpy"
+    ) -> None:
         with am.Graph().as_default() as graph:
             model = build()
-        self.session = am.Session(graph=graph)
+        self.session = am.Session(graph=graph, config=SessionConfig(kernels=kernels))
         self.fetches = model.step
         self.feeds: dict[Any, Any] | None = None
         if shape is not None:
@@ -191,13 +196,29 @@ def mlp_1024_2048() -> Row:
     return mlp("mlp-1024-2048", [1024, 2048, 2048, 10], 128, 1.05, 1.1, "1.05x numpy, 1.1x TF1")
 
 
-def conv() -> Row:
+def conv(kernels: str = "numpy", limit: float = 2, work: str = "conv") -> Row:
     shape = [64, 28, 28, 1]
 
     def contestants() -> dict[str, Contestant]:
-        return with_tf1({"ours": Ours(lambda: models.conv_net(am), shape)}, open="conv", shape=shape)
+        ours = Ours(lambda: models.conv_net(am), shape, kernels)
+        return with_tf1({"ours": ours}, open="conv", shape=shape)
 
-    return verdict("conv", race(contestants), {"TF1": 2}, "2x TF1")
+    return verdict(work, race(contestants), {"TF1": limit}, f"{limit:g}x TF1")
+
+
+def torch_conv() -> Row:
+    return conv("torch", 1.1, "torch-conv")
+
+
+def torch_mlp() -> Row:
+    sizes = [1024, 2048, 2048, 10]
+    shape = [128, sizes[0]]
+
+    def contestants() -> dict[str, Contestant]:
+        ours = Ours(lambda: models.mlp(am, sizes), shape, "torch")
+        return with_tf1({"ours": ours}, open="mlp", sizes=sizes, shape=shape)
+
+    return verdict("torch-mlp", race(contestants), {"TF1": 1.1}, "1.1x TF1")
 
 
 # --- plans ------------------------------------------------------------------------------------------
@@ -400,6 +421,7 @@ ROWS: dict[str, Callable[[], Row]] = {
     "mlp-784-512": mlp_784_512,
     "mlp-1024-2048": mlp_1024_2048,
     "conv": conv,
+    **({"torch-mlp": torch_mlp, "torch-conv": torch_conv} if find_spec("torch") else {}),
     "first-run": first_run,
     "large-graph": large_graph,
     "memory": memory,
