@@ -66,6 +66,11 @@ def test_convolution_and_its_gradients(
     both(conv.input_gradient, np.array(images.shape), filters, grad, **how)
 
 
+def test_one_channel_and_a_result_of_one_column() -> None:
+    how: Any = {"strides": (1, 3), "padding": "VALID", "dilations": (1, 1)}
+    both(conv.convolve, array(3, 6, 3, 1), array(1, 2, 1, 4), **how)
+
+
 @settings(max_examples=60, deadline=None)
 @given(shape=SHAPES, ksize=PAIRS, strides=PAIRS, valid=st.booleans(), dtype=DTYPES)
 def test_pooling_and_its_gradients_with_ties(
