@@ -194,14 +194,17 @@ async def test_a_save_whose_session_is_closed_while_it_is_written_is_aborted(tmp
     await saver.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    ("number", "secs"),
+    [(signal.SIGKILL, 60.0), pytest.param(signal.SIGSTOP, 2.0, marks=pytest.mark.slow)],
+)
 async def test_a_save_that_is_lost_with_its_child_does_not_stop_the_new_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, number: signal.Signals, secs: float
 ) -> None:
     step, _ = variables()
     train = step.assign_add(1)
     config = am.SessionConfig()
-    config.rpc_options.timeout_secs = 1.0
+    config.rpc_options.timeout_secs = secs
     async with am.MonitoredTrainingSession(
         "local", checkpoint_dir=str(tmp_path), config=config,
         hooks=[am.StopAtStepHook(last_step=5)], save_checkpoint_steps=2, save_checkpoint_secs=None,
