@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.session.backend import Backend
+    from asyncmon.snapshot import Snapshot
 
     Work = Callable[[], Awaitable[Message]]
     Kind = Callable[[Backend, Decoder], Work]
@@ -152,8 +153,6 @@ class SessionService:
         """Close all sessions. A second call does nothing."""
         while self._sessions:
             await self._sessions.popitem()[1].close()
-
-    # Requests.
 
     async def _open(self, decoder: Decoder) -> Message:
         content = decoder.content
@@ -285,6 +284,10 @@ class SessionService:
         update = content.get("update")
         if update is not None:
             served.workers.add(update[0])
+        elif options is None and (reads := getattr(backend, "reads", None)) is not None:
+            ordered = reads(plan, _LARGE)
+            if ordered is not None:
+                return partial(_lent, backend, ordered)
         if options is None and not peek and not plan.waits and update is None:
             results = backend.run_inline(plan, fed)
             if results is not None:
@@ -371,6 +374,14 @@ def _snapshot(backend: Backend, _decoder: Decoder) -> Work:
         return message
 
     return take
+
+
+async def _lent(backend: Backend, ordered: Awaitable[Snapshot]) -> Message:
+    """Return the results of a run that only reads, in the memory of the state until they are sent."""
+    snapshot = await ordered
+    message = _results(backend, [value[()] for value in snapshot.values()])
+    message.sent = snapshot.release
+    return message
 
 
 def _done(value: dict[str, Any]) -> Message:

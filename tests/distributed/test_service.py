@@ -251,3 +251,29 @@ async def test_no_json_of_a_large_graph_is_large(channel: InProcessChannel) -> N
     async with remote_session(channel) as sess:
         assert await sess.run(x) == 1001.0
     assert max(map(len, channel.requests)) < 1 << 16
+
+
+@pytest.mark.asyncio
+async def test_large_variables_are_sent_from_the_memory_of_the_state(channel: InProcessChannel) -> None:
+    answers = []
+    answer = channel.service.answer
+
+    async def watched(request: Any) -> Any:
+        answers.append(await answer(request))
+        return answers[-1]
+
+    channel.service.answer = watched  # type: ignore[method-assign]  # what is sent is of interest
+    large = graph.get_variable("large", initializer=np.ones((1 << 19,), np.float32))
+    small = graph.get_variable("small", initializer=2.0)
+    async with remote_session(channel) as sess:
+        await sess.run(graph.global_variables_initializer())
+        found, two = await sess.run([large, small])
+        assert answers[-1].is_borrowed
+        assert (two, two.shape, found.sum()) == (2.0, (), 1 << 19)
+        found[:] = 7.0
+        await sess.run(large.assign(large * 3.0).op)
+        assert not answers[-1].is_borrowed
+        assert (await sess.run(large))[-1] == (await sess.peek(large))[-1] == 3.0
+        (served,) = channel.service._sessions.values()
+        store: Any = served.backend
+        assert not store.store.has_pins

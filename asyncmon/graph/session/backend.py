@@ -15,7 +15,7 @@ from asyncmon.graph.execution.compiler import compile_plan
 from asyncmon.graph.execution.executor import Executor
 from asyncmon.graph.execution.state import StateStore, checked_values
 from asyncmon.graph.queues.core import QueueCore
-from asyncmon.graph.session.snapshots import order_snapshot
+from asyncmon.graph.session.snapshots import order_reads, order_snapshot
 from asyncmon.graph.variables.global_step import step_counter
 from asyncmon.run_options import RunOptions
 
@@ -193,6 +193,11 @@ class DirectBackend:
         """Order a snapshot: taken at once, or right after the commit that is being applied."""
         self.check_open()
         return order_snapshot(self.store, self.graph)
+
+    def reads(self, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
+        """Order what a plan fetches, see :func:`.snapshots.order_reads`."""
+        self.check_open()
+        return order_reads(self.store, plan, least)
 
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables by op name."""

@@ -17,12 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from asyncmon.graph.construction.graph import Graph
+    from asyncmon.graph.execution.plan import Plan
     from asyncmon.graph.execution.state import Pin, StateStore
 
 
 def order_snapshot(store: StateStore, graph: Graph) -> Awaitable[Snapshot]:
     """Take a snapshot now, or right after the commit that is being applied in place."""
     return store.pinned(partial(_snapshot, store, graph))
+
+
+def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot] | None:
+    """Order what a plan fetches by position, not copied, where that is nothing but variables.
+
+    None for another plan, and for values of fewer than ``least`` bytes.
+    """
+    slots = {read.register: read.slot for read in plan.reads}
+    fetched = [None if fetch is None else slots.get(fetch.register) for fetch in plan.fetches]
+    if plan.code or plan.waits or plan.changes or None in fetched:
+        return None
+    values = [store.values[slot] for slot in slots.values()]
+    if any(value is None for value in values) or sum(value.nbytes for value in values) < least:
+        return None
+
+    def taken(pin: Pin) -> Snapshot:
+        found = {str(i): pin.values[slot] for i, slot in enumerate(fetched) if slot is not None}
+        return Snapshot(found, None, partial(store.unpin, pin))
+
+    return store.pinned(taken, slots.values())
 
 
 def saved_spec(graph: Graph) -> dict[str, Spec]:
