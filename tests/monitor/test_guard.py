@@ -55,6 +55,8 @@ async def test_acting_needs_the_token_and_the_page_itself_does_not() -> None:
 async def test_a_login_is_a_cookie_that_is_not_the_token() -> None:
     async with client(app()) as http:
         assert (await http.post("/api/login", json={"token": "x"})).status_code == 401
+        half = await http.post("/api/login", content=b'{"token": "\\ud800"}')
+        assert half.status_code == 401
         assert (await http.post("/api/login", json={})).status_code == 400
         answer = await http.post("/api/login", json={"token": TOKEN})
         cookie = answer.headers["set-cookie"]

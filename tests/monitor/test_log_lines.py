@@ -42,6 +42,7 @@ def test_other_loggers_are_shown_where_asked_for() -> None:
 
 
 def test_an_application_that_is_gone_leaves_no_handler() -> None:
+    gc.collect()  # the applications of other tests
     before = list(logging.getLogger("asyncmon").handlers)
     app = am.monitor.create_app([])
     assert len(logging.getLogger("asyncmon").handlers) == len(before) + 1
