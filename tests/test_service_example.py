@@ -123,6 +123,13 @@ def test_it_learns_from_its_traffic_saves_and_goes_on(tmp_path: Path, master: st
         second.stop()
 
 
+def test_the_client_says_that_nothing_answers() -> None:
+    client = [sys.executable, str(EXAMPLE / "client.py"), "--secs", "0.1", "--port", str(free_port())]
+    done = subprocess.run(client, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("does not answer: {'refused': 50}\n"), done.stderr
+
+
 def test_wrong_rows_are_refused_and_disturb_nothing(tmp_path: Path) -> None:
     port = free_port()
     with service(tmp_path, port) as running:

@@ -35,6 +35,8 @@ async def main(options: argparse.Namespace) -> None:
         for i, answer in enumerate(answers)
         if answer is not None
     ]
+    if len(client.latencies) < 2:
+        raise SystemExit(f"The service on port {options.port} does not answer: {dict(client.counts)}")
     cuts = statistics.quantiles(client.latencies, n=100)
     quarter = max(len(right) // 4, 1)
     found = {
