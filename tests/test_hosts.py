@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -42,6 +41,11 @@ async def train_on(sess):
         await sess.run("train")
         if sess.global_step == 5:
             print("ready", flush=True)
+
+async def main():
+    async with session(stop_grace_period_secs=10) as sess:
+        await train_on(sess)
+    print("after", sess.stop_reason, flush=True)
 """
 
 
@@ -55,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
 def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
         [sys.executable, *arguments],
-        cwd=folder, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        cwd=folder, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHON_BASIC_REPL": "1"},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         try:
@@ -144,33 +148,17 @@ def test_under_uvicorn_the_server_keeps_its_handlers(folder: Path) -> None:
 
 def test_at_the_prompt_of_asyncio_a_session_stops_and_the_prompt_stays(folder: Path) -> None:
     with started(folder, "-i", "-m", "asyncio") as process:
-        assert process.stdin is not None
 
         def type_in(text: str) -> None:
             assert process.stdin is not None
-            process.stdin.write(textwrap.dedent(text))
+            process.stdin.write(text)
             process.stdin.flush()
 
-        type_in(
-            """\
-            from training import *
-            async def main():
-                async with session(stop_grace_period_secs=10) as sess:
-                    await train_on(sess)
-                print("after", sess.stop_reason)
-
-            await main()
-            """
-        )
+        type_in("from training import *\nawait main()\n")
         wait_for(process, "ready")
         process.send_signal(signal.SIGINT)
         wait_for(process, "after signal SIGINT")
-        type_in(
-            """\
-            print("handler", signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
-            exit()
-            """
-        )
+        type_in('print("handler", signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\nexit()\n')
         out, err = process.communicate(timeout=40)
     assert "handler True" in out, err
 
