@@ -232,6 +232,27 @@ def test_a_run_that_is_done_ends_with_0(tmp_path: Path) -> None:
     assert "reached the last step, 4\n" in out
 
 
+@pytest.mark.parametrize(("body", "expected"), [("pass", 0), ("raise LookupError", 1)])
+def test_a_signal_while_the_interpreter_ends_changes_no_status(
+    tmp_path: Path, body: str, expected: int
+) -> None:
+    code = f"""
+        import atexit
+
+        def slow():
+            print("ready", flush=True)
+            time.sleep(0.3)
+
+        async def main():
+            {body}
+
+        atexit.register(slow)
+        am.run(main)
+    """
+    status, _, err = stopped(code, tmp_path)
+    assert status == expected, err
+
+
 def test_an_error_after_the_signal_ends_with_1(tmp_path: Path) -> None:
     code = TRAIN.replace('print("after"', 'raise LookupError("after"')
     status, _, err = stopped(code, tmp_path)

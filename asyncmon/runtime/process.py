@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import inspect
 import logging
@@ -85,6 +86,8 @@ def run(
             am.run(main, grace=25)
     """
     _check(main, grace)
+    atexit.unregister(_ignore_sigterm)
+    atexit.register(_ignore_sigterm)
     process = _Process(grace)
     let_go = signal_stops.hold(process, math.inf if grace is None else float(grace))
     try:
@@ -120,6 +123,12 @@ def _check(main: Any, grace: Any) -> None:
     raise RuntimeError(
         "An event loop is running already: await main() in it. Its host handles signals."
     )
+
+
+def _ignore_sigterm() -> None:
+    """Let a process that is done end with its status. At the end, handlers in Python are taken back."""
+    if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal_stops._handle):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _says_stopped(error: BaseException) -> bool:
