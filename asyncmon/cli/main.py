@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Run, watch and stop training; look into what it leaves; port programs.",
         epilog="`COMMAND --help` tells more.",
     )
-    if "--version" in given:
-        version = f"asyncmon {metadata.version('asyncmon')}"
-        parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (path, does) in COMMANDS.items():
         if name not in given:  # its module need not be imported
@@ -73,3 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OpError, OSError, ValueError, ImportError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+
+
+class _Version(argparse.Action):
+    """Print the version of the installed package, which is looked up only then."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(f"asyncmon {metadata.version('asyncmon')}\n")
+        parser.exit()

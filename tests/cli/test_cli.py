@@ -96,6 +96,13 @@ def test_both_print_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (older["checkpoint"], older["problem"]) == (str(run / "m-6"), None)
 
 
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exits:
+        main(["--version"])
+    assert exits.value.code == 0
+    assert capsys.readouterr().out.startswith("asyncmon 0.")
+
+
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     write_json({"loss": float("nan"), "best": [float("-inf"), 1.5]})
     assert json.loads(capsys.readouterr().out) == {"loss": None, "best": [None, 1.5]}
