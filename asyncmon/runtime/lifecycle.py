@@ -253,7 +253,7 @@ class Lifecycle:
         if at is None:
             self.stops.preempt(name, clock.monotonic(), 0, 0)
             return
-        logger.info("Received %s, stopping. Send it again to leave at once.", name)
+        logger.info("Received %s, stopping. Another SIGINT leaves at once.", name)
         self.stops.preempt(name, at, signal_stops.grace, self.hooks.end_secs)
 
     def _count_stop(self, closing: Closing) -> None:
