@@ -112,8 +112,8 @@ class Runs:
         if entry.reading is not None:
             entry.reading.cancel()
 
-    def __getitem__(self, id: str) -> Entry:  # noqa: A002 -- the members' name in the API
-        return self._entries[id]
+    def __getitem__(self, run_id: str) -> Entry:
+        return self._entries[run_id]
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
