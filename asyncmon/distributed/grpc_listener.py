@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import secrets
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -103,20 +104,27 @@ class Listener(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc is untyped
         """Begin to take requests."""
         await self._server.start()
 
-    async def stop(self, grace: float) -> None:
-        """Take no more requests, and end those under way after so many seconds."""
+    async def stop(self, grace: float | None) -> None:
+        """Take no more requests, and end those under way after so many seconds. None: at once."""
         try:
             await self._server.stop(grace)
         finally:
             for number in tuple(self._kept):
                 self._drop(number)
 
-    def abandon(self) -> None:
-        """Leave it as it is until the process ends.
+    def take_no_more(self) -> None:
+        """Take no more requests from this moment on; :meth:`stop` is to follow.
 
-        At its end asyncio.run() cancels tasks of grpc's, too, and frees what its core still writes to.
-        A stop after that, or an end of the server, crashes the interpreter.
+        A task of grpc's waits for the next request, and owns the memory that its core writes that to.
+        Where the task is cancelled first, the next request, or a stop, writes to memory that was freed.
         """
+        stopping = self._server.stop(None)  # its first part, up to where it waits, stops the core
+        with contextlib.suppress(StopIteration):
+            stopping.send(None)
+        stopping.close()
+
+    def abandon(self) -> None:
+        """Keep what grpc's core may still use until the process ends."""
         _abandoned.append(vars(self._server).pop("_server", None))
 
     def service(self, details: Any) -> Any:

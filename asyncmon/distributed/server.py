@@ -29,6 +29,8 @@ from asyncmon.protobuf.server_def import ServerDef
 from asyncmon.session_config import SessionConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.session.backend import Backend
 
@@ -220,7 +222,8 @@ class Server:
             )
         self._loop = asyncio.get_running_loop()
         self._ready = self._loop.create_future()
-        self._task = self._loop.create_task(self._serve(), name=f"server {self.target}")
+        self._task = _ServerTask(self._serve(), loop=self._loop, name=f"server {self.target}")
+        self._task.on_cancel = self._listener.take_no_more
         servers_here[self.target] = self._backend_here
 
     async def _serve(self) -> None:
@@ -235,8 +238,12 @@ class Server:
             await self._listener.stop(_GRACE_SECS)
             logger.info("Server %s: stopped.", self.target)
         except asyncio.CancelledError:
-            self._listener.abandon()
             logger.warning("Server %s: the event loop ends before stop().", self.target)
+            try:
+                async with asyncio.timeout(_STOP_SECS):
+                    await self._listener.stop(None)
+            except TimeoutError:
+                self._listener.abandon()
             raise
         finally:
             self._stopping.set()
@@ -255,6 +262,17 @@ class Server:
                 "Server %s: its sessions did not end within %g s: %s.",
                 self.target, _STOP_SECS, self._executor.pending_operations(),
             )  # fmt: skip
+
+
+class _ServerTask(asyncio.Task[None]):
+    """Calls a function when it is cancelled, before any task of the loop has seen its cancellation."""
+
+    on_cancel: Callable[[], None]
+
+    def cancel(self, msg: Any = None) -> bool:
+        if not self.done():
+            self.on_cancel()
+        return super().cancel(msg)
 
 
 def _server_def(

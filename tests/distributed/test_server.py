@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import subprocess
@@ -136,6 +137,31 @@ asyncio.run(main())
     )
     assert done.returncode == 0
     assert re.fullmatch(r"Server \S+: the event loop ends before stop\(\)\.\n", done.stderr)
+
+
+def test_a_server_that_is_never_stopped_leaves_its_port_with_its_event_loop() -> None:
+    """Before, grpc's core wrote the next requests to memory of tasks that the loop had ended."""
+    program = """
+import asyncio, grpc, asyncmon as am
+
+async def main():
+    server = am.Server.create_local_server()
+    await server.start()
+    return server.target.partition("://")[2]
+
+async def ask(address):
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = channel.unary_unary("/asyncmon.Session/Call")
+        calls = [call(bytes(i), timeout=1.0) for i in range(20)]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert error.code() is grpc.StatusCode.UNAVAILABLE, error
+
+for _ in range(5):
+    asyncio.run(ask(asyncio.run(main())))
+"""
+    env = {**os.environ, "PYTHONMALLOC": "malloc", "MALLOC_PERTURB_": "165"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stderr.count("ends before stop()")) == (0, 5), done.stderr
 
 
 @pytest.mark.asyncio
