@@ -20,6 +20,7 @@ os.environ.update(  # Ray reads the token once
     RAY_AUTH_MODE="token",
     RAY_AUTH_TOKEN=secrets.token_hex(32),
     RAY_ENABLE_UV_RUN_RUNTIME_ENV="0",
+    RAY_SCHEDULER_EVENTS="0",  # or a demand that waits is said to every process of the cluster
     RAY_USAGE_STATS_ENABLED="0",
 )
 ray: Any = pytest.importorskip("ray", reason="Ray is not installed: pip install 'asyncmon[cluster]'")
@@ -54,9 +55,10 @@ def cluster(**environment: str) -> Iterator[tuple[str, str]]:
     finally:
         head.stdin.close()
         try:
-            head.wait(15)
+            head.wait(30)
         finally:
             head.kill()
+            head.wait()
             head.stdout.close()
             shutil.rmtree(directory, ignore_errors=True)
 

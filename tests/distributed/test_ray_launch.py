@@ -225,7 +225,7 @@ def test_the_example_learns_though_two_processes_are_killed(tmp_path: Path) -> N
     program = Path(__file__).parents[2] / "examples" / "cluster_ray.py"
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     done = subprocess.run(
-        [sys.executable, str(program), "--steps", "600"],
+        [sys.executable, str(program), "--steps", "900"],
         cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True,
         env=environment,
     )  # fmt: skip
