@@ -104,7 +104,7 @@ class Lifecycle:
         self.call = self.sessions.call
         """Makes a run, in a span where there are observers."""
         self.gated = False
-        """Whether runs pass :meth:`pass_gate` first: after a hook's stop, and in a pause."""
+        """Whether runs are refused or wait: after a hook's stop, and in a pause."""
         self._resumed: asyncio.Event | None = None  # there is one in a pause
         self.raw: Any = None
         """The raw session made last, from its creation on."""
@@ -228,13 +228,19 @@ class Lifecycle:
             resumed.set()
             self.gated = self.hooks.stop_requested
 
-    async def pass_gate(self) -> None:
-        """Refuse a run after a hook's stop, and let it wait in a pause."""
-        self.check_run()
+    async def acquire_lock(self) -> None:
+        """Take the run lock after all earlier runs, and without a pause.
+
+        Runs reach the pause through the lock, so that it keeps their order. They leave the lock to
+        whatever else needs it in a pause.
+        """
+        await self.lock.acquire()
         while (resumed := self._resumed) is not None and self.paused:
+            self.lock.release()
             with suppress(StopAsyncIteration), CallScope(self.stops.scopes, "pause"):
                 await resumed.wait()
             self.check_run()
+            await self.lock.acquire()
 
     # -- stopping
 

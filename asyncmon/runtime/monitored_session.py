@@ -138,7 +138,7 @@ class _MonitoredSession(OperatedSession):
         """
         life = self._life
         if life.state is not _OPEN or life.gated:
-            await life.pass_gate() if hooks else life.check_open()
+            life.check_run() if hooks else life.check_open()
         task = asyncio.current_task(life.loop)
         if task is None or get_ident() != life.thread:
             raise RuntimeError(OTHER_LOOP)
@@ -148,8 +148,8 @@ class _MonitoredSession(OperatedSession):
         if not hooks:
             return await life.call("bare run", Hooked.run_bare, run)
         lock = life.lock
-        if lock.fair.held:
-            await lock.acquire()
+        if lock.fair.held or life.gated:
+            await life.acquire_lock()
         else:
             lock.fair.held, lock.holder = True, task
         try:
@@ -171,12 +171,15 @@ class _MonitoredSession(OperatedSession):
         """
         check_step_fn(step_fn)
         life = self._life
-        await life.pass_gate()
+        life.check_run()
         if life.budget.spent():
             await life.budget.pause()
-        async with life.lock.held(reentrant=False):
+        await life.acquire_lock()
+        try:
             life.check_open()
             return await life.call("run", Hooked.run_step_fn, step_fn)
+        finally:
+            life.lock.release()
 
     async def sample(self, fetches: Any) -> Any:
         """Fetch something together with the next run of this session, also after a recovery.

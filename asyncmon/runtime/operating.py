@@ -82,7 +82,7 @@ class OperatedSession:
     _life: Lifecycle
 
     def pause(self, reason: str | None = None) -> None:
-        """Let the next run wait, and those after it, until :meth:`resume`, a stop or the close.
+        """Let all runs that have not begun wait until :meth:`resume`, a stop or the close.
 
         The run that is under way completes. Timers go on, saves by time for example.
 

@@ -71,13 +71,9 @@ class RunLock:
         self.fair.release()
 
     @asynccontextmanager
-    async def held(self, *, reentrant: bool = True) -> AsyncIterator[None]:
-        """Hold the lock inside the block.
-
-        Args:
-            reentrant: whether code inside the run that holds the lock may enter; else that is an error.
-        """
-        if reentrant and self.is_mine():
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lock inside the block. Code inside the run that holds it may enter."""
+        if self.is_mine():
             yield
             return
         await self.acquire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,39 @@ async def test_waiting_runs_go_on_in_their_order() -> None:
         sess.resume()
         await asyncio.gather(*runs)
     assert done == [0, 1, 2]
+
+
+async def test_runs_that_wait_for_another_one_wait_for_the_pause_too() -> None:
+    done: list[str] = []
+
+    async def run(name: str) -> None:
+        call = sess.run_step_fn(lambda context: 3) if name == "function" else sess.run("a")
+        await call
+        done.append(name)
+
+    async with scripted(raw=ScriptedSession(itertools.repeat(lambda: asyncio.sleep(1)))) as sess:
+        runs = [asyncio.create_task(run(name)) for name in ("first", "second", "function")]
+        await wait_all_tasks_blocked()
+        sess.pause()
+        runs.append(asyncio.create_task(run("late")))
+        await asyncio.sleep(100)
+        assert (done, sess.global_step) == (["first"], 1)
+        handle = await sess.attach(RecordingHook())
+        sess.resume()
+        await asyncio.gather(*runs)
+        await handle.detach()
+    assert done == ["first", "second", "function", "late"]
+
+
+async def test_a_run_inside_of_a_run_is_refused_in_a_pause_too() -> None:
+    class Nesting(SessionRunHook):
+        async def before_run(self, run_context: Any) -> None:
+            sess.pause()
+            with pytest.raises(RuntimeError, match="inside a run"):
+                await sess.run("a")
+
+    async with scripted(Nesting()) as sess:
+        await sess.run("a")
 
 
 async def test_a_stop_ends_the_pause() -> None:
