@@ -163,6 +163,28 @@ def test_at_the_prompt_of_asyncio_a_session_stops_and_the_prompt_stays(folder: P
     assert "handler True" in out, err
 
 
+LINES = """
+import asyncmon as am
+from asyncmon import graph as g
+
+v = g.get_variable("v", initializer=2.0)
+doubled = v.assign(v * 2)
+sess = await am.MonitoredSession().start()
+print(await sess.run(doubled), await sess.run(doubled))
+await sess.close()
+g.reset_default_graph()
+print(g.constant(1).op.name, g.constant(2).op.name)
+exit()
+"""
+
+
+def test_lines_at_the_prompt_of_asyncio_share_a_graph(folder: Path) -> None:
+    with started(folder, "-i", "-m", "asyncio") as process:
+        out, err = process.communicate(LINES, timeout=40)
+    assert "4.0 8.0\n" in out, err
+    assert "Const Const_1\n" in out, err
+
+
 CELL = """
 from training import *
 before = signal.getsignal(signal.SIGINT)

@@ -6,8 +6,10 @@ graph they belong to and add the node there.
 
 from __future__ import annotations
 
+from threading import local
 from typing import TYPE_CHECKING, Any
 
+from asyncmon.cancellation import current_task
 from asyncmon.graph.construction.context import BuildContext, building
 from asyncmon.graph.construction.convert import is_tensor_like, tensors_in, to_pair, to_tensor
 from asyncmon.graph.construction.graph import Graph
@@ -21,24 +23,37 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.core.node import Operation
 
+_of_thread = local()
+"""Its ``graph`` is the default one that code outside of tasks made in a thread."""
+
 
 def get_default_graph() -> Graph:
     """Return the graph that new ops go to. TF1: same name.
 
     It is a context variable: :meth:`Graph.as_default` sets it for the current task and the tasks
-    started inside. Where none was set, it is that of an open ``InteractiveSession``, or one is made.
+    started inside. Where none was set, it is that of an open ``InteractiveSession``, or the one that
+    code outside of tasks made in this thread, as each line of ``python -m asyncio`` has a context of
+    its own. Else a new graph is made, in a task for this task alone.
     """
     context = building.get()
     if context is None:
-        context = BuildContext(interactive[-1].graph if interactive else Graph())
-        building.set(context)
+        graph = interactive[-1].graph if interactive else getattr(_of_thread, "graph", None)
+        context = _set_default(graph or Graph(), shared=not interactive)
     assert isinstance(context.graph, Graph)
     return context.graph
 
 
 def reset_default_graph() -> None:
     """Make a new, empty graph the default one of this context. TF1: same name."""
-    building.set(BuildContext(Graph()))
+    _set_default(Graph())
+
+
+def _set_default(graph: Graph, shared: bool = True) -> BuildContext:
+    if shared and current_task() is None:
+        _of_thread.graph = graph
+    context = BuildContext(graph)
+    building.set(context)
+    return context
 
 
 def graph_of(values: Iterable[Any]) -> Graph:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pytest
 
 from asyncmon import graph as tf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+T = TypeVar("T")
 
 
 def test_names_are_made_unique() -> None:
@@ -173,6 +181,39 @@ async def test_tasks_do_not_see_each_others_default_graph() -> None:
 
     first, second = await asyncio.gather(build(), build())
     assert first is not second
+
+
+def test_lines_outside_of_tasks_share_the_default_graph_of_their_thread() -> None:
+    def line(fn: Callable[[], T]) -> T:
+        return Context().run(fn)  # as at the prompt of `python -m asyncio`
+
+    line(tf.reset_default_graph)
+    made = line(lambda: tf.constant(1).graph)
+    assert line(tf.get_default_graph) is made
+    with ThreadPoolExecutor() as threads:
+        assert threads.submit(tf.get_default_graph).result() is not made
+    line(tf.reset_default_graph)
+    assert line(tf.get_default_graph) is not made
+
+
+@pytest.mark.asyncio
+async def test_a_task_has_that_graph_and_does_not_share_its_own() -> None:
+    async def build() -> tf.Graph:
+        return tf.constant(1).graph
+
+    async def reset() -> None:
+        tf.reset_default_graph()
+
+    def task(of: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        return asyncio.create_task(of, context=Context())
+
+    made: asyncio.Future[tf.Graph] = asyncio.Future()
+    asyncio.get_running_loop().call_soon(
+        lambda: made.set_result(tf.get_default_graph()), context=Context()
+    )
+    assert await task(build()) is await made
+    await task(reset())
+    assert await task(build()) is await made
 
 
 def test_a_shape_error_names_the_op_and_the_shapes() -> None:
