@@ -35,8 +35,9 @@ restore, hooks, checkpoints, summaries, recovery, an orderly stop. TF1's ``tf.tr
 #   L6  port        rewrites a program of TF1 for tf1
 #   L7  cli         the command line, one module a command
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import types as _types
+import typing as _typing
 
 from asyncmon import checkpoint as checkpoint
 from asyncmon import data as data
@@ -98,7 +99,7 @@ from asyncmon.hooks import stop_if_higher as stop_if_higher
 from asyncmon.hooks import stop_if_lower as stop_if_lower
 from asyncmon.hooks import stop_if_no_decrease as stop_if_no_decrease
 from asyncmon.hooks import stop_if_no_increase as stop_if_no_increase
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import missing_name as _missing_name
 from asyncmon.runtime import Channel as Channel
 from asyncmon.runtime import ChiefSessionCreator as ChiefSessionCreator
 from asyncmon.runtime import Coordinator as Coordinator
@@ -126,12 +127,22 @@ from asyncmon.training import MonitoredTrainingSession as MonitoredTrainingSessi
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+_ROOMS = {
+    "checkpoint", "data", "distributed", "errors", "graph", "hooks", "monitor", "programs", "runtime",
+    "summary", "testing", "tf1",
+}  # fmt: skip
+
+if _typing.TYPE_CHECKING:
     from asyncmon import monitor as monitor
+else:  # else a type checker would find every name here
 
-if not TYPE_CHECKING:  # else a type checker would find every name here
-
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> _typing.Any:
         if name == "monitor":
-            return import_module("asyncmon.monitor")
-        raise missing_name(__name__, name, ["train.", ""], globals())
+            return _importlib.import_module("asyncmon.monitor")
+        raise _missing_name(__name__, name, ["train.", ""], globals())
+
+
+def __dir__() -> list[str]:
+    """List the public names, and ``monitor`` before its first use; not the modules inside."""
+    modules = {name for name, value in globals().items() if isinstance(value, _types.ModuleType)}
+    return sorted(globals().keys() - (modules - _ROOMS) | {"monitor"})

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from types import ModuleType
+
+import pytest
+
+import asyncmon as am
 
 PROBE = """
 import json, logging, signal, sys, threading
@@ -63,3 +69,31 @@ def test_an_engine_that_is_missing_is_named_with_its_pip_line() -> None:
     probe = "import sys; sys.modules['jax'] = None; import asyncmon.programs.jax"
     out = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
     assert "ImportError: JaxProgram needs JAX: pip install 'asyncmon[jax]'" in out.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "", ".checkpoint", ".data", ".distributed", ".graph", ".graph.layers", ".graph.nn",
+        ".graph.train", ".hooks", ".monitor", ".programs", ".runtime", ".summary", ".testing", ".tf1",
+    ],
+)  # fmt: skip
+def test_no_name_of_another_package_is_visible(name: str) -> None:
+    module = importlib.import_module(f"asyncmon{name}")
+    found = {name: one for name, one in vars(module).items() if not name.startswith("_")}
+    homes = {
+        name: one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "asyncmon")
+        for name, one in found.items()
+    }
+    assert {name: home for name, home in homes.items() if not f"{home}.".startswith("asyncmon.")} == {}
+    assert not {"TYPE_CHECKING", "lacking", "missing_name"} & found.keys()
+
+
+def test_the_package_lists_its_public_modules_and_not_those_inside() -> None:
+    assert am.monitor.create_app is not None
+    modules = {name for name in dir(am) if isinstance(getattr(am, name), ModuleType)}
+    assert modules <= {
+        "checkpoint", "data", "distributed", "errors", "graph", "hooks", "monitor", "programs",
+        "runtime", "summary", "testing", "tf1",
+    }  # fmt: skip
+    assert "LiveRun" in dir(am.monitor)

@@ -17,7 +17,7 @@ what is asked of it into a plan once and runs each step as a transaction
 execution, ops and queues, nn, control and variables, train and session, layers.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 # fmt: off
 # isort: off
@@ -121,7 +121,7 @@ from asyncmon.graph.variables.variable import (
 )
 from asyncmon.run_options import NodeStats, RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import missing_name as _missing_name
 # isort: on
 
 __all__ = [
@@ -170,7 +170,7 @@ __all__ = [
 ]
 # fmt: on
 
-if not TYPE_CHECKING:  # else a type checker would find every name here
+if not _typing.TYPE_CHECKING:  # else a type checker would find every name here
 
-    def __getattr__(name: str) -> Any:
-        raise missing_name(__name__, name, "", globals())
+    def __getattr__(name: str) -> _typing.Any:
+        raise _missing_name(__name__, name, "", globals())

@@ -11,10 +11,10 @@ From the ground up: ``scalars`` (points in memory), ``run`` (what is shown), ``r
 ``api``, ``app``.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from asyncmon.monitor.app import create_app as create_app
     from asyncmon.monitor.live_run import LiveRun as LiveRun
     from asyncmon.monitor.metrics import PrometheusMetrics as PrometheusMetrics
@@ -29,10 +29,15 @@ _MODULES = {
     "trace": "tracing",
 }
 
-if not TYPE_CHECKING:
+if not _typing.TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> _typing.Any:
         if name in _MODULES:  # each needs another extra
-            return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+            return getattr(_importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
         known = ", ".join(sorted(_MODULES))
         raise AttributeError(f"asyncmon.monitor has no {name!r}; it has: {known}.")
+
+
+def __dir__() -> list[str]:
+    """List the public names, which are imported at their first use."""
+    return sorted(_MODULES)

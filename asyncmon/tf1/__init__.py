@@ -18,7 +18,7 @@ What is here and nowhere else is what only ports need, made of the public names 
 this has not says on access what to use instead.
 """
 
-from typing import Any
+import typing as _typing
 
 # fmt: off
 # isort: off
@@ -38,7 +38,7 @@ from asyncmon.graph.ops.sequences import (
 )
 from asyncmon.graph.ops.strings import decode_raw as decode_raw, string_to_number as string_to_number
 from asyncmon.graph.queues.readers import ReaderBase as ReaderBase
-from asyncmon.missing_names import missing_name
+from asyncmon.missing_names import missing_name as _missing_name
 from asyncmon.protobuf.graph_def import AttrValue as AttrValue, GraphDef as GraphDef, NodeDef as NodeDef
 from asyncmon.session_config import (
     GPUOptions as GPUOptions, GraphOptions as GraphOptions, OptimizerOptions as OptimizerOptions,
@@ -85,5 +85,5 @@ ConfigProto = SessionConfig
 initializers = initializer_names  # type: ignore[misc]  # that of the graph, and more
 
 
-def __getattr__(name: str) -> Any:
-    raise missing_name(__name__, name, "", globals())
+def __getattr__(name: str) -> _typing.Any:
+    raise _missing_name(__name__, name, "", globals())
