@@ -50,7 +50,7 @@ def run(
     0     done: this returns what ``main`` returned. So does a run that was done when the signal came.
     75    preempted: stopped by a signal, and the last state of every session is saved. Start it again.
     1     an error, which leaves as it is; or a signal stopped a session that was not saved, because it
-          has no ``checkpoint_dir`` or the save failed.
+          has no ``checkpoint_dir``, the save failed, or the grace period was over before it.
     130   aborted by SIGINT after an earlier signal, at once, without saving.
     ====  ==========================================================================================
 
