@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asyncmon import checkpoint
 from asyncmon.checkpoint import locations
@@ -21,10 +21,19 @@ if TYPE_CHECKING:
     from asyncmon.checkpoint.store import Store
 
 
+class _Known(NamedTuple):
+    """A checkpoint's row, None where it is none, and the files that it was made from."""
+
+    row: CheckpointFacts | None
+    files: tuple[str, ...]
+    fingerprint: Any  # of the files
+
+
 class CheckpointTable:
     """The checkpoints in a directory, asyncmon's and TensorFlow's, the newest first.
 
-    A manifest is read once. Files that are symbolic links are left out.
+    A checkpoint is read once, and again when one of its files has changed. Files that are symbolic
+    links are left out.
 
     Args:
         directory: a directory of this machine.
@@ -32,8 +41,9 @@ class CheckpointTable:
 
     def __init__(self, directory: str) -> None:
         self._store = locations.open_store(directory)
-        self._read: dict[str, tuple[Any, CheckpointFacts | None]] = {}  # by the main file's name
+        self._read: dict[str, _Known] = {}  # by the main file's name
         self._lock = asyncio.Lock()  # a scan takes over what was read, with the verdicts
+        self._verifying = asyncio.Lock()
 
     async def rows(self) -> tuple[CheckpointFacts, ...]:
         """Return all checkpoints, with the verdicts of :meth:`verify` as long as they hold."""
@@ -44,16 +54,21 @@ class CheckpointTable:
         return tuple(sorted(rows, key=lambda row: (row.saved or 0.0, row.step or 0), reverse=True))
 
     async def verify(self) -> tuple[CheckpointFacts, ...]:
-        """Read every byte of each checkpoint; return the rows with the verdicts."""
+        """Read every byte of each checkpoint without a verdict; return the rows with the verdicts.
+
+        Two calls at a time read each checkpoint once.
+        """
         await self._scanned()
-        for name, (fingerprint, row) in list(self._read.items()):
-            if row is None:
-                continue
-            for found in await checkpoint.verify(row.path):
-                verdict = replace(row, verified=found.problem is None, problem=found.problem)
-                async with self._lock:
-                    if self._read.get(name, (None,))[0] == fingerprint:
-                        self._read[name] = fingerprint, verdict
+        for name in list(self._read):
+            async with self._verifying:
+                known = self._read.get(name)
+                if known is None or known.row is None or known.row.verified is not None:
+                    continue
+                for found in await checkpoint.verify(known.row.path):
+                    row = replace(known.row, verified=found.problem is None, problem=found.problem)
+                    async with self._lock:
+                        if self._read.get(name) == known:
+                            self._read[name] = known._replace(row=row)
         return await self.rows()
 
     async def _scanned(self) -> list[CheckpointFacts]:
@@ -69,34 +84,39 @@ class CheckpointTable:
                 continue
             if os.path.islink(os.path.join(self._store.directory, name)):
                 continue
-            fingerprint = self._store.fingerprint([name])
-            if name in before and before[name][0] == fingerprint:
-                self._read[name] = before[name]
-            elif fingerprint is not None:
-                self._read[name] = fingerprint, _row(self._store, name, basename, names)
-        return [row for _, row in self._read.values() if row is not None]
+            known = before.get(name)
+            found = known and self._store.fingerprint(known.files)
+            if known is None or found is None or found != known.fingerprint:
+                row, files = _row(self._store, name, basename, names)
+                known = _Known(row, files, self._store.fingerprint(files))
+            self._read[name] = known
+        return [known.row for known in self._read.values() if known.row is not None]
 
 
-def _row(store: Store, name: str, basename: str, names: list[str]) -> CheckpointFacts | None:
-    """Return what is known of a checkpoint before its arrays are read; None if it is none. Blocking."""
+def _row(
+    store: Store, name: str, basename: str, names: list[str]
+) -> tuple[CheckpointFacts | None, tuple[str, ...]]:
+    """Return what is known of a checkpoint before its arrays are read, and its files. Blocking."""
     path = locations.join(store.directory, basename)
     try:
         if name == index_name(basename):
-            parts = [part for part in names if is_part(part, basename)]
+            parts = tuple(part for part in names if is_part(part, basename))
             size = sum(os.path.getsize(os.path.join(store.directory, part)) for part in parts)
             step = re.search(r"-(\d+)$", basename)
             saved = store.mtime(name)
             return CheckpointFacts(
                 path=path, step=int(step[1]) if step else None, saved=saved, bytes=size
-            )
+            ), parts
         manifest = Manifest.decode(store.content(name), path)
     except OSError:
-        return None  # deleted since it was listed
+        return None, (name,)  # deleted since it was listed
     except DataLossError as error:
         if f"{basename}.safetensors" not in names:
-            return None  # some other JSON file
-        return CheckpointFacts(path=path, saved=store.mtime(name), verified=False, problem=str(error))
-    missing = [file.name for file in manifest.files if file.name not in names]
+            return None, (name,)  # some other JSON file
+        facts = CheckpointFacts(path=path, saved=store.mtime(name), verified=False, problem=str(error))
+        return facts, (name,)
+    files = [file.name for file in manifest.files]
+    missing = [file for file in files if file not in names]
     return CheckpointFacts(
         path=path,
         step=manifest.step,
@@ -104,4 +124,4 @@ def _row(store: Store, name: str, basename: str, names: list[str]) -> Checkpoint
         bytes=manifest.nbytes,
         verified=False if missing else None,
         problem=f"{', '.join(missing)} is missing" if missing else None,
-    )
+    ), (name, *files)

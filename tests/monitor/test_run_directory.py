@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -195,6 +197,32 @@ async def test_checkpoints_are_listed_verified_and_watched(tmp_path: Path) -> No
     problems = {row.path[-1]: row.problem for row in (await run.details()).checkpoints}
     assert problems.keys() == {"1", "2"}
     assert problems["2"] == "model.ckpt-2.safetensors is missing"
+
+
+async def test_each_checkpoint_is_verified_once_until_it_changes(tmp_path: Path) -> None:
+    await save(tmp_path, 1, 2)
+    data = tmp_path / "model.ckpt-1.safetensors"
+    read: list[str] | None = []
+
+    def note(event: str, args: tuple[Any, ...]) -> None:
+        if read is not None and event == "open" and str(args[0]).endswith(".safetensors"):
+            read.append(os.path.basename(args[0]))
+
+    sys.addaudithook(note)  # cannot be removed
+    try:
+        run = RunDirectory(tmp_path)
+        found = await asyncio.gather(run.verify(), run.verify())
+        assert [[row.verified for row in rows] for rows in found] == [[True, True]] * 2
+        await run.verify()
+        assert sorted(read) == [data.name, "model.ckpt-2.safetensors"]
+        data.write_bytes(data.read_bytes()[:-1])
+        read.clear()
+        rows = (await run.details()).checkpoints
+        assert {row.step: row.verified for row in rows} == {2: True, 1: None}
+        assert {row.step: row.verified for row in await run.verify()} == {2: True, 1: False}
+        assert read == [data.name]
+    finally:
+        read = None
 
 
 async def test_a_directory_cannot_act(tmp_path: Path) -> None:
