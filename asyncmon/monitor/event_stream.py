@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from asyncmon.monitor.guard import Failure
@@ -12,7 +13,12 @@ if TYPE_CHECKING:
 
     from asyncmon.monitor.feed import Feed
 
+logger = logging.getLogger(__name__)
+
 MOST_VIEWERS = 50
+
+SEND_SECS = 10.0
+"""The longest time that the server may take to pass a chunk on: beyond it, the viewer reads nothing."""
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -22,7 +28,9 @@ _HEADERS = [
 
 
 class EventStream:
-    """Sends the feed after a cursor. Ends when the viewer is gone, after a minute, or with the feed.
+    """Sends the feed after a cursor.
+
+    Ends when the viewer is gone or has read nothing for some seconds, after a minute, or with the feed.
 
     Raises:
         Failure: there are too many viewers.
@@ -51,7 +59,11 @@ class EventStream:
         stream = self._feed.stream(self._after)
         try:
             async for chunk in stream:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                async with asyncio.timeout(SEND_SECS):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        except TimeoutError:  # the server closes the connection of an answer without an end
+            logger.warning("A viewer has read nothing for %g s; its events end.", SEND_SECS)
+            return
         finally:
             await stream.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -250,6 +250,20 @@ async def test_viewers_are_bounded() -> None:
         await viewer.until("runs")
 
 
+async def test_a_viewer_that_reads_nothing_loses_its_place(caplog: pytest.LogCaptureFixture) -> None:
+    run = ScriptedRun()
+    app = am.monitor.create_app(run)
+    async with viewing(app) as viewer:
+        await viewer.until("runs")
+        viewer.reading.clear()
+        add(run, 1)
+        await asyncio.sleep(9)
+        assert app.state.feed.viewers == 1
+        await asyncio.sleep(2)
+        assert app.state.feed.viewers == 0
+        assert "read nothing for 10 s" in caplog.text
+
+
 async def test_a_thousand_reconnects_grow_nothing() -> None:
     run = ScriptedRun()
     app = am.monitor.create_app(run)
