@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import clock
 from asyncmon.monitor.encoding import members
 from asyncmon.monitor.log_directory import LogDirectory
+from asyncmon.monitor.scalars import Room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,6 +58,7 @@ class Runs:
         self.changes = 0
         """How often a run came or went."""
         self._entries: dict[str, Entry] = {}
+        self._room = Room()
         self._directories: list[LogDirectory] = []
         self._scan_due = 0.0
         self._scanning: asyncio.Task[None] | None = None
@@ -103,11 +105,13 @@ class Runs:
             number += 1
             given = f"{slug}-{number}"
         self._entries[given] = Entry(given, run, source)
+        run.scalars.enter(self._room)
         self.changes += 1
         return given
 
     def _drop(self, entry: Entry) -> None:
         del self._entries[entry.id]
+        entry.run.scalars.leave()
         self.changes += 1
         if entry.reading is not None:
             entry.reading.cancel()

@@ -20,6 +20,9 @@ MOST_POINTS = 200_000
 
 MOST_TAGS = 1_000
 MOST_IN_ALL = 2_000_000
+MOST_IN_ALL_RUNS = 8_000_000  # of 24 bytes; arrays that have just grown take twice that
+MOST_TAGS_IN_ALL_RUNS = 20_000
+_SPARE = 100_000  # points that are thinned at a time, as each time lets viewers begin anew
 _MARKS = 2_000  # publications that a cursor may lie behind
 
 
@@ -149,6 +152,7 @@ class Scalars:
         self._columns: dict[str, _Column] = {}
         self._new: set[str] = set()
         self._total = 0
+        self._room: Room | None = None
         self._is_cut = False  # tags were left out, which was logged
 
     def add(self, tag: str, step: int, value: float, wall_time: float) -> None:
@@ -160,24 +164,57 @@ class Scalars:
         column = self._columns.get(tag)
         if column is None:
             if len(self._columns) >= self._most_tags:
-                self._leave_out(tag)
+                self._leave_out(tag, "A run has", self._most_tags)
+                return
+            if self._room is not None and not self._room.has_place():
+                self._leave_out(tag, "All runs together have", self._room.most_tags)
                 return
             column = self._columns[tag] = _Column()
         column.extend(points)
         self._new.add(tag)
-        self._total += len(points.steps)
+        self._count(len(points.steps))
         while column.length > self._most_points:
             self._thin(tag)
-        while self._total > self._most_in_all:
-            self._thin(max(self._columns, key=lambda one: self._columns[one].length))
+        if self._total > self._most_in_all:
+            while self._total > _goal(self._most_in_all):
+                self.thin_longest()
+        if self._room is not None:
+            self._room.fit()
 
-    def _leave_out(self, tag: str) -> None:
+    def enter(self, room: Room) -> None:
+        """Keep to the bounds of a room too, until :meth:`leave`."""
+        self.leave()
+        self._room = room
+        room.members.add(self)
+        room.points += self._total
+
+    def leave(self) -> None:
+        """Leave the room, if there is one."""
+        if self._room is not None:
+            self._room.members.discard(self)
+            self._room.points -= self._total
+            self._room = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many points and tags there are, published or not."""
+        return self._total, len(self._columns)
+
+    def thin_longest(self) -> None:
+        """Thin the longest column."""
+        self._thin(max(self._columns, key=lambda one: self._columns[one].length))
+
+    def _count(self, points: int) -> None:
+        self._total += points
+        if self._room is not None:
+            self._room.points += points
+
+    def _leave_out(self, tag: str, whose: str, most: int) -> None:
         if not self._is_cut:
             self._is_cut = True
             logger.warning(
-                "A run has more than %d scalars: %r and further ones are not shown.",
-                self._most_tags, tag,
-            )  # fmt: skip
+                "%s more than %d scalars: %r and further ones are not shown.", whose, most, tag
+            )
 
     def _thin(self, tag: str) -> None:
         column = self._columns[tag]
@@ -196,7 +233,7 @@ class Scalars:
         self.broken = self.broken or column.published > 0
         change(*args)
         self._new.add(tag)
-        self._total -= before - column.length
+        self._count(column.length - before)
 
     def pending(self) -> int:
         """Return how many points were added since the last :meth:`publish`."""
@@ -242,6 +279,39 @@ class Scalars:
         """Return whether :meth:`points` can say of these tags what came after a cursor."""
         found = [self._columns[tag].known_from for tag in tags if tag in self._columns]
         return all(first is not None and cursor >= first for first in found)
+
+
+class Room:
+    """Bounds that the scalars of several runs share: the run with the most points is thinned first.
+
+    Args:
+        most_points: of all its members together.
+        most_tags: tags beyond it are left out, with a warning.
+    """
+
+    def __init__(
+        self, most_points: int = MOST_IN_ALL_RUNS, most_tags: int = MOST_TAGS_IN_ALL_RUNS
+    ) -> None:
+        self.members: set[Scalars] = set()
+        self.points = 0
+        """Points of all members."""
+        self.most_tags = most_tags
+        self._most_points = most_points
+
+    def has_place(self) -> bool:
+        """Return whether one more tag may be added."""
+        return sum(one.size[1] for one in self.members) < self.most_tags
+
+    def fit(self) -> None:
+        """Thin columns where there are too many points."""
+        if self.points > self._most_points:
+            while self.points > _goal(self._most_points):
+                max(self.members, key=lambda one: one.size).thin_longest()
+
+
+def _goal(most: int) -> int:
+    """Return how many points are left where there were more than a bound allows."""
+    return most - min(_SPARE, most // 20)
 
 
 def downsample(series: Series, most: int) -> Series:

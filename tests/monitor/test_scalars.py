@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asyncmon.monitor.encoding import encode_series
-from asyncmon.monitor.scalars import Part, Scalars, Series, downsample, extremes, means
+from asyncmon.monitor.runs import Runs
+from asyncmon.monitor.scalars import Part, Room, Scalars, Series, downsample, extremes, means
+from tests.monitor.scripted import ScriptedRun
 
 FLOATS = st.floats(width=32)
 
@@ -87,6 +89,59 @@ def test_all_tags_together_are_bounded() -> None:
     found = scalars.points(map(str, range(10)))
     assert sum(len(one.steps) for one in found.values()) <= 1_000
     assert min(len(one.steps) for one in found.values()) > 10
+
+
+def test_the_points_of_all_runs_are_bounded_and_the_largest_run_gives_up_some() -> None:
+    room = Room(most_points=1_000)
+    small, large, gone = Scalars(), Scalars(), Scalars()
+    small.extend("loss", series([0.0] * 100))
+    for one in (small, large, gone):
+        one.enter(room)
+    gone.extend("loss", series([0.0] * 300))
+    large.extend("loss", series([0.0] * 900))
+    assert room.points <= 1_000
+    gone.leave()
+    before = large.size[0]
+    for begin in range(10_000):
+        large.add("loss", begin, 0.0, 0.0)
+    assert before < large.size[0] <= 900
+    assert small.size == (100, 1)
+    assert room.points == large.size[0] + 100
+    large.purge(-1, ["loss"])
+    assert room.points == 100
+
+
+def test_the_runs_of_a_table_share_a_room() -> None:
+    runs = [ScriptedRun("a"), ScriptedRun("b")]
+    table = Runs(runs)
+    for run in runs:
+        run.scalars.extend("loss", series([0.0] * 10))
+    assert table._room.points == 20
+    table.remove("a")
+    assert table._room.points == 10
+
+
+def test_bounds_are_reached_once_for_many_points() -> None:
+    """Viewers begin anew each time that points are thinned."""
+    scalars = Scalars(most_in_all=10_000)
+    broken = 0
+    for cursor in range(3_000):
+        for tag in range(10):
+            scalars.add(str(tag), cursor, 0.0, 0.0)
+        broken += scalars.broken
+        scalars.publish(cursor)
+    assert 0 < broken < 60
+
+
+def test_more_tags_than_all_runs_may_have_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    room = Room(most_tags=3)
+    runs = [Scalars(), Scalars()]
+    for one in runs:
+        one.enter(room)
+        for tag in "ab":
+            one.add(tag, 0, 0.0, 0.0)
+    assert [one.size for one in runs] == [(2, 2), (1, 1)]
+    assert "All runs together have more than 3 scalars" in caplog.text
 
 
 def test_more_tags_than_are_shown_are_left_out_with_one_warning(
