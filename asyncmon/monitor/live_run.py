@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
 from collections import deque
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from asyncmon.protobuf.graph_def import GraphDef
     from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
     from asyncmon.runtime.operating import HookStatistics
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECS = 10.0
 """For so long after a :meth:`LiveRun.refresh` hooks are timed and the loop's lag is measured."""
@@ -102,6 +105,7 @@ class LiveRun:
         self._looked = clock.monotonic()
         if self._measuring is None and self._session.state is not SessionState.CLOSED:
             self._measuring = asyncio.create_task(self._measure(), name=f"monitor, lag, {self.name}")
+            self._measuring.add_done_callback(self._measured)
 
     async def _measure(self) -> None:
         remove = self._session.observe(self._times)
@@ -113,7 +117,18 @@ class LiveRun:
                     break
         finally:
             remove()
-            self._measuring = None
+
+    def _measured(self, task: asyncio.Task[None]) -> None:
+        self._measuring = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("The lag of %r is not measured any more.", self.name, exc_info=error)
+
+    async def close(self) -> None:
+        """End what :meth:`refresh` has begun. The next one begins it again."""
+        if self._measuring is not None:
+            self._measuring.cancel()
+            await asyncio.wait([self._measuring])
 
     def _find_directories(self) -> None:
         hooks = self._session.statistics().hooks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from asyncmon.runtime import MonitoredSession, SingularMonitoredSession, Span
+
+logger = logging.getLogger(__name__)
 
 _LAG_SECS = 0.1
 _QUEUE_SECS = 1.0  # between two looks at queues
@@ -92,6 +95,13 @@ class PrometheusMetrics:
         self._remove()
         self._stop()
 
+    async def aclose(self) -> None:
+        """Do as :meth:`close`, and wait until the task has ended that measures lag and queues."""
+        task = self._task
+        self.close()
+        if task is not None:
+            await asyncio.wait([task])
+
     # -- the observer
 
     def began(self, span: Span) -> None:
@@ -157,6 +167,8 @@ class PrometheusMetrics:
                 if clock.monotonic() >= due:
                     due = clock.monotonic() + _QUEUE_SECS
                     await self._look_at_queues()
+        except Exception:
+            logger.exception("Lag and queues of the session are not measured any more.")
         finally:
             self._forget_queues(self._queues)
 

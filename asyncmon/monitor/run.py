@@ -130,7 +130,10 @@ class ActionError(Exception):
 
 
 class Run(Protocol):
-    """What the monitor needs of a run. All of it is called in the event loop's thread."""
+    """What the monitor needs of a run. All of it is called in the event loop's thread.
+
+    It may also have ``async def close()``, which is called at the end of the application.
+    """
 
     @property
     def name(self) -> str:

@@ -179,13 +179,17 @@ class Runs:
             self._scan_due = clock.monotonic() + 5.0
 
     async def close(self) -> None:
-        """End the tasks that read."""
+        """End the tasks that read, and those of runs that have a ``close``."""
         tasks = [entry.reading for entry in self if entry.reading is not None]
         if self._scanning is not None:
             tasks.append(self._scanning)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for entry in self:
+            close = getattr(entry.run, "close", None)
+            if close is not None:
+                await close()
 
 
 def _as_run(name: str | None, given: Any) -> Run:

@@ -311,3 +311,24 @@ async def http_row(sess: am.MonitoredSession) -> Any:
 async def test_what_is_no_session_is_refused() -> None:
     with pytest.raises(TypeError, match="A session, a run, or the path of a log directory"):
         LiveRun("digits", 3)  # type: ignore[arg-type]
+
+
+async def test_the_end_of_the_application_ends_what_is_measured() -> None:
+    async with scripted() as sess:
+        app = create_app(sess)
+        async with app.router.lifespan_context(app), client(app) as http:
+            await http.get("/api/runs/session")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_an_error_while_measuring_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(observer: Any) -> Any:
+        raise ValueError("no observers")
+
+    async with scripted() as sess:
+        sess.observe = refuse  # type: ignore[method-assign]  # the error
+        run = LiveRun("digits", sess)
+        await run.refresh()
+        await asyncio.sleep(1)
+        assert "no observers" in caplog.text
+        await run.close()

@@ -181,6 +181,30 @@ async def test_nothing_is_counted_after_close(registry: prometheus_client.Collec
     assert Scrape(registry)("asyncmon_steps_total") == 1
 
 
+async def test_aclose_waits_for_the_task(registry: prometheus_client.CollectorRegistry) -> None:
+    async with scripted() as sess:
+        metrics = PrometheusMetrics(sess, registry)
+        await asyncio.sleep(1)
+        await metrics.aclose()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        await metrics.aclose()
+
+
+async def test_an_error_while_measuring_is_logged(
+    registry: prometheus_client.CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoQueues(ScriptedSession):
+        async def queues(self) -> Any:
+            raise KeyError("no such queue")
+
+    async with scripted(raws=[NoQueues()]) as sess:
+        metrics = PrometheusMetrics(sess, registry)
+        await asyncio.sleep(1)
+        assert "not measured any more" in caplog.text
+        assert "no such queue" in caplog.text
+        await metrics.aclose()
+
+
 async def test_a_program_without_steps_counts_runs(
     registry: prometheus_client.CollectorRegistry,
 ) -> None:
