@@ -113,6 +113,7 @@ def test_a_session_is_shown_with_all_it_does(page: Page, url: str) -> None:
     page.wait_until("document.querySelector('#queue-rows').innerText.includes('/ 32')")
     assert page.evaluate("document.querySelector('#queue-rows meter').max") == 32
     page.wait_until("document.querySelector('#lag').innerText.includes('lag p99')")
+    page.wait_until(r"/^[\d,]+ · line · asyncmon$/.test(document.title)")
     assert text(page, "#checkpoint-rows").startswith("0")
     assert page.evaluate("document.querySelector('#announce').textContent") == "line: running"
 

@@ -4,6 +4,8 @@ import { request, runPath } from "./api.js";
 import { $, ago, clock, duration, el, fillRows, rate, setText, whole } from "./dom.js";
 import { stateOf } from "./runs.js";
 
+const TITLE_MS = 100; // each change of the title goes to another process of the browser
+
 /** Show a short message; it goes by itself, is read out, and at most four are there. */
 function toast(text, problem = false) {
   const one = el("p", { class: problem ? "toast problem" : "toast" }, text);
@@ -48,6 +50,7 @@ export async function act(row, path, done, body = {}) {
 export class Status {
   #runs;
   #announced = null;
+  #titled = null; // the timer of the next change of the title
   #refresh;
 
   constructor(runs, refresh) {
@@ -109,7 +112,13 @@ export class Status {
     setText($("reason"), row.stop_reason ?? "");
     this.#facts();
     this.#announce(row, word);
-    document.title = `${row.step == null ? "" : `${whole(row.step)} · `}${row.name} · asyncmon`;
+    this.#titled ??= setTimeout(() => this.#title(), TITLE_MS);
+  }
+
+  #title() {
+    const row = this.#runs.row;
+    this.#titled = null;
+    if (row) document.title = `${row.step == null ? "" : `${whole(row.step)} · `}${row.name} · asyncmon`;
   }
 
   #facts() {
