@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import argparse
 
 DESCRIPTION = """\
 Show the runs of a log directory on a live page, until SIGINT or SIGTERM. Every folder with event files
@@ -23,10 +20,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("logdir", metavar="LOGDIR", help="the directory; it may come later than the monitor")
     add("--host", default="127.0.0.1", help="the address to bind to (default: %(default)s)")
-    add("--port", type=int, default=6060, help="0 for a free one (default: %(default)s)")
+    add("--port", type=_port, default=6060, help="0 for a free one (default: %(default)s)")
     add(
         "--token-file", type=Path, metavar="FILE", help=f"has the secret; else {TOKEN} is, if it is set"
     )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, got {text!r}.")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -33,6 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prune a directory."""
+    if options.keep < 1:
+        raise ValueError(f"--keep is a number of checkpoints, at least 1, got {options.keep}.")
     kept, deleted, damaged = asyncio.run(
         prune(options.directory, options.keep, keep_best=options.keep_best, dry_run=options.dry_run)
     )

@@ -113,6 +113,14 @@ def test_the_page_is_served_until_a_signal_though_a_viewer_listens(
         assert "no directory yet" in child.stderr.read()
 
 
+def test_a_port_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for port in ("99999", "-1", "http"):
+        with pytest.raises(SystemExit) as exits:
+            main(["monitor", str(tmp_path), "--port", port])
+        assert exits.value.code == 2
+        assert f"a port is a number from 0 to 65535, got '{port}'" in capsys.readouterr().err
+
+
 def test_another_host_needs_a_token(tmp_path: Path) -> None:
     done = asyncmon("monitor", str(tmp_path), "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 1
