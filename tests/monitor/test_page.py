@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -309,6 +310,26 @@ def in_series(page: Page, call: str) -> Any:
     return page.evaluate(f"import('./series.js').then((series) => {call})")
 
 
+def in_axes(page: Page, call: str) -> Any:
+    return page.evaluate(f"import('./axes.js').then((axes) => {call})")
+
+
+def test_ticks_are_round_and_few(page: Page, url: str) -> None:
+    open_charts(page, url)
+    about = partial(pytest.approx, rel=1e-12, abs=0)
+    assert in_axes(page, "axes.linearTicks(-0.1, 1.06, 6)") == about([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert in_axes(page, "axes.linearTicks(0, 2.1e-28, 4)") == about([0, 1e-28, 2e-28])
+    assert in_axes(page, "axes.linearTicks(-3.6e38, 3.6e38, 6)") == [-2e38, 0, 2e38]
+    assert in_axes(page, "axes.logTicks(0.5, 20, 6)") == [
+        0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20,
+    ]  # fmt: skip
+    assert in_axes(page, "axes.logTicks(1e-44, 1e-38, 5)") == [1e-44, 1e-42, 1e-40, 1e-38]
+    assert in_axes(page, "[5e31, 1e32, 1.5e32].map((tick) => axes.yTick(tick, 5e31))") == [
+        "5e+31", "1.0e+32", "1.5e+32",
+    ]  # fmt: skip
+    assert len(in_axes(page, "axes.logTicks(5e-324, 1.7e308, 6)")) <= 7
+
+
 def test_the_smoothing_is_tensorboards(page: Page, url: str) -> None:
     open_charts(page, url)
     values = [math.sin(n) + n / 10 for n in range(50)]
@@ -317,6 +338,26 @@ def test_the_smoothing_is_tensorboards(page: Page, url: str) -> None:
     found = in_series(page, "series.smooth([1, NaN, 2], 0.5).map(String)")
     assert found == ["1", "NaN", str(tensorboards([1, math.nan, 2], 0.5)[2])]
     assert in_series(page, "series.smooth([3, 3, 3], 0.9)") == [3, 3, 3]
+
+
+def test_values_of_any_size_are_drawn(page: Page, tmp_path: Path) -> None:
+    async def write() -> None:
+        async with FileWriter(tmp_path) as writer:
+            for step in range(50):
+                for tag, scale in (("tiny", 1e-30), ("huge", 1e30), ("denormal", 1e-44)):
+                    writer.add_scalar(tag, scale * (step + 1), step)
+                writer.add_scalar("wide", 3.4e38 * (-1) ** step, step)
+
+    asyncio.run(write())
+    with served(tmp_path) as url:
+        page.open(url)
+        page.wait_until("document.querySelectorAll('#grid canvas').length === 4")
+        page.wait_until(f"{COLOURED}.every((n) => n > 100)")
+        page.press("l")
+        page.wait_until(f"{COLOURED}.filter((n) => n > 100).length === 3")  # half of `wide` is negative
+        page.press("l")
+        page.wait_until(f"{COLOURED}.every((n) => n > 100)")
+        assert not page.errors
 
 
 def test_points_are_bounded_and_keep_peaks_and_gaps(page: Page, url: str) -> None:

@@ -9,7 +9,7 @@ const SECS = [
   0.001, 0.01, 0.1, 0.5, 1, 2, 5, 10, 15, 30, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE,
   HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 5 * DAY, 10 * DAY, 30 * DAY, 100 * DAY,
 ];
-const Y_WIDTH = 56;
+const Y_WIDTH = 56, Y_SPACE = 26, X_HEIGHT = 26;
 
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 
@@ -27,14 +27,45 @@ function clockTick(secs, every) {
 }
 
 /** A value of an axis, with the digits that its ticks need. */
-function yTick(value, every) {
+export function yTick(value, every) {
   if (value == null) return "";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-4) return value.toExponential(Math.max(0, Math.min(2, Math.floor(Math.log10(size / every)) || 0)));
+  if (size >= 1e5 || size < 1e-4) {
+    const digits = Math.floor(Math.log10(size)) - Math.floor(Math.log10(every));
+    return value.toExponential(Math.max(0, Math.min(2, digits || 0)));
+  }
   let digits = 0;
   while (digits < 6 && Math.abs(every * 10 ** digits - Math.round(every * 10 ** digits)) > 1e-6) digits++;
   return value.toFixed(digits);
+}
+
+// uPlot's own ticks end at 1e-16, below which its logarithmic ones fill the memory, and at 1e17.
+
+/** At most `most` multiples of 1, 2 or 5 times a power of ten, for a linear axis. */
+export function linearTicks(low, high, most) {
+  const rough = (high - low) / most;
+  const power = Math.floor(Math.log10(rough));
+  const every = [1, 2, 5, 10].map((n) => Number(`${n}e${power}`)).find((size) => size >= rough);
+  const ticks = [];
+  for (let i = Math.ceil(low / every); i * every <= high && ticks.length <= most; i++) ticks.push(i * every || 0);
+  return ticks;
+}
+
+/** Powers of ten for a logarithmic axis, not too many; over a few of them their multiples too. */
+export function logTicks(low, high, most) {
+  const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
+  const stride = Math.ceil((last - first) / most);
+  const digits = last - first <= most ? [1, 2, 3, 4, 5, 6, 7, 8, 9] : [1];
+  const ticks = [];
+  for (let power = first; power <= last; power += stride) ticks.push(...digits.map((digit) => Number(`${digit}e${power}`)));
+  return ticks.filter((tick) => tick >= low && tick <= high);
+}
+
+/** The ticks that have a label, the others as null: all, 1, 2 and 5 of each power, or only the powers. */
+function labelled(ticks, most) {
+  const shown = [/./, /^[125]/, /^1/].find((digits) => ticks.filter((tick) => digits.test(tick.toExponential())).length <= most) ?? /^1/;
+  return ticks.map((tick) => (shown.test(tick.toExponential()) ? tick : null));
 }
 
 const X_TICKS = {
@@ -101,12 +132,15 @@ export function options({ width, height, x, log, curves, range, onZoom, onReset,
     },
     axes: [
       {
-        ...axis, size: 26, gap: 4, space: x === "clock" ? 70 : 60, incrs: x === "step" ? STEPS : SECS,
+        ...axis, size: X_HEIGHT, gap: 4, space: x === "clock" ? 70 : 60, incrs: x === "step" ? STEPS : SECS,
         values: (u, ticks, index, space, every) => ticks.map((tick) => X_TICKS[x](tick, every)),
       },
       {
-        ...axis, size: Y_WIDTH, gap: 6, space: 26,
-        values: (u, ticks, index, space, every) => ticks.map((tick) => yTick(tick, log ? tick : every)),
+        ...axis, size: Y_WIDTH, gap: 6, space: Y_SPACE,
+        incrs: () => [Number.MAX_VALUE], // none of uPlot's
+        splits: (u, index, low, high) => (log ? logTicks : linearTicks)(low, high, (u.height - X_HEIGHT) / Y_SPACE),
+        filter: (u, ticks) => (log ? labelled(ticks, (u.height - X_HEIGHT) / Y_SPACE) : ticks),
+        values: (u, ticks) => ticks.map((tick) => yTick(tick, log ? tick : ticks[1] - ticks[0])),
       },
     ],
     series: [{}, ...curves.map(({ label, colour, faint }) => ({
