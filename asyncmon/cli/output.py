@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -37,3 +38,12 @@ def moment(wall_time: float | None) -> str:
     if wall_time is None:
         return "unknown"
     return datetime.datetime.fromtimestamp(wall_time).astimezone().isoformat(" ", "seconds")
+
+
+def unreadable(directory: str) -> str | None:
+    """Return why a directory cannot be listed, None where it can. Blocking."""
+    try:
+        os.scandir(directory).close()
+    except OSError as error:
+        return error.strerror
+    return None

@@ -6,6 +6,7 @@ import fnmatch
 import os
 from typing import TYPE_CHECKING
 
+from asyncmon.cli.output import unreadable
 from asyncmon.summary.scalars import find_event_files, read_scalars
 
 if TYPE_CHECKING:
@@ -29,13 +30,15 @@ def selected(options: argparse.Namespace) -> dict[str, dict[str, Sequence[Scalar
     """Return the points of the runs and tags that are asked for: run to tag to points. Blocking.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or one of the directories cannot be read.
         DataLossError: a record is damaged.
     """
     patterns: list[str] = options.tag or ["*"]
     found: dict[str, dict[str, Sequence[Scalar]]] = {}
     seen: set[str] = set()
     for logdir in options.logdirs:
+        if problem := unreadable(logdir):
+            raise ValueError(f"There are no scalars below {logdir!r}: {problem}.")
         for name, files in find_event_files(logdir).items():
             scalars = read_scalars(files)
             seen.update(scalars)

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import fnmatch
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 from asyncmon import clock
+from asyncmon.cli.output import unreadable
 from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.scalars import downsample
 
@@ -76,9 +78,8 @@ async def _watch(console: Console, options: argparse.Namespace) -> None:
                 await one.refresh()
                 one.scalars.publish(looks)
             if once and not runs:
-                raise ValueError(
-                    f"There is no run in {options.logdir!r}: no event file, no checkpoint."
-                )
+                problem = unreadable(options.logdir) or "no event file, no checkpoint"
+                raise ValueError(f"There is no run in {options.logdir!r}: {problem}.")
             page = await _page(runs, options.tag or ["*"], console)
             if once:
                 console.print(page)
@@ -126,7 +127,8 @@ async def _facts(one: RunDirectory) -> str:
     if details.checkpoints:
         newest = details.checkpoints[0]
         age = "" if newest.saved is None else f", {_age(clock.wall() - newest.saved)} ago"
-        facts.append(f"checkpoint {newest.step}{age}")
+        name = os.path.basename(newest.path) if newest.step is None else newest.step
+        facts.append(f"checkpoint {name}{age}")
     return "  ".join(facts)
 
 

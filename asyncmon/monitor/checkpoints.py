@@ -108,9 +108,9 @@ def _row(
                 path=path, step=int(step[1]) if step else None, saved=saved, bytes=size
             ), parts
         manifest = Manifest.decode(store.content(name), path)
-    except OSError:
+    except FileNotFoundError:
         return None, (name,)  # deleted since it was listed
-    except DataLossError as error:
+    except (DataLossError, OSError) as error:
         if f"{basename}.safetensors" not in names:
             return None, (name,)  # some other JSON file
         facts = CheckpointFacts(path=path, saved=store.mtime(name), verified=False, problem=str(error))

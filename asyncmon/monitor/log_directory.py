@@ -32,6 +32,7 @@ class LogDirectory:
         self._name = name
         self._by_path: dict[str, RunDirectory] = {}
         self._is_cut = False
+        self._refused: set[str] = set()  # folders that cannot be read, which was logged
 
     async def scan(self) -> list[RunDirectory]:
         """Return the runs that are there now, sorted by path; those of before are the same objects."""
@@ -64,8 +65,13 @@ class LogDirectory:
             try:
                 with os.scandir(path) as entries:
                     found = list(entries)
-            except OSError:
-                continue  # not there, no longer there, or not to be read
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # not there yet, or no longer
+            except OSError as error:
+                if path not in self._refused:
+                    self._refused.add(path)
+                    logger.warning("The monitor cannot list %s: %s", path, error.strerror)
+                continue
             if any(map(_shows, found)):
                 yield path
             if depth < _DEEPEST:

@@ -62,7 +62,10 @@ def test_what_is_not_there(runs: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["events", str(runs), "--tag", "lose"]) == 1
     assert "is called 'lose'; there are eval/accuracy, loss." in capsys.readouterr().err
     assert main(["events", str(runs / "nowhere")]) == 1
-    assert "There are no scalars below" in capsys.readouterr().err
+    missing = f"There are no scalars below '{runs}/nowhere': No such file or directory.\n"
+    assert capsys.readouterr().err == missing
+    assert main(["events", str(runs), str(runs / "nowhere")]) == 1
+    assert capsys.readouterr().err == missing
     path = min((runs / "b").iterdir())
     path.write_bytes(path.read_bytes()[:-3] + b"abc")
     assert main(["events", str(runs)]) == 1

@@ -59,7 +59,9 @@ def test_it_is_printed_once_where_there_is_no_terminal(
 
 def test_what_cannot_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(tmp_path)]) == 1
-    assert "There is no run in" in capsys.readouterr().err
+    assert "no event file, no checkpoint." in capsys.readouterr().err
+    assert main(["watch", str(tmp_path / "nowhere")]) == 1
+    assert f"There is no run in '{tmp_path}/nowhere': No such file" in capsys.readouterr().err
     assert main(["watch", str(tmp_path), "--every", "0"]) == 1
     assert "--every is a positive number of seconds, got 0.0." in capsys.readouterr().err
 

@@ -225,6 +225,22 @@ async def test_each_checkpoint_is_verified_once_until_it_changes(tmp_path: Path)
         read = None
 
 
+async def test_a_manifest_that_cannot_be_read_is_shown_as_a_problem(tmp_path: Path) -> None:
+    await save(tmp_path, 1)
+    (tmp_path / "model.ckpt-1.json").unlink()
+    (tmp_path / "model.ckpt-1.json").mkdir()
+    (row,) = (await RunDirectory(tmp_path).details()).checkpoints
+    assert (row.verified, "Is a directory" in str(row.problem)) == (False, True)
+
+
+async def test_a_folder_that_cannot_be_listed_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = LogDirectory(tmp_path / ("a" * 300))
+    assert [await directory.scan(), await directory.scan()] == [[], []]
+    assert [record.getMessage()[-18:] for record in caplog.records] == ["File name too long"]
+
+
 async def test_a_directory_cannot_act(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     with pytest.raises(ActionError, match="not possible to save here"):
