@@ -165,22 +165,27 @@ class _EventFiles:
 
     def read(self) -> bool:
         """Read what is new, up to one whole chunk; return whether there is more to read."""
-        for name, size in self._sizes():
+        sizes = self._sizes()
+        if any(sizes.get(name, -1) < tail.position for name, tail in self._tails.items()):
+            self._begin_anew()  # a file was deleted or written anew
+        for name, size in sizes.items():
             tail = self._tails.get(name)
             if tail is None:
                 tail = self._tails[name] = EventTail(str(self._directory / name))
-            if size < tail.position:  # written anew: everything is read again
-                self._tails.clear()
-                self._damaged.clear()
-                self.changes.append(-1)
-                return True
             if size > tail.position and name not in self._damaged:
                 self._read_chunk(name, tail)
                 if not tail.at_end:
                     return True
         return False
 
-    def _sizes(self) -> list[tuple[str, int]]:
+    def _begin_anew(self) -> None:
+        self._tails.clear()
+        self._damaged.clear()
+        self._progress.clear()
+        self.graph = self.runs = self.step = self.started = self.updated = None
+        self.changes.append(-1)
+
+    def _sizes(self) -> dict[str, int]:
         try:
             with os.scandir(self._directory) as entries:
                 found = [
@@ -190,8 +195,8 @@ class _EventFiles:
                     and stat.S_ISREG((facts := entry.stat(follow_symlinks=False)).st_mode)
                 ]
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(found)
+            return {}
+        return dict(sorted(found))
 
     def _read_chunk(self, name: str, tail: EventTail) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,19 @@ async def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
     os.replace(only_file(tmp_path / "other"), path)
     await run.refresh()
     assert steps(run) == [5]
+
+
+async def test_a_run_that_is_deleted_and_begun_again_shows_nothing_of_before(tmp_path: Path) -> None:
+    await write(tmp_path, 1, 2, 3)
+    await write(tmp_path, 1, 2, tag="old")
+    run = RunDirectory(tmp_path)
+    await run.refresh()
+    shutil.rmtree(tmp_path)
+    await run.refresh()
+    assert (steps(run), run.status().step) == ([], None)
+    await write(tmp_path, 5)
+    await run.refresh()
+    assert (steps(run), steps(run, "old"), run.status().step) == ([5], [], 5)
 
 
 async def test_a_silent_session_may_be_dead(tmp_path: Path) -> None:
