@@ -26,7 +26,7 @@ class FairLock:
         return True
 
     def ask(self) -> asyncio.Future[None]:
-        """Enter the queue. The caller holds the lock when the future is done; see :meth:`withdraw`."""
+        """Enter the queue. The caller holds the lock when the future is done; see :meth:`wait`."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.held:
             self._waiting[place] = None
@@ -35,9 +35,20 @@ class FairLock:
             place.set_result(None)
         return place
 
-    async def wait(self) -> None:
-        """Take the lock after all earlier callers."""
-        place = self.ask()
+    async def __aenter__(self) -> None:
+        await self.wait()
+
+    async def __aexit__(self, *_exc_info: object) -> None:
+        self.release()
+
+    async def wait(self, place: asyncio.Future[None] | None = None) -> None:
+        """Take the lock after all earlier callers. A caller that is cancelled leaves the queue.
+
+        Args:
+            place: what :meth:`ask` gave; by default it is asked now.
+        """
+        if place is None:
+            place = self.ask()
         try:
             await place
         except BaseException:

@@ -55,3 +55,17 @@ async def test_who_waits_and_is_cancelled_is_passed_over() -> None:
     assert lock.held
     lock.release()
     assert not lock.held
+
+
+async def test_a_place_that_was_asked_for_is_awaited_and_the_block_releases() -> None:
+    lock = FairLock()
+    async with lock:
+        first, second = lock.ask(), lock.ask()
+        waiting = [asyncio.create_task(lock.wait(place)) for place in (first, second)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        await asyncio.wait(waiting[:1])
+    await waiting[1]
+    assert lock.held
+    lock.release()
+    assert not lock.held

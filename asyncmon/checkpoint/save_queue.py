@@ -88,12 +88,9 @@ class SaveQueue:
 
     async def _run(self, save: Save) -> None:
         try:
-            await self._lock.wait()
-            try:
+            async with self._lock:
                 save.started = True
                 path = await save.write(save)
-            finally:
-                self._lock.release()
         except BaseException as error:
             if save.dropped:
                 raise

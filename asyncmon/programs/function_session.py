@@ -217,13 +217,10 @@ class FunctionSession:
 
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Mapping[str, Any] | None) -> Any:
         if self._outside is not None and steps:
-            await self._lock.wait()  # they read what another step would change meanwhile
-            try:
+            async with self._lock:  # they read what another step would change meanwhile
                 self._check_open()
                 await self._outside.own(self._tree, self._workers, self)
                 return await self._compute_now(fetches, steps, feeds)
-            finally:
-                self._lock.release()
         return await self._compute_now(fetches, steps, feeds)
 
     async def _compute_now(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
@@ -346,8 +343,7 @@ class FunctionSession:
             InvalidArgumentError: something does not fit; the error lists everything that does not.
         """
         self._check_open()
-        await self._lock.wait()
-        try:
+        async with self._lock:
             self._check_open()
             present = flatten(self._tree) | ({GLOBAL_STEP: 0} if self._counts else {})
             unknown = [
@@ -361,8 +357,6 @@ class FunctionSession:
                 raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
             step = int(values[GLOBAL_STEP]) if self._counts and GLOBAL_STEP in values else self._step
             await self._put(replace_leaves(self._tree, values), step)
-        finally:
-            self._lock.release()
 
     async def close(self) -> None:
         """Refuse further use, and wait for steps in threads. A second call does nothing."""

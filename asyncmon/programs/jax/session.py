@@ -83,12 +83,9 @@ class JaxSession(FunctionSession):
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         if not self._program.donates:
             return await self._computed(fetches, steps, feeds)
-        await self._lock.wait()  # a step would take the arrays
-        try:
+        async with self._lock:  # a step would take the arrays
             self._check_open()
             return await self._computed(fetches, steps, feeds)
-        finally:
-            self._lock.release()
 
     async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         await self._prepare()
@@ -233,11 +230,7 @@ class JaxSession(FunctionSession):
         return asyncio.ensure_future(self._on_host(arrays, self._step))
 
     async def _copied_snapshot(self, place: asyncio.Future[None]) -> Snapshot:
-        try:
-            await place
-        except BaseException:
-            self._lock.withdraw(place)
-            raise
+        await self._lock.wait(place)
         try:
             self._check_open()
             await self._prepare()
@@ -260,8 +253,7 @@ class JaxSession(FunctionSession):
             InvalidArgumentError: something does not fit; the error lists everything that does not.
         """
         self._check_open()
-        await self._lock.wait()
-        try:
+        async with self._lock:
             self._check_open()
             entries = dict(values)
             step = entries.pop(GLOBAL_STEP, self._step)
@@ -275,8 +267,6 @@ class JaxSession(FunctionSession):
                 raise InvalidArgumentError(f"Nothing was loaded: {'; '.join(problems)}.")
             await self._workers.call(partial(self._make, entries), self._copying)
             self._step, self._broken = int(step), None
-        finally:
-            self._lock.release()
 
 
 def _lost(steps: list[Step]) -> AbortedError:

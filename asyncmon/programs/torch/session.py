@@ -92,13 +92,10 @@ class TorchSession(FunctionSession):
 
     async def _compute(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         """Compute what changes no state, between two steps."""
-        await self._lock.wait()
-        try:
+        async with self._lock:
             self._check_open()
             await self._prepare()
             return await self._computed(fetches, steps, feeds)
-        finally:
-            self._lock.release()
 
     async def _computed(self, fetches: Any, steps: list[Step], feeds: Any) -> Any:
         if not any(step.is_async for step in steps):
@@ -252,11 +249,7 @@ class TorchSession(FunctionSession):
         return asyncio.ensure_future(self._snapshot(self._lock.ask()))
 
     async def _snapshot(self, place: asyncio.Future[None]) -> Snapshot:
-        try:
-            await place
-        except BaseException:
-            self._lock.withdraw(place)
-            raise
+        await self._lock.wait(place)
         try:
             self._check_open()
             await self._prepare()
@@ -273,13 +266,10 @@ class TorchSession(FunctionSession):
 
     async def take_pieces(self, group: Any) -> Pieces | None:
         """Copy this rank's pieces between two steps. See :func:`.take_pieces`."""
-        await self._lock.wait()
-        try:
+        async with self._lock:
             self._check_open()
             await self._prepare()
             return await self._offload(partial(take_pieces, self._objects, self._step, group))
-        finally:
-            self._lock.release()
 
     def take_given(self) -> dict[str, Any]:
         """Return what was loaded into a sharded state before the other ranks had it, and forget it."""
@@ -294,16 +284,13 @@ class TorchSession(FunctionSession):
                 what was expected and what was found.
         """
         self._check_open()
-        await self._lock.wait()
-        try:
+        async with self._lock:
             self._check_open()
             await self._prepare(loads=True)
             await self._offload(partial(self._set, dict(values)))
             self._broken = None
             if self.is_sharded and self._program._ranks is not None and not self._program._ranks.joined:
                 self._given |= values
-        finally:
-            self._lock.release()
 
     def _set(self, values: dict[str, Any]) -> None:
         step = values.pop(GLOBAL_STEP, self._step)
@@ -343,13 +330,10 @@ class TorchSession(FunctionSession):
             raise self._broken
         source = self._source
         if source is not None and not self._objects:
-            await source._lock.wait()
-            try:
+            async with source._lock:
                 objects = await self._offload(partial(evaluation_copies, source._objects))
                 self._objects, self._step = Objects(objects), source._step
                 self._changes = Changes(objects, copies=True)
-            finally:
-                source._lock.release()
 
     async def _offload(self, work: Callable[[], T], cost: CostModel | None = None) -> T:
         """Call a function inline where it is short by its measured average, or else in the worker."""
