@@ -1,9 +1,11 @@
-"""A process of the tests of several hosts: ``jax_process.py ADDRESS NUMBER DIRECTORY STEPS``."""
+"""A process of the tests of several hosts: ``jax_process.py ADDRESS NUMBER DIRECTORY FAULT``."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,17 @@ def train(state: Any, batch: Any) -> Any:
     return {"w": state["w"] - 0.1 * gradient}, {"loss": loss}
 
 
-async def main(directory: Path, steps: int) -> None:
+def act(fault: str, sess: Any) -> None:
+    """Do in the second process at step 3 what a test asks for."""
+    if jax.process_index() == 0 or sess.global_step != 3:
+        return
+    if fault == "stop":
+        sess.request_stop("process 1 has enough")
+    elif fault == "term":
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def main(directory: Path, fault: str) -> None:
     number = jax.process_index()
     mesh = jax.make_mesh((2,), ("hosts",))
     whole = NamedSharding(mesh, PartitionSpec())
@@ -39,14 +51,16 @@ async def main(directory: Path, steps: int) -> None:
     assert batch.shape == (6, 4)
     async with am.MonitoredTrainingSession(
         program=program, checkpoint_dir=directory, save_checkpoint_steps=2,
-        hooks=[am.StopAtStepHook(last_step=steps)], log_step_count_steps=None,
+        hooks=[am.StopAtStepHook(last_step=6)], log_step_count_steps=None,
     ) as sess:  # fmt: skip
-        begun = sess.raw_session().global_step
+        raw = sess.raw_session()
+        begun = raw.global_step
         while not sess.should_stop():
             await sess.run("train", {"batch": batch})
+            act(fault, sess)
             values = await sess.run("w", hooks=False)
-    (directory / f"process{number}").write_text(f"{begun} {values.tolist()}")
+    (directory / f"process{number}").write_text(f"{begun} {raw.global_step} {values.tolist()}")
 
 
 logging.basicConfig(level=logging.INFO, format="%(message)s")
-asyncio.run(main(Path(sys.argv[3]), int(sys.argv[4])))
+asyncio.run(main(Path(sys.argv[3]), sys.argv[4]))

@@ -1,9 +1,10 @@
-"""Two processes of jax.distributed on one machine: one of them saves, both begin with its state."""
+"""Two processes of jax.distributed on one machine: they begin alike, stop together and save once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,14 +19,14 @@ pytestmark = pytest.mark.timeout(150)
 PROCESS = Path(__file__).with_name("jax_process.py")
 
 
-def trained(directory: Path, steps: int) -> list[list[str]]:
-    """Let two processes train, and return the step at which each began and its weights at the end."""
+def trained(directory: Path, fault: str = "none") -> list[str]:
+    """Let two processes train; return the steps at which they began and ended, and their weights."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     with contextlib.ExitStack() as stack:
         processes = [
             subprocess.Popen(
-                [sys.executable, str(PROCESS), address, str(number), str(directory), str(steps)],
+                [sys.executable, str(PROCESS), address, str(number), str(directory), fault],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                 env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
             )
@@ -34,17 +35,29 @@ def trained(directory: Path, steps: int) -> list[list[str]]:
         for process in processes:
             stack.enter_context(process)
             stack.callback(process.kill)
-        for process in processes:
-            out, _ = process.communicate(timeout=60)
-            assert process.returncode == 0, out
-            assert ("Saving checkpoints" in out) == (process is processes[0])
-    return [(directory / f"process{number}").read_text().split(" ", 1) for number in range(2)]
-
-
-def test_the_first_process_saves_and_all_go_on_from_its_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    first, second = trained(tmp_path / "whole", 6)
+        outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    first, second = [(directory / f"process{number}").read_text() for number in range(2)]
     assert first == second
-    trained(tmp_path, 4)
-    resumed = trained(tmp_path, 6)
-    assert resumed == [["4", first[1]]] * 2
+    begun, end, _ = found = first.split(" ", 2)
+    if begun != end:
+        assert [len(re.findall(f"Saving checkpoints for {end} into", one)) for one in outputs] == [1, 0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return trained(tmp_path_factory.mktemp("whole"))
+
+
+def test_processes_train_from_one_state_and_end_at_one_step(whole: list[str]) -> None:
+    assert whole[:2] == ["0", "6"]
+
+
+@pytest.mark.parametrize("fault", ["stop", "term"])
+def test_a_stop_or_a_signal_of_one_process_stops_all_at_one_step_and_is_resumed(
+    fault: str, whole: list[str], tmp_path: Path
+) -> None:
+    _, end, _ = trained(tmp_path, fault)
+    assert 3 <= int(end) < 6
+    assert trained(tmp_path) == [end, *whole[1:]]

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 
 from asyncmon.files import in_thread
-from asyncmon.runtime import SAVER, SessionRunHook
-
-if TYPE_CHECKING:
-    from asyncmon.runtime import Coordinator
+from asyncmon.programs.process_group import ProcessGroupHook
 
 
-class ProcessesHook(SessionRunHook):
-    """Begin with the state of the first process, which it has restored or initialised, in all of them.
+class ProcessesHook(ProcessGroupHook):
+    """Join the processes of ``jax.distributed``, by collectives of their devices.
 
     A :class:`JaxProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
 
-    priority = SAVER - 1
-
-    async def after_create_session(self, session: Any, coord: Coordinator) -> None:
+    async def share_state(self, session: Any) -> None:
         with await session.snapshot() as snapshot:
             state = await in_thread(_broadcast, dict(snapshot))
         if jax.process_index():
             await session.load(state)
+
+    async def any_stops(self, stops: bool) -> bool:
+        return await in_thread(_any, stops)
 
 
 def _broadcast(state: dict[str, Any]) -> dict[str, Any]:
@@ -39,3 +37,10 @@ def _broadcast(state: dict[str, Any]) -> dict[str, Any]:
     sent = data if jax.process_index() == 0 else np.zeros((high << 30) + low, np.uint8)
     found: dict[str, Any] = pickle.loads(np.asarray(broadcast_one_to_all(sent), np.uint8).tobytes())
     return found
+
+
+def _any(own: bool) -> bool:
+    """Return whether it is true in a process. Blocks until all have called it."""
+    from jax.experimental.multihost_utils import process_allgather
+
+    return bool(np.any(process_allgather(np.int32(own))))

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import distributed
 
-from asyncmon.errors import AbortedError, FailedPreconditionError, OutOfRangeError
+from asyncmon.errors import AbortedError, FailedPreconditionError
 from asyncmon.fair_lock import FairLock
 from asyncmon.files import in_thread
+from asyncmon.programs.process_group import ProcessGroupHook
 from asyncmon.programs.torch.changes import set_random_states
 from asyncmon.programs.torch.copies import wait_for
 from asyncmon.programs.torch.sharded_snapshot import Mail, held_snapshot, serve_pieces
 from asyncmon.programs.torch.state import RANDOM, RANK, as_tensor
-from asyncmon.runtime import SAVER, SessionRunHook
 from asyncmon.snapshot import HeldArray
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from asyncmon.runtime import Coordinator, SessionRunContext
     from asyncmon.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -46,13 +45,10 @@ def ranks_hook() -> RanksHook | None:
     return RanksHook() if together and distributed.get_world_size() > 1 else None
 
 
-class RanksHook(SessionRunHook):
-    """Begin with the state of rank 0, stop all ranks before the same step, take sharded snapshots.
+class RanksHook(ProcessGroupHook):
+    """Join the ranks of ``torchrun`` by messages of gloo, and take sharded snapshots.
 
-    Before each run all ranks say whether they go on; where one does not, none does: the run raises
-    :class:`~asyncmon.errors.OutOfRangeError`, which ends a monitored session as the end of data does.
-    That takes a message of gloo between the ranks. A rank that is lost makes it fail, and the agent of
-    ``torchrun`` starts all ranks anew; sessions do not recover by themselves.
+    A rank that is lost makes the exchange fail, and the agent of ``torchrun`` starts all ranks anew.
 
     Where the state is sharded, the chief may say instead that it takes a snapshot: the others, before
     their next run or at their end, copy their pieces too. They end when the chief has saved.
@@ -60,42 +56,22 @@ class RanksHook(SessionRunHook):
     A :class:`TorchProgram` has :func:`~asyncmon.training.MonitoredTrainingSession` add one.
     """
 
-    priority = SAVER - 1
-    """After all other hooks but savers: they save the step at which all have stopped."""
-
     def __init__(self) -> None:
+        super().__init__()
         self._group: Any = None
         self._mail: Mail
         self._session: Any = None
-        self._coord: Coordinator
-        self._agreed = False
         self._ended = False
         self._exchange = FairLock()
         self._posting = FairLock()
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def joined(self) -> bool:
-        """Whether all ranks have the state of the first."""
-        return self._session is not None
-
     async def begin(self) -> None:
         self._group = await in_thread(_new_group)
         self._mail = Mail(self._group)
 
-    async def after_create_session(self, session: Any, coord: Coordinator) -> None:
-        """Load the state of rank 0, which is restored or initialised by now, into the others.
-
-        Raises:
-            FailedPreconditionError: this is a recovery.
-        """
-        if self.joined:
-            raise FailedPreconditionError(
-                "A rank cannot recover by itself: the others are at another step. Let the process end, "
-                "and torchrun --max-restarts=N start all ranks from the last checkpoint."
-            )
-        self._coord = coord
+    async def share_state(self, session: Any) -> None:
         rank = distributed.get_rank()
         with await session.snapshot() as snapshot:
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
@@ -114,27 +90,16 @@ class RanksHook(SessionRunHook):
             set_random_states(saved)
         self._session = session
 
-    async def before_run(self, run_context: SessionRunContext) -> None:
-        """Go on if all do.
-
-        Raises:
-            OutOfRangeError: a rank stops.
-        """
-        if (await self._agree((int(self._coord.should_stop()), 0, 0)))[0]:
-            self._agreed = True
-            reason = self._coord.stop_reason or "another rank stops"
-            run_context.request_stop(reason)
-            raise OutOfRangeError(f"All ranks stop before this step: {reason}.")
+    async def any_stops(self, stops: bool) -> bool:
+        return bool((await self._agree((int(stops), 0, 0)))[0])
 
     async def end(self, session: Any) -> None:
-        """Tell the other ranks, which wait before their next run, that this one stops.
+        """Stop the other ranks; of a sharded state, wait until the chief has saved.
 
         Raises:
             AbortedError: the chief failed to save a sharded state.
         """
-        if not self._agreed:
-            self._agreed = True
-            await self._agree(_STOP)
+        await super().end(session)
         self._ended = True
         if session.is_sharded and distributed.get_rank():
             done = 0
@@ -168,7 +133,7 @@ class RanksHook(SessionRunHook):
         return asyncio.shield(taking)  # the others have begun
 
     async def _take(self, session: Any, place: asyncio.Future[None]) -> Snapshot:
-        await place
+        await self._exchange.wait(place)
         try:
             await in_thread(_maxima, _SNAPSHOT, self._group)
             number = next(self._numbers)
@@ -185,22 +150,19 @@ class RanksHook(SessionRunHook):
 
     async def _agree(self, own: tuple[int, int, int]) -> list[int]:
         """Return the maxima over all ranks. Before, take part in the snapshots of the chief."""
-        await self._exchange.wait()
-        try:
+        async with self._exchange:
             while (found := await in_thread(_maxima, own, self._group))[1]:
                 number = next(self._numbers)
                 pieces = await self._session.take_pieces(self._group)
                 if pieces is not None:
                     self._start(serve_pieces(pieces, self._mail, number))
             return found
-        finally:
-            self._exchange.release()
 
     def _post(self, send: Callable[[], None]) -> None:
         self._start(self._posted(send, self._posting.ask()))
 
     async def _posted(self, send: Callable[[], None], place: asyncio.Future[None]) -> None:
-        await place
+        await self._posting.wait(place)
         try:
             await in_thread(send)
         finally:
