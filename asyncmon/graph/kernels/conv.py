@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def checked_windows(
-    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any
+    images: tuple[int, ...], filters: tuple[int, ...], grad: Array, *args: Any, **attrs: Any
 ) -> Windows:
     """Check shapes, one of which is a value of the run, and return the windows."""
     check_rank("Images", images)
@@ -33,7 +33,7 @@ def checked_windows(
             f"Depth of input ({images[3]}) is not the depth of the filter ({filters[2]}); "
             "grouped convolution is not supported"
         )
-    windows = Windows(images, filters[:2], *args)
+    windows = Windows(images, filters[:2], *args, **attrs)
     check_gradient(grad, windows, filters[3])
     return windows
 

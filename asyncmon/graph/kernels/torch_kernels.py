@@ -20,7 +20,7 @@ import torch
 from asyncmon.graph.kernels.blas import single_threaded_blas
 from asyncmon.graph.kernels.conv import checked_windows
 from asyncmon.graph.kernels.replaced import replacing
-from asyncmon.graph.kernels.windows import Padding, Pair, Windows, check_gradient, check_rank
+from asyncmon.graph.kernels.windows import Windows, check_gradient, check_rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,40 +71,19 @@ def _filters(array: Array) -> torch.Tensor:
     return torch.from_numpy(array).permute(3, 2, 0, 1)
 
 
-def _array(images: torch.Tensor) -> Array:
-    return images.permute(0, 2, 3, 1).contiguous().numpy()
+def _array(found: torch.Tensor, out: Array | None, order: tuple[int, ...] = (0, 2, 3, 1)) -> Array:
+    """Return images as an array, in ``out`` where it is given: its pages are mapped already."""
+    found = found.permute(order)
+    if out is None:
+        return found.contiguous().numpy()
+    torch.from_numpy(out).copy_(found)
+    return out
 
 
 def _even(windows: Windows) -> list[int] | None:
     """Return what is added to rows and columns on each side; None where the sides differ."""
     (top, bottom), (left, right) = windows.around
     return [top, left] if top == bottom and left == right else None
-
-
-def _pool_padding(windows: Windows) -> list[int] | None:
-    """Return what torch pads with; None for what it does not."""
-    around = _even(windows)
-    if around is None or any(2 * p > size for p, size in zip(around, windows.size, strict=True)):
-        return None
-    return around
-
-
-def _convolve(
-    images: Array,
-    filters: Array,
-    out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
-) -> Array:
-    if not _fits(images, filters) or images.shape[3] != filters.shape[2]:
-        return NotImplemented
-    windows = Windows(images.shape, filters.shape[:2], strides, padding, dilations)
-    x, around = _padded(_images(images), windows)
-    if x.shape[1] == 1 and 1 in windows.counts:  # the strides are ambiguous, and oneDNN mistakes them
-        x = x.reshape(-1).reshape(x.shape)
-    return _array(torch.conv2d(x, _filters(filters), None, strides, around, dilations))
 
 
 def _padded(images: torch.Tensor, windows: Windows) -> tuple[torch.Tensor, list[int]]:
@@ -116,128 +95,102 @@ def _padded(images: torch.Tensor, windows: Windows) -> tuple[torch.Tensor, list[
     return torch.nn.functional.pad(images, (left, right, top, bottom)), [0, 0]
 
 
-def _backward(
-    grad: Array,
-    images: torch.Tensor,
-    filters: torch.Tensor,
-    windows: Windows,
-    around: list[int],
-    which: int,
+def _convolve(images: Array, filters: Array, out: Array | None = None, **attrs: Any) -> Array:
+    if not _fits(images, filters) or images.shape[3] != filters.shape[2]:
+        return NotImplemented
+    windows = Windows(images.shape, filters.shape[:2], **attrs)
+    x, around = _padded(_images(images), windows)
+    if x.shape[1] == 1 and 1 in windows.counts:  # the strides are ambiguous, and oneDNN mistakes them
+        x = x.reshape(-1).reshape(x.shape)
+    found = torch.conv2d(x, _filters(filters), None, windows.strides, around, windows.dilations)
+    return _array(found, out)
+
+
+def _gradient(
+    which: int, images: Array, filters: torch.Tensor, grad: Array, windows: Windows
 ) -> torch.Tensor:
+    """Return the gradient of images (0) or filters (1), of which only the shape is used."""
+    x, around = _padded(_images(images), windows)
     found: tuple[torch.Tensor, ...] = _aten.convolution_backward(
-        _images(grad), images, filters, None, windows.strides, around, windows.dilations, False, [0, 0],
-        1, [which == 0, which == 1, False],
+        _images(grad), x, filters, None, windows.strides, around, windows.dilations, False,
+        [0, 0], 1, [which == 0, which == 1, False],
     )  # fmt: skip
     return found[which]
 
 
 def _filter_gradient(
-    images: Array,
-    sizes: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
+    images: Array, sizes: Array, grad: Array, out: Array | None = None, **attrs: Any
 ) -> Array:
     if not _fits(images, grad):
         return NotImplemented
-    shape = tuple(sizes.tolist())
-    windows = checked_windows(images.shape, shape, grad, strides, padding, dilations)
-    x, around = _padded(_images(images), windows)
-    filters = torch.empty((shape[3], shape[2], *shape[:2]), dtype=x.dtype)  # not read
-    found = _backward(grad, x, filters, windows, around, 1).permute(2, 3, 1, 0)
-    if out is None:
-        return found.contiguous().numpy()
-    torch.from_numpy(out).copy_(found)
-    return out
+    windows = checked_windows(images.shape, shape := tuple(sizes.tolist()), grad, **attrs)
+    filters = torch.empty((shape[3], shape[2], *shape[:2]), dtype=torch.from_numpy(grad).dtype)
+    return _array(_gradient(1, images, filters, grad, windows), out, (2, 3, 1, 0))
 
 
 def _input_gradient(
-    sizes: Array,
-    filters: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    strides: Pair,
-    padding: Padding,
-    dilations: Pair,
+    sizes: Array, filters: Array, grad: Array, out: Array | None = None, **attrs: Any
 ) -> Array:
     if not _fits(filters, grad):
         return NotImplemented
-    shape = tuple(sizes.tolist())
-    windows = checked_windows(shape, filters.shape, grad, strides, padding, dilations)
-    x, around = _padded(
-        torch.empty(shape, dtype=torch.from_numpy(grad).dtype).permute(0, 3, 1, 2), windows
-    )
-    found = _backward(grad, x, _filters(filters), windows, around, 0)
-    if x.shape[2:] != shape[1:3]:
+    windows = checked_windows(shape := tuple(sizes.tolist()), filters.shape, grad, **attrs)
+    images = np.empty(shape, grad.dtype) if out is None else out
+    found = _gradient(0, images, _filters(filters), grad, windows)
+    if _even(windows) is None:
         (top, _), (left, _) = windows.around
         found = found[:, :, top : top + shape[1], left : left + shape[2]]
-    return _array(found)
+    return _array(found, images)
 
 
-def _max_pool(
-    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
-) -> Array:
-    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x) else None
-    if around is None:
+def _pooling(windows: Windows, *arrays: Array) -> Any:
+    """Return windows, strides and padding for torch; None for what it does not compute."""
+    around = _even(windows)
+    if around is None or not _fits(*arrays):
+        return None
+    if any(2 * p > size for p, size in zip(around, windows.size, strict=True)):
+        return None
+    return windows.size, windows.strides, around
+
+
+def _max_pool(x: Array, out: Array | None = None, **attrs: Any) -> Array:
+    pooling = _pooling(Windows(x.shape, **attrs), x)
+    if pooling is None:
         return NotImplemented
-    return _array(_aten.max_pool2d_with_indices(_images(x), ksize, strides, around)[0])
+    return _array(_aten.max_pool2d_with_indices(_images(x), *pooling)[0], out)
 
 
-def _max_pool_grad(
-    x: Array,
-    y: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    ksize: Pair,
-    strides: Pair,
-    padding: Padding,
-) -> Array:
-    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x, grad) else None
-    if around is None:
+def _max_pool_grad(x: Array, y: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
+    pooling = _pooling(Windows(x.shape, **attrs), x, grad)
+    if pooling is None:
         return NotImplemented
-    images = _images(x)
-    places = _aten.max_pool2d_with_indices(images, ksize, strides, around)[1]
-    return _array(
-        _aten.max_pool2d_with_indices_backward(
-            _images(grad), images, ksize, strides, around, [1, 1], False, places
-        )
+    result = np.empty_like(x) if out is None else out
+    places = _aten.max_pool2d_with_indices(_images(x), *pooling)[1]
+    _aten.max_pool2d_with_indices_backward.grad_input(
+        _images(grad), _images(x), *pooling, [1, 1], False, places, grad_input=_images(result)
     )
+    return result
 
 
-def _avg_pool(
-    x: Array, out: Array | None = None, *, ksize: Pair, strides: Pair, padding: Padding
-) -> Array:
-    around = _pool_padding(Windows(x.shape, ksize, strides, padding)) if _fits(x) else None
-    if around is None:
+def _avg_pool(x: Array, out: Array | None = None, **attrs: Any) -> Array:
+    pooling = _pooling(Windows(x.shape, **attrs), x)
+    if pooling is None:
         return NotImplemented
-    return _array(_aten.avg_pool2d(_images(x), ksize, strides, around, False, False))
+    return _array(_aten.avg_pool2d(_images(x), *pooling, False, False), out)
 
 
-def _avg_pool_grad(
-    shape: Array,
-    grad: Array,
-    out: Array | None = None,
-    *,
-    ksize: Pair,
-    strides: Pair,
-    padding: Padding,
-) -> Array:
+def _avg_pool_grad(shape: Array, grad: Array, out: Array | None = None, **attrs: Any) -> Array:
     sizes = tuple(shape.tolist())
     check_rank("Images", sizes)
-    windows = Windows(sizes, ksize, strides, padding)
+    windows = Windows(sizes, **attrs)
     check_gradient(grad, windows, sizes[3])
-    around = _pool_padding(windows) if _fits(grad) else None
-    if around is None:
+    pooling = _pooling(windows, grad)
+    if pooling is None:
         return NotImplemented
-    images = _images(np.empty(sizes, grad.dtype))
-    return _array(
-        _aten.avg_pool2d_backward(_images(grad), images, ksize, strides, around, False, False, None)
+    result = np.empty(sizes, grad.dtype) if out is None else out
+    _aten.avg_pool2d_backward.grad_input(
+        _images(grad), _images(result), *pooling, False, False, None, grad_input=_images(result)
     )
+    return result
 
 
 def _product(a: Array, b: Array, out: Array | None = None) -> Array:

@@ -72,14 +72,14 @@ class Windows:
     def __init__(
         self,
         images: tuple[int, ...],
-        size: Sequence[int],
+        ksize: Sequence[int],
         strides: Pair,
         padding: Padding,
         dilations: Pair = (1, 1),
     ) -> None:
         self.images, self.strides, self.dilations = images, strides, dilations
-        self.size: Pair = (size[0], size[1])
-        self.dilated: Pair = dilated(size, dilations)
+        self.size: Pair = (ksize[0], ksize[1])
+        self.dilated: Pair = dilated(ksize, dilations)
         rows, columns = output_sizes(images[1:3], self.dilated, strides, padding)
         self.counts: Pair = (rows or 0, columns or 0)
         self.around = (self._around(0, padding), self._around(1, padding))
