@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Jobs = SimpleQueue["tuple[Future[Any], partial[Any]] | None"]
+Jobs = SimpleQueue["list[Any] | None"]
 
 
 class DaemonExecutor(Executor):
@@ -55,7 +55,7 @@ class DaemonExecutor(Executor):
                 if not self._started:
                     raise
         future: Future[T] = Future()
-        self._jobs.put((future, partial(fn, *args, **kwargs)))
+        self._jobs.put([partial(fn, *args, **kwargs), future])
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
@@ -79,21 +79,30 @@ def _serve(jobs: Jobs) -> None:
     for fn in _at_start:
         fn()
     while (job := jobs.get()) is not None:
-        _run(*job)
-        del job  # an idle thread keeps nothing of the last job alive
+        _run(job)
 
 
-def _run(future: Future[Any], call: partial[Any]) -> None:
+def _run(job: list[Any]) -> None:
+    future = job.pop()
     if not future.set_running_or_notify_cancel():
         return
     try:
-        future.set_result(call())
-    except StopIteration as error:  # a future cannot carry it: whoever waits would hang
-        future.set_exception(no_stop_iteration(call.func, error))
+        future.set_result(_called(job))
     except BaseException as error:
         future.set_exception(error)
     finally:
-        del future, call  # an error refers to this frame, which must not refer to the error
+        del future  # an error refers to this frame, which must not refer to the error
+
+
+def _called(job: list[Any]) -> Any:
+    """Call the function of a job, and keep nothing of it once its result is known."""
+    call = job.pop()
+    try:
+        return call()
+    except StopIteration as error:  # a future cannot carry it: whoever waits would hang
+        raise no_stop_iteration(call.func, error) from error
+    finally:
+        del call
 
 
 def _end(jobs: Jobs, workers: int) -> None:

@@ -164,3 +164,18 @@ def test_threads_that_run_do_the_jobs_of_those_that_cannot_start(
 
 def _no_thread(_thread: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
+
+
+def test_a_job_keeps_nothing_alive_once_its_result_is_known() -> None:
+    class Argument:
+        pass
+
+    argument, go_on, done = Argument(), threading.Event(), threading.Event()
+    seen: list[Argument | None] = []
+    reference = weakref.ref(argument)
+    future = DaemonExecutor("job").submit(lambda _: go_on.wait(5), argument)
+    del argument
+    future.add_done_callback(lambda _: (seen.append(reference()), done.set()))
+    go_on.set()
+    assert done.wait(5)
+    assert seen == [None]
