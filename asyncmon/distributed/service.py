@@ -199,7 +199,7 @@ class SessionService:
                 job.answer = _failed(error)
             else:
                 if work is not None:
-                    job.task = asyncio.create_task(self._run(served, work, job))
+                    job.start(self._run(served, work, job))
         return await self._wait(served, sequence, job, content["wait"])
 
     async def _resume(self, decoder: Decoder) -> Message:

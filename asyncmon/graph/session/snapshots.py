@@ -31,9 +31,11 @@ def order_reads(store: StateStore, plan: Plan, least: int) -> Awaitable[Snapshot
 
     None for another plan, and for values of fewer than ``least`` bytes.
     """
+    if plan.code or plan.waits or plan.changes:
+        return None
     slots = {read.register: read.slot for read in plan.reads}
     fetched = [None if fetch is None else slots.get(fetch.register) for fetch in plan.fetches]
-    if plan.code or plan.waits or plan.changes or None in fetched:
+    if None in fetched:
         return None
     values = [store.values[slot] for slot in slots.values()]
     if any(value is None for value in values) or sum(value.nbytes for value in values) < least:
