@@ -24,16 +24,18 @@ def evaluate(graph: tf.Graph) -> Callable[..., Any]:
     """Run fetches, each with feeds of its own, in one session of the test's graph; return the last."""
 
     def evaluate(*fetches: Any, feeds: Any = ()) -> Any:
-        async def run() -> Any:
-            result = None
+        result = None
+
+        async def run() -> None:  # no result: asyncio.run formats that of its task, twice
+            nonlocal result
             async with tf.Session(graph=graph) as sess:
                 with graph.as_default():
                     init = tf.global_variables_initializer(), tf.local_variables_initializer()
                 await sess.run(init)
                 for i, fetch in enumerate(fetches):
                     result = await sess.run(fetch, feeds[i] if i < len(feeds) else None)
-            return result
 
-        return asyncio.run(run())
+        asyncio.run(run())
+        return result
 
     return evaluate
