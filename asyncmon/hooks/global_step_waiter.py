@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from asyncmon.errors import OutOfRangeError
 from asyncmon.hooks.hook_support import whole_number
 from asyncmon.hooks.step_schedule import global_step_of, require_global_step
-from asyncmon.runtime import SessionRunHook
+from asyncmon.runtime import SessionRunHook, as_program
 
 if TYPE_CHECKING:
     from asyncmon.runtime import Coordinator, Session, SessionRunContext
@@ -60,10 +60,16 @@ class GlobalStepWaiterHook(SessionRunHook):
         line = "Waiting for global step %d before starting training."
         logger.info(line, wanted)
         logged = 0
-        while (step := global_step_of(self, session)) < wanted:
+        while (step := await self._read_step(session)) < wanted:
             if step - logged > _LOG_STEPS:
                 logged = step
                 logger.info(f"{line} Current step is %d.", wanted, step)
             if await self._coord.wait_for_stop(_POLL_SECS):
                 raise OutOfRangeError(f"A stop was requested at step {step}, before step {wanted}.")
         self._passed = True
+
+    async def _read_step(self, session: Session) -> int:
+        fetch = getattr(as_program(session.graph), "global_step", lambda: None)()
+        if fetch is None or not getattr(session, "shares_state", False):
+            return global_step_of(self, session)
+        return int(await session.run(fetch))  # the session's own is that of its last run

@@ -224,15 +224,19 @@ async def test_supervisors_of_a_chief_and_a_worker(cluster: InProcessCluster, tm
 
 async def test_a_late_worker_waits_for_its_step(cluster: InProcessCluster) -> None:
     began: list[int] = []
+    joined = asyncio.Event()
 
     class Begins(am.SessionRunHook):
+        async def after_create_session(self, session: Any, coord: am.Coordinator) -> None:
+            joined.set()
+
         async def after_run(self, run_context: Any, run_values: am.SessionRunValues) -> None:
             began.append(run_values.step or 0)
 
     chief = session(cluster, 0, add, hooks=[am.StopAtStepHook(last_step=200)])
     late = session(cluster, 1, add, hooks=[am.GlobalStepWaiterHook(100), Begins()])
-    await asyncio.wait_for(asyncio.gather(work(*chief), work(*late)), 20)
-    assert min(began, default=100) >= 100
+    await asyncio.wait_for(asyncio.gather(work(*chief, joined.wait), work(*late)), 20)
+    assert min(began) >= 100
 
 
 async def test_the_last_checkpoint_has_the_steps_that_others_did_after_the_chiefs_last(
