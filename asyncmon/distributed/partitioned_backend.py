@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from asyncmon.distributed.partition import Part, Partition
     from asyncmon.distributed.peers import Peers
@@ -83,7 +84,8 @@ class PartitionedBackend:
         self._connect = connect
         self._others: dict[str, RemoteBackend] = {}
         self._name = os.urandom(6).hex()
-        self._updates = 0
+        self._workers = count()  # the servers' name for what does one step after another
+        self._idle_workers: list[tuple[str, int]] = []
 
     @property
     def closed(self) -> bool:
@@ -147,25 +149,25 @@ class PartitionedBackend:
         started, traces = monotonic(), []
         values = {feed.tensor: value for (feed, _), value in zip(plan.feeds, fed, strict=True)}
         results: dict[Part, list[Any]] = {}
-        update = self._next_update(plan) if plan.several and not peek else None
-        for parts in plan.parts.stages:
-            left = _left(options, started)
-            calls = []
-            for part in parts:
-                given = [values[tensor] for tensor in part.feeds]
-                trace = None if metadata is None else RunMetadata()
-                traces.append(trace)
-                more: dict[str, Any] = {"peek": peek}
-                if update is not None and part.writes and part.place != OWN:
-                    more["update"] = update
-                calls.append(self._part_at(part.place).run(part.plan, given, left, trace, **more))
-            for part, found in zip(parts, await _all(calls), strict=True):
-                results[part] = found
-                values.update(
-                    (element, value)
-                    for element, value in zip(part.fetches, found, strict=True)
-                    if isinstance(element, Tensor) and element not in values
-                )
+        with self._update(plan) if plan.several and not peek else nullcontext() as update:
+            for parts in plan.parts.stages:
+                left = _left(options, started)
+                calls = []
+                for part in parts:
+                    given = [values[tensor] for tensor in part.feeds]
+                    trace = None if metadata is None else RunMetadata()
+                    traces.append(trace)
+                    more: dict[str, Any] = {"peek": peek}
+                    if update is not None and part.writes and part.place != OWN:
+                        more["update"] = update
+                    calls.append(self._part_at(part.place).run(part.plan, given, left, trace, **more))
+                for part, found in zip(parts, await _all(calls), strict=True):
+                    results[part] = found
+                    values.update(
+                        (element, value)
+                        for element, value in zip(part.fetches, found, strict=True)
+                        if isinstance(element, Tensor) and element not in values
+                    )
         if metadata is not None:
             metadata.nodes[:] = [node for trace in traces if trace for node in trace.nodes]
             metadata.duration = monotonic() - started
@@ -230,12 +232,18 @@ class PartitionedBackend:
         known = name in self._graph._operations  # the generator's state has a name too
         return self._placement.variable_place(name) if known else OWN
 
-    def _next_update(self, plan: _Plan) -> list[Any]:
+    @contextmanager
+    def _update(self, plan: _Plan) -> Iterator[list[Any]]:
+        """Label a step. Concurrent steps of a session are those of several workers to the servers."""
         assert plan.parts is not None, "a plan that writes on several tasks has parts"
-        self._updates += 1
         parts = [part for part in chain(*plan.parts.stages) if part.writes and part.place != OWN]
         counts = {place: sum(x.place == place for x in parts) for place in {x.place for x in parts}}
-        return [self._name, self._updates, counts]
+        idle = self._idle_workers
+        worker, number = idle.pop() if idle else (f"{self._name}.{next(self._workers)}", 0)
+        try:
+            yield [worker, number + 1, counts]
+        finally:
+            idle.append((worker, number + 1))
 
     async def _snapshot(self) -> Snapshot:
         places = {self._placement.place(v.op) for v in self._graph.get_collection("variables")}

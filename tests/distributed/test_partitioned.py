@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from asyncmon.distributed.wire import Message
+
     Start = Callable[[Any], InProcessCluster]
 
 CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
@@ -269,6 +271,37 @@ async def test_a_monitored_session_recovers_from_a_server_that_was_lost(
     saved = await am.load_checkpoint(await am.latest_checkpoint(str(tmp_path)))
     assert {"w", "b", "e", "global_step"} <= set(saved.get_variable_to_shape_map())
     assert await saved.get_tensor("global_step") == 9
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_waits_for_a_step_that_a_later_one_has_overtaken(start: Start) -> None:
+    cluster = start(CLUSTER)
+    parts = []
+    for task in range(2):
+        with graph.device(f"/job:ps/task:{task}"):
+            parts.append(graph.get_variable("ab"[task], initializer=0.0))
+    step = graph.group(*[part.assign_add(1.0) for part in parts])
+    async with cluster.session("worker", 0) as chief, cluster.session("worker", 1) as other:
+        await chief.run(graph.global_variables_initializer())
+        await other.run(parts)
+        channel, arrives = cluster.channels["/job:ps/task:0"][-1], asyncio.Event()
+        deliver = channel.call
+
+        async def delayed(request: Message, timeout: float) -> Message:
+            channel.call = deliver  # type: ignore[method-assign]  # the next one overtakes this one
+            await arrives.wait()
+            return await deliver(request, timeout)
+
+        channel.call = delayed  # type: ignore[method-assign]  # the network's delay
+        first = asyncio.create_task(other.run(step))
+        await wait_all_tasks_blocked()
+        await other.run(step)
+        ordered = asyncio.ensure_future(chief.snapshot())
+        await wait_all_tasks_blocked()
+        arrives.set()
+        with await ordered as snapshot:
+            assert snapshot["a"] == snapshot["b"] == 2
+        await first
 
 
 @pytest.mark.asyncio
