@@ -21,10 +21,12 @@ Draw scalars into a PNG, one chart a tag with a line for each run. Needs matplot
 
 EPILOG = """\
 example: asyncmon plot runs/a runs/b --tag loss --log --smooth 0.9 -o loss.png
-exit status: 0 drawn; 1 there is no such scalar, or matplotlib is not installed."""
+exit status: 0 drawn; 1 there is no such scalar, there are too many, or matplotlib is not installed."""
 
 _COLUMNS = 3
+_MOST_CHARTS = 120  # they take 15 s
 _SIZE = (4.5, 3.2)  # inches of one chart
+_LONGEST = 44  # characters of a title
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +49,11 @@ def run(options: argparse.Namespace) -> int:
         raise ImportError("`plot` needs matplotlib: pip install 'asyncmon[plot]'") from error
     runs = selected(options)
     tags = sorted({tag for scalars in runs.values() for tag in scalars})
+    if len(tags) > _MOST_CHARTS:
+        raise ValueError(
+            f"There are {len(tags):,} scalars, and a picture has {_MOST_CHARTS} charts at most: choose "
+            f"some, --tag {tags[0]!r} for example."
+        )
     columns = min(_COLUMNS, len(tags))
     rows = -(-len(tags) // columns)
     size = _SIZE[0] * columns, _SIZE[1] * rows
@@ -60,7 +67,8 @@ def run(options: argparse.Namespace) -> int:
                 along = [(p.wall_time - began) / 3600 if options.time else p.step for p in points]
                 values = [p.value for p in points]
                 _draw(chart, along, values, options.smooth, name, f"C{number % 10}")
-        chart.set(title=tag, xlabel="hours" if options.time else "step")
+        chart.set_title(tag if len(tag) <= _LONGEST else f"{tag[:_LONGEST]}…", parse_math=False)
+        chart.set_xlabel("hours" if options.time else "step")
         if options.log:
             chart.set_yscale("log")
         chart.grid(alpha=0.25)
@@ -68,10 +76,12 @@ def run(options: argparse.Namespace) -> int:
         chart.set_axis_off()
     if len(runs) > 1:
         lines = {line.get_label(): line for chart in charts[: len(tags)] for line in chart.get_lines()}
-        shown = {label: line for label, line in lines.items() if not label.startswith("_")}
-        figure.legend(
+        shown = {label: line for label, line in lines.items() if label in runs}
+        legend = figure.legend(
             shown.values(), shown.keys(), loc="outside lower center", ncols=min(len(shown), 4)
         )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     figure.savefig(options.output, dpi=120, format="png")
     sys.stdout.write(f"{options.output}\n")
     return 0

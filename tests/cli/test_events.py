@@ -82,6 +82,30 @@ def test_plot_draws_a_picture(runs: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "--smooth is a weight from 0 to below 1, got 1.0." in capsys.readouterr().err
 
 
+def test_plot_draws_names_as_they_are(tmp_path: Path) -> None:
+    async def write() -> None:
+        for run in ("$\\nonsense$", "_hidden"):
+            async with FileWriter(tmp_path / run) as writer:
+                writer.add_scalar("$\\frac{$", 1.0, 0)
+                writer.add_scalar("long" * 100, 1.0, 0)
+
+    asyncio.run(write())
+    assert main(["plot", str(tmp_path), "-o", str(tmp_path / "out.png")]) == 0
+
+
+def test_plot_refuses_more_charts_than_a_picture_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def write() -> None:
+        async with FileWriter(tmp_path) as writer:
+            for tag in range(121):
+                writer.add_scalar(f"tag{tag:03}", 1.0, 0)
+
+    asyncio.run(write())
+    assert main(["plot", str(tmp_path), "-o", str(tmp_path / "out.png")]) == 1
+    assert "There are 121 scalars, and a picture has 120 charts" in capsys.readouterr().err
+
+
 def test_smoothing_has_no_bias_and_skips_nan() -> None:
     values = np.array([4.0, np.nan, 4.0, 0.0])
     assert smoothed(values, 0.5).tolist()[0] == 4
