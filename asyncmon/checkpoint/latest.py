@@ -17,7 +17,7 @@ from asyncmon.errors import DataLossError, NotFoundError, OpError
 from asyncmon.files import BESIDE, in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from asyncmon.checkpoint.store import Store
 
@@ -129,6 +129,7 @@ async def candidates(
     for path in listed:
         yield path
     found = await in_thread(_present, store, None if everything else prefix)
+    others = await in_thread(_unlisted, found, listed)
     if state is None and for_restore and found:
         logger.warning(
             "The state file %s is missing, damaged or empty, but %d checkpoints are in the directory, "
@@ -138,9 +139,14 @@ async def candidates(
             len(found),
             found[0],
         )
-    for path in found:
-        if path not in listed:
-            yield path
+    for path in others:
+        yield path
+
+
+def _unlisted(found: Iterable[str], listed: Iterable[str]) -> list[str]:
+    """Return the checkpoints that are not listed, which may be by other paths. Blocking."""
+    known = set(map(locations.identity, listed))
+    return [path for path in found if locations.identity(path) not in known]
 
 
 def _present(store: Store, prefix: str | None) -> list[str]:

@@ -107,6 +107,14 @@ def relative(directory: str, path: str) -> str:
     return os.path.relpath(path, directory)
 
 
+def identity(path: str) -> str:
+    """Return one text for all paths of a checkpoint: relative, absolute, through links. Blocking."""
+    if is_url(path):
+        return path
+    directory, basename = split(path)
+    return os.path.join(os.path.realpath(directory), basename)
+
+
 def absolute(path: str) -> str:
     """Return a path that means the same in every working directory."""
     return path if is_url(path) else os.path.abspath(path)

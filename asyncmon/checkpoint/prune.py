@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from asyncmon.checkpoint.commit import put_file, remove
-from asyncmon.checkpoint.locations import Claims, split
+from asyncmon.checkpoint.locations import Claims, identity, join, split
 from asyncmon.checkpoint.management import Inspected, verify
 from asyncmon.checkpoint.retention import KeepBest, Kept, Retention
 from asyncmon.checkpoint.state_file import STATE_NAME, CheckpointState, encode_state, read_state
@@ -15,7 +15,7 @@ from asyncmon.errors import NotFoundError
 from asyncmon.files import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from asyncmon.checkpoint.store import Store
 
@@ -57,7 +57,7 @@ async def prune(
         raise ValueError(f"max_to_keep is a number of checkpoints, at least 1, got {max_to_keep!r}.")
     directory = os.fspath(checkpoint_dir)
     claims = Claims(None)
-    found = await verify(directory)
+    found = await in_thread(_of_directory, await verify(directory), directory)
     whole = [
         Kept(one.path, one.facts.wall_time, one.facts.metrics)
         for one in found
@@ -79,6 +79,16 @@ async def prune(
             await in_thread(claims.release)
     deleted = [one.path for one in excess if one not in left]
     return Pruned([one.path for one in (*left, *stay)], deleted, damaged)
+
+
+def _of_directory(found: Iterable[Inspected], directory: str) -> list[Inspected]:
+    """Return the checkpoints in a directory: after a copy, its state file may list those of another."""
+    inside: dict[str, Inspected] = {}
+    for one in found:
+        name = identity(one.path)
+        if name == identity(join(directory, split(one.path)[1])):
+            inside.setdefault(name, one)
+    return list(inside.values())
 
 
 async def _write_state(store: Store, stay: Sequence[Kept], excess: Sequence[Kept]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import asyncmon as am
-from asyncmon.checkpoint import KeepBest, Saver, load_checkpoint, prune
+from asyncmon.checkpoint import KeepBest, Saver, load_checkpoint, prune, verify
 from asyncmon.errors import NotFoundError
 from asyncmon.testing import ScriptedSession
 
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def saved(directory: Path, steps: int, metrics: list[float] | None = None) -> None:
-    saver = Saver(max_to_keep=None)
+async def saved(
+    directory: Path, steps: int, metrics: list[float] | None = None, **options: Any
+) -> None:
+    saver = Saver(max_to_keep=None, **options)
     for step in range(1, steps + 1):
         session = ScriptedSession(state={"w": np.full(3, step, np.float32)})
         found = {} if metrics is None else {"accuracy": metrics[step - 1]}
@@ -87,6 +91,31 @@ async def test_the_last_whole_one_is_never_deleted(tmp_path: Path) -> None:
     (tmp_path / "m-1.safetensors").write_bytes(b"")
     with pytest.raises(NotFoundError, match="no whole checkpoint"):
         await prune(tmp_path)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("by", ["relative", "link"])
+async def test_absolute_paths_in_the_state_file_are_the_same_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    await saved(tmp_path / "runs", 3, save_relative_paths=False)
+    monkeypatch.chdir(tmp_path)
+    os.symlink("runs", "link")
+    directory = "runs" if by == "relative" else "link"
+    assert names([one.path for one in await verify(directory)]) == ["m-3", "m-2", "m-1"]
+    found = await prune(directory, 1)
+    assert (names(found.kept), names(found.deleted)) == (["m-3"], ["m-1", "m-2"])
+    assert present(tmp_path / "runs") == ["m-3.json"]
+
+
+@pytest.mark.asyncio
+async def test_a_copy_is_pruned_and_not_what_it_is_a_copy_of(tmp_path: Path) -> None:
+    await saved(tmp_path / "first", 3, save_relative_paths=False)
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    found = await prune(tmp_path / "second", 1)
+    assert found.kept == [str(tmp_path / "second" / "m-3")]
+    assert present(tmp_path / "second") == ["m-3.json"]
+    assert len(present(tmp_path / "first")) == 3
 
 
 @pytest.mark.asyncio
