@@ -65,7 +65,10 @@ async def prune(
     ]
     damaged = [one for one in reversed(found) if one.problem is not None]
     if not whole:
-        raise NotFoundError(f"There is no whole checkpoint in {directory!r}: nothing is deleted.")
+        others = " but those of TensorFlow" if len(damaged) < len(found) else ""
+        raise NotFoundError(
+            f"There is no whole checkpoint in {directory!r}{others}: nothing is deleted."
+        )
     retention = Retention(max_to_keep, 0.0, math.inf, keep_best)
     stay, excess, _ = retention.decide(sorted(whole, key=lambda one: one.time))
     left: list[Kept] = []

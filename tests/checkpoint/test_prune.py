@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ import asyncmon as am
 from asyncmon.checkpoint import KeepBest, Saver, load_checkpoint, prune, verify
 from asyncmon.errors import NotFoundError
 from asyncmon.testing import ScriptedSession
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 async def saved(
@@ -91,6 +89,14 @@ async def test_the_last_whole_one_is_never_deleted(tmp_path: Path) -> None:
     (tmp_path / "m-1.safetensors").write_bytes(b"")
     with pytest.raises(NotFoundError, match="no whole checkpoint"):
         await prune(tmp_path)
+
+
+@pytest.mark.asyncio
+async def test_tensorflows_checkpoints_are_left(tmp_path: Path) -> None:
+    for path in (Path(__file__).parent / "data").glob("many.ckpt*"):
+        shutil.copy(path, tmp_path)
+    with pytest.raises(NotFoundError, match="but those of TensorFlow: nothing is deleted"):
+        await prune(tmp_path, 1)
 
 
 @pytest.mark.asyncio
