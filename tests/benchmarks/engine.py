@@ -196,18 +196,18 @@ def mlp_1024_2048() -> Row:
     return mlp("mlp-1024-2048", [1024, 2048, 2048, 10], 128, 1.05, 1.1, "1.05x numpy, 1.1x TF1")
 
 
-def conv(kernels: str = "numpy", limit: float = 2, work: str = "conv") -> Row:
+def conv(kernels: str = "numpy", limit: float = 2, work: str = "conv", sittings: int = 5) -> Row:
     shape = [64, 28, 28, 1]
 
     def contestants() -> dict[str, Contestant]:
         ours = Ours(lambda: models.conv_net(am), shape, kernels)
         return with_tf1({"ours": ours}, open="conv", shape=shape)
 
-    return verdict(work, race(contestants), {"TF1": limit}, f"{limit:g}x TF1")
+    return verdict(work, race(contestants, sittings), {"TF1": limit}, f"{limit:g}x TF1")
 
 
 def torch_conv() -> Row:
-    return conv("torch", 1.1, "torch-conv")
+    return conv("torch", 1.1, "torch-conv", 3)
 
 
 def torch_mlp() -> Row:
@@ -218,7 +218,7 @@ def torch_mlp() -> Row:
         ours = Ours(lambda: models.mlp(am, sizes), shape, "torch")
         return with_tf1({"ours": ours}, open="mlp", sizes=sizes, shape=shape)
 
-    return verdict("torch-mlp", race(contestants), {"TF1": 1.1}, "1.1x TF1")
+    return verdict("torch-mlp", race(contestants, 3), {"TF1": 1.1}, "1.1x TF1")
 
 
 # --- plans ------------------------------------------------------------------------------------------
