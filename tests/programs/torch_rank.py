@@ -46,6 +46,12 @@ async def check_refusals(rank: int, raw: Any, values: dict[str, Any]) -> None:
     """Look at a sharded session from outside its steps."""
     with pytest.raises(am.errors.InvalidArgumentError, match="sharded over ranks"):
         await raw.run("model/0.weight")
+    keep, sharded = raw.own_pieces(), raw.graph.state["model"].state_dict()
+    for name, tensor in sharded.items():  # what a rank keeps of the state that the chief sends
+        piece = keep(f"model/{name}", values[name].numpy())
+        assert (piece.array.tolist(), piece.shape) == (tensor.to_local().tolist(), tensor.shape)
+        assert piece.array.base is None
+    assert keep("model/0.weight", "of another shape") == "of another shape"
     if rank:
         with pytest.raises(am.errors.FailedPreconditionError, match="ordered on rank 0"):
             await raw.snapshot()

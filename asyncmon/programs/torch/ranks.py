@@ -76,7 +76,8 @@ class RanksHook(ProcessGroupHook):
         with await session.snapshot() as snapshot:
             whole = {name: one for name, one in snapshot.items() if not isinstance(one, HeldArray)}
         given = session.take_given()  # of sharded entries, what was restored
-        state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group)
+        keep = session.own_pieces() if rank else None
+        state = await in_thread(_broadcast, None if rank else {**given, **whole}, self._group, keep)
         if rank:
             own = {n: value for n, value in state.items() if not n.startswith((RANDOM, RANK))}
             await session.load(own)
@@ -191,13 +192,18 @@ def _maxima(own: tuple[int, int, int], group: Any) -> list[int]:
     return maxima
 
 
-def _broadcast(state: dict[str, Any] | None, group: Any) -> dict[str, Any]:
-    """Return what rank 0 gives, entry by entry. The ranks of one job trust each other."""
+def _broadcast(
+    state: dict[str, Any] | None, group: Any, keep: Callable[[str, Any], Any] | None
+) -> dict[str, Any]:
+    """Return what rank 0 gives, entry by entry: of sharded ones the others keep their pieces only.
+
+    The ranks of one job trust each other.
+    """
     names = [None if state is None else list(state)]
     distributed.broadcast_object_list(names, src=0, group=group)
     found = {}
     for name in names[0] or ():
         content = [None if state is None else state[name]]
         distributed.broadcast_object_list(content, src=0, group=group)
-        found[name] = content[0]
+        found[name] = content[0] if keep is None else keep(name, content[0])
     return found

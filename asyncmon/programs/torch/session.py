@@ -28,6 +28,7 @@ from asyncmon.programs.torch.state import (
     entries_of,
     flat_state,
     host_value,
+    own_pieces,
 )
 from asyncmon.snapshot import HeldArray, Snapshot
 
@@ -270,6 +271,10 @@ class TorchSession(FunctionSession):
             self._check_open()
             await self._prepare()
             return await self._offload(partial(take_pieces, self._objects, self._step, group))
+
+    def own_pieces(self) -> Callable[[str, Any], Any]:
+        """Return what copies this rank's pieces of whole entries. See :func:`.own_pieces`."""
+        return own_pieces(self._objects)
 
     def take_given(self) -> dict[str, Any]:
         """Return what was loaded into a sharded state before the other ranks had it, and forget it."""

@@ -53,18 +53,20 @@ def is_sharded(tensor: Any) -> bool:
     )
 
 
+def own_shard(value: Any, like: Any) -> Shard:
+    """Return this rank's piece, not copied, of a whole array that is sharded like a tensor."""
+    (chunk,) = like.__create_chunk_list__()
+    ends = zip(chunk.offsets, chunk.sizes, strict=True)
+    return Shard(value[tuple(slice(start, start + length) for start, length in ends)], like.shape)
+
+
 def as_dtensor(value: Any, like: Any, as_tensor: Callable[[Any], torch.Tensor]) -> torch.Tensor:
     """Return a tensor that is sharded like another one, of a whole array or of this rank's piece."""
     from torch.distributed.tensor import DTensor
 
-    if isinstance(value, Shard):
-        piece = value.array
-    else:
-        (chunk,) = like.__create_chunk_list__()
-        ends = zip(chunk.offsets, chunk.sizes, strict=True)
-        piece = value[tuple(slice(start, start + length) for start, length in ends)]
+    shard = value if isinstance(value, Shard) else own_shard(value, like)
     return DTensor.from_local(
-        as_tensor(piece),
+        as_tensor(shard.array),
         like.device_mesh,
         like.placements,
         run_check=False,

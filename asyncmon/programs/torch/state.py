@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from asyncmon.checkpoint.dtypes import element_named, numpy_dtype
 from asyncmon.checkpoint.stateful import pack, unpack
 from asyncmon.errors import InvalidArgumentError
-from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, local
+from asyncmon.programs.torch.sharding import Shard, as_dtensor, is_dtensor, is_sharded, local, own_shard
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -320,6 +320,25 @@ class Loading:
             self._ready[name] = {key[len(name) + 1 :]: tensor for key, tensor in tensors.items()}
         else:
             self._ready[name] = _with_tensors(unpack(structure, {}), obj.state_dict(), tensors)
+
+
+def own_pieces(objects: Mapping[str, Any]) -> Callable[[str, Any], Any]:
+    """Return a function of an entry and its whole value that copies this rank's piece of it.
+
+    What is not sharded here, or of another shape, it returns as it is.
+    """
+    tensors, _ = entries_of(objects)
+
+    def own_piece(entry: str, value: Any) -> Any:
+        name, like = entry.partition("/")[0], tensors.get(entry)
+        if like is None and name in objects:
+            like = _like_parameters(name, objects[name], {entry: value}, []).get(entry)
+        if like is None or not is_sharded(like) or np.shape(value) != tuple(like.shape):
+            return value
+        shard = own_shard(value, like)
+        return Shard(shard.array.copy(), shard.shape)
+
+    return own_piece
 
 
 def _like_parameters(
