@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import MetadataWrapper, PositionProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Holder = cst.Module | cst.ClassDef | cst.FunctionDef | cst.Lambda
 """What a name or an ``await`` can be inside of."""
@@ -35,10 +40,9 @@ class Tree:
     """A module with its parents, lines and scopes."""
 
     def __init__(self, module: cst.Module) -> None:
-        wrapper = MetadataWrapper(module)
-        self.module = wrapper.module
-        self._parents = wrapper.resolve(ParentNodeProvider)
-        self._positions = wrapper.resolve(PositionProvider)
+        self._wrapper = MetadataWrapper(module)
+        self.module = self._wrapper.module
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         self._holders: dict[cst.CSTNode, Holder] = {}
         self.nodes: list[cst.CSTNode] = []
         self.scopes: dict[cst.CSTNode, Scope] = {}
@@ -49,6 +53,10 @@ class Tree:
                 root.names |= scope.outer - root.names
         self.functions = [node for node in self.nodes if isinstance(node, cst.FunctionDef)]
         self.classes = [node for node in self.nodes if isinstance(node, cst.ClassDef)]
+
+    @cached_property
+    def _positions(self) -> Mapping[cst.CSTNode, Any]:
+        return self._wrapper.resolve(PositionProvider)
 
     def line(self, node: cst.CSTNode) -> int:
         """Return the number of the line where something begins."""
@@ -108,9 +116,13 @@ class _Collector(cst.CSTVisitor):
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.stack: list[Scope] = []
+        self.path: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         self.tree.nodes.append(node)
+        if self.path:
+            self.tree._parents[node] = self.path[-1]
+        self.path.append(node)
         if isinstance(node, cst.FunctionDef | cst.ClassDef):
             self.stack[-1].names.add(node.name.value)
         if isinstance(node, cst.Module | cst.FunctionDef | cst.ClassDef | cst.Lambda):
@@ -126,6 +138,7 @@ class _Collector(cst.CSTVisitor):
         return True
 
     def on_leave(self, node: cst.CSTNode) -> None:
+        self.path.pop()
         if isinstance(node, cst.Module | cst.FunctionDef | cst.ClassDef | cst.Lambda):
             self.stack.pop()
 
