@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_CALLED_SECS = 0.1  # between two questions after a job while functions of this process run for it
 _CHANGE = ("run", "load")
 """The jobs whose answer has a new global step. That of another one may come after a later run's."""
 
@@ -298,9 +299,7 @@ class RemoteBackend:
                 for call, number, arrays in answer["pending"]:
                     calls[asyncio.create_task(called(self._functions[number], arrays))] = call
                 if calls:
-                    await asyncio.wait(
-                        calls, timeout=self.wait_secs, return_when=asyncio.FIRST_COMPLETED
-                    )
+                    await asyncio.wait(calls, timeout=_CALLED_SECS, return_when=asyncio.FIRST_COMPLETED)
                 encoder = Encoder()
                 done = [task for task in calls if task.done()]
                 results = [[calls.pop(task), _outcome(task, encoder)] for task in done]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import asyncmon as am
-from asyncmon import errors, graph
+from asyncmon import clock, errors, graph
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.wire import Encoder
 from tests.distributed.in_process import InProcessChannel, own_state_service, remote_session
@@ -129,6 +129,16 @@ async def test_errors_come_back_as_they_are(channel: InProcessChannel) -> None:
 
 async def _never() -> None:
     await asyncio.Event().wait()
+
+
+@pytest.mark.asyncio
+@pytest.mark.virtual_time
+async def test_a_deadline_ends_a_run_that_waits_for_a_function_here(channel: InProcessChannel) -> None:
+    options = am.RunOptions(timeout_in_ms=20)
+    async with remote_session(channel) as sess:
+        with pytest.raises(errors.DeadlineExceededError):
+            await sess.run(graph.py_func(_never, [], graph.float32), options=options)
+        assert clock.monotonic() < 0.2
 
 
 @pytest.mark.asyncio
