@@ -32,6 +32,7 @@ rich: pip install 'asyncmon[progress]'."""
 _MARKS = "▁▂▃▄▅▆▇█"
 _ASCII = "_.-~=+*#"
 _WIDTH = 32
+_VALUES_WIDTH = 36  # of the last value, the least and the greatest one
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -98,7 +99,7 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
     for one in runs:
         title = Text(one.name, style="bold").append(await _facts(one), style="not bold")
         table = Table(box=None, title=title, title_justify="left", pad_edge=False, show_header=False)
-        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, max_width=console.width // 3)
         table.add_column(no_wrap=True, style="cyan")
         for _ in range(3):
             table.add_column(justify="right", style="dim", no_wrap=True)
@@ -107,12 +108,15 @@ async def _page(runs: Sequence[RunDirectory], patterns: Sequence[str], console: 
             for last in one.scalars.tags()
             if any(fnmatch.fnmatchcase(last.tag, pattern) for pattern in patterns)
         ]
+        longest = max((len(last.tag) for last in chosen), default=0)
+        width = console.width - min(longest, console.width // 3) - _VALUES_WIDTH
+        width = min(max(width, 8), _WIDTH)
         for last in chosen:
             points = one.scalars.points([last.tag])[last.tag]
-            values = downsample(points, 8 * _WIDTH).values
+            values = downsample(points, 8 * width).values
             least, most = _finite_range(values)
             row = [f"{last.value:.6g}", f"min {least:.4g}", f"max {most:.4g}"]
-            table.add_row(Text(last.tag), sparkline(values, _WIDTH, marks), *row)
+            table.add_row(Text(last.tag), sparkline(values, width, marks), *row)
         tables += [table, Text()]
     return Group(*tables)
 

@@ -57,6 +57,22 @@ def test_it_is_printed_once_where_there_is_no_terminal(
     assert "odd" not in capsys.readouterr().out
 
 
+def test_a_long_tag_leaves_room_for_the_values(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def write() -> None:
+        async with FileWriter(tmp_path) as writer:
+            for step in range(50):
+                writer.add_scalar("long" * 50, float(step), step)
+
+    asyncio.run(write())
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["watch", str(tmp_path), "--once"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.startswith("longlong")
+    assert line.split()[2:] == ["49", "min", "0", "max", "49"]
+
+
 def test_what_cannot_be_watched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(tmp_path)]) == 1
     assert "no event file, no checkpoint." in capsys.readouterr().err
