@@ -117,7 +117,7 @@ class Api:
         reason = (await _body(request)).get("reason")
         if reason is not None and not isinstance(reason, str):
             raise Failure(400, f"The reason must be a text, not {reason!r}.")
-        logger.info("%s of the run %r, for %s", action, entry.run.name, client_of(request.scope))
+        logger.info("%s of the run %r, for %s", action, entry.name, client_of(request.scope))
         if action == "verify":
             checkpoints = await _done(entry.run.verify())
             return _json({"ok": True, "checkpoints": checkpoints})
@@ -127,11 +127,11 @@ class Api:
         entry = self._find(request)
         hook = request.path_params["hook"]
         await _body(request)
-        logger.info("detach %r of %r, for %s", hook, entry.run.name, client_of(request.scope))
+        logger.info("detach %r of %r, for %s", hook, entry.name, client_of(request.scope))
         try:
             await _done(entry.run.detach(hook))
         except KeyError:
-            raise Failure(404, f"The run {entry.run.name!r} has no hook {hook!r}.") from None
+            raise Failure(404, f"The run {entry.name!r} has no hook {hook!r}.") from None
         return _json({"ok": True})
 
     async def login(self, request: Request) -> Response:

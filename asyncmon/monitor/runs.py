@@ -16,7 +16,7 @@ from asyncmon.monitor.log_directory import LogDirectory
 from asyncmon.monitor.scalars import Room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from asyncmon.monitor.run import Run
 
@@ -27,9 +27,13 @@ _EARLY_SECS = 0.02  # what is due within it is read now, and not at the next loo
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A run in the table, and the task that reads what is new."""
+    """A run in the table, and the task that reads what is new.
+
+    ``name`` is the run's, with a number where another run has it too.
+    """
 
     id: str
+    name: str
     run: Run
     source: LogDirectory | None = None  # None: it was added by name
     reading: asyncio.Task[None] | None = None
@@ -38,7 +42,7 @@ class Entry:
     def row(self) -> dict[str, Any]:
         """Return the run's row as the API has it."""
         facts = members(self.run.status())
-        return {"id": self.id, "name": self.run.name, "kind": self.run.kind, **facts}
+        return {"id": self.id, "name": self.name, "kind": self.run.kind, **facts}
 
 
 class Runs:
@@ -93,18 +97,16 @@ class Runs:
             KeyError: there is none.
         """
         for entry in list(self._entries.values()):
-            if name in (entry.id, entry.run.name):
+            if name in (entry.id, entry.name, entry.run.name):
                 self._drop(entry)
                 return
         raise KeyError(f"There is no run {name!r}; there are: {sorted(self._entries)}.")
 
     def _insert(self, run: Run, source: LogDirectory | None) -> str:
         slug = re.sub(r"[^A-Za-z0-9_-]+", "-", run.name).strip("-")[:80] or "run"
-        number, given = 1, slug
-        while given in self._entries:
-            number += 1
-            given = f"{slug}-{number}"
-        self._entries[given] = Entry(given, run, source)
+        given = _unused(slug, "{}-{}", self._entries)
+        name = _unused(run.name, "{} ({})", [entry.name for entry in self])
+        self._entries[given] = Entry(given, name, run, source)
         run.scalars.enter(self._room)
         self.changes += 1
         return given
@@ -190,6 +192,15 @@ class Runs:
             close = getattr(entry.run, "close", None)
             if close is not None:
                 await close()
+
+
+def _unused(name: str, numbered: str, used: Container[str]) -> str:
+    """Return a name, with a number where it is used."""
+    found, number = name, 1
+    while found in used:
+        number += 1
+        found = numbered.format(name, number)
+    return found
 
 
 def _as_run(name: str | None, given: Any) -> Run:

@@ -50,8 +50,9 @@ async def test_runs_may_come_and_go() -> None:
     app = am.monitor.create_app({"a": ScriptedRun("a"), "b c/d": ScriptedRun("b c/d")})
     async with client(app) as http:
         given = app.state.runs.add(None, ScriptedRun("a"))
-        ids = [row["id"] for row in (await http.get("/api/runs")).json()["runs"]]
-        assert ids == ["a", "b-c-d", given] == ["a", "b-c-d", "a-2"]
+        rows = (await http.get("/api/runs")).json()["runs"]
+        assert [row["id"] for row in rows] == ["a", "b-c-d", given] == ["a", "b-c-d", "a-2"]
+        assert [row["name"] for row in rows] == ["a", "b c/d", "a (2)"]
         app.state.runs.remove("b c/d")
         assert (await http.get("/api/runs/b-c-d")).status_code == 404
     with pytest.raises(KeyError, match="There is no run 'x'"):
