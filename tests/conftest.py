@@ -7,6 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from asyncmon.graph import reset_default_graph
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = ["asyncmon.testing.pytest_plugin"]
+
+hypothesis.settings.register_profile("asyncmon", deadline=None)  # real time, and others compute too
+hypothesis.settings.load_profile("asyncmon")
 
 
 def pytest_configure() -> None:

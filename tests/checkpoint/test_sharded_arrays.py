@@ -66,7 +66,7 @@ class Here:
         raise NotImplementedError
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 async def test_pieces_of_any_blocks_and_ranks_are_read_as_a_whole(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

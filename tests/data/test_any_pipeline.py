@@ -75,7 +75,7 @@ async def walk(data: Dataset, count: int) -> list[Any]:
     steps=st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 6)), max_size=4),
     points=st.lists(st.integers(0, 25), min_size=1, max_size=3),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_any_pipeline_resumes_anywhere(
     source: str, length: int, steps: list[tuple[str, int]], points: list[int]
 ) -> None:

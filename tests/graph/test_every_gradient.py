@@ -199,9 +199,7 @@ def _check(ops: Any, function: Callable[..., Any], *arrays: Any, **options: Any)
 
 def several(test: Any) -> Any:
     """Few examples of each op: there are many ops."""
-    return settings(
-        max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )(test)
+    return settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])(test)
 
 
 @pytest.mark.parametrize("name", UNARY)

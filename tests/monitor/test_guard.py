@@ -230,7 +230,7 @@ def test_no_path_leads_out_of_the_log_directory(tmp_path: Path) -> None:
             os.symlink(target, link)
     os.symlink(tmp_path, logs / "outside")
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         st.lists(PIECES, min_size=1, max_size=6), st.sampled_from(["", "/api/runs/", "/api/runs/a/"])
     )

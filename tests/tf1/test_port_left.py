@@ -93,7 +93,7 @@ PIECES = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(PIECES), st.integers(0, 2), st.integers(0, 2)), max_size=8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_any_program_is_python_after_it_and_is_then_left_alone(
     pieces: list[tuple[str, int, int]],
 ) -> None:

@@ -94,7 +94,7 @@ async def test_a_check_that_fails_keeps_the_weights(config: Any) -> None:
             np.testing.assert_array_equal(now, then)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=2, max_size=5),
     batch=st.integers(1, 20),

@@ -283,7 +283,7 @@ BINARY = (tf.add, tf.subtract, tf.multiply, tf.maximum, tf.squared_difference, t
 step = st.tuples(st.integers(0, 13), st.integers(0, 99), st.integers(0, 99))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(step, min_size=1, max_size=25), st.sets(st.integers(0, 99), max_size=4))
 def test_any_graph_gives_in_every_run_what_it_gave_in_the_first(steps: Any, fetched: Any) -> None:
     async def main() -> None:

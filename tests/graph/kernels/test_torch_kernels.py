@@ -45,7 +45,7 @@ SHAPES = st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(3, 9), st.i
 DTYPES = st.sampled_from([np.float32, np.float64])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=SHAPES, size=PAIRS, channels=st.integers(1, 4), strides=PAIRS,
     padding=st.sampled_from(["SAME", "VALID", ((1, 2), (0, 1))]),
@@ -72,7 +72,7 @@ def test_one_channel_and_a_result_of_one_column() -> None:
     both(conv.convolve, array(3, 6, 3, 1), array(1, 2, 1, 4), **how)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shape=SHAPES, ksize=PAIRS, strides=PAIRS, valid=st.booleans(), dtype=DTYPES)
 def test_pooling_and_its_gradients_with_ties(
     shape: Any, ksize: Any, strides: Any, valid: bool, dtype: Any

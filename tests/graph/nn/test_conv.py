@@ -77,7 +77,7 @@ def test_values_and_both_derivatives(
     ops.differentiate(run, x, w, order=2, max_elements=4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     size=st.tuples(st.integers(3, 7), st.integers(3, 7)),
     window=st.tuples(st.integers(1, 3), st.integers(1, 3)),

@@ -26,9 +26,7 @@ SMOOTH: list[tuple[Any, Any]] = [
     (tf.div_no_nan, np.true_divide),
     (tf.floormod, np.mod),
 ]
-each = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+each = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 shapes = mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3)
 
 
@@ -56,7 +54,7 @@ def test_values_and_static_shapes_for_shapes_that_broadcast(
 @pytest.mark.parametrize(
     ("function", "reference"), SMOOTH[:-1], ids=lambda f: getattr(f, "__name__", "f")
 )
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shapes=shapes)
 def test_gradients_for_shapes_that_broadcast(
     ops: Any, function: Any, reference: Any, shapes: Any

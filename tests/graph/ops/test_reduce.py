@@ -47,7 +47,7 @@ def test_gradients(ops: Any, function: Any, reference: Any, axis: Any, keepdims:
     ops.differentiate(lambda x: function(x, axis, keepdims), X[:, :2, :2], order=order)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=array_shapes(min_dims=1, max_dims=4, max_side=3), data=st.data())
 def test_sums_and_means_of_any_shape(ops: Any, shape: Any, data: Any) -> None:
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True))

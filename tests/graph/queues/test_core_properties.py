@@ -37,7 +37,7 @@ async def put(core: QueueCore, number: int, value: int) -> None:
     producers=st.integers(1, 3),
     count=st.integers(1, 5),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_nothing_is_lost_or_doubled_by_cancelling(
     disturbances: list[tuple[int, bool]], capacity: int, producers: int, count: int
 ) -> None:
@@ -108,7 +108,7 @@ async def put_in_a_run(core: QueueCore, number: int, counts: list[int], turns: i
     minimum=st.integers(0, 5),
     count=st.integers(1, 4),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_runs_that_put_more_than_fits_end_and_nothing_is_lost_or_doubled(
     runs: list[tuple[list[int], int]], capacity: int, minimum: int, count: int
 ) -> None:
