@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from asyncmon.distributed.wire import Message
 
+T = TypeVar("T")
+
 current_job: ContextVar[Job] = ContextVar("asyncmon_job")
 """The job that the running task does."""
+
+
+_MANY = 1000
+
+
+async def off_loop(count: int, fn: Callable[..., T], *args: Any) -> T:
+    """Call a function, in a thread where what it does to so many things would hold the event loop."""
+    return fn(*args) if count < _MANY else await asyncio.to_thread(fn, *args)
 
 
 class Job:

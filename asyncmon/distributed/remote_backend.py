@@ -13,6 +13,7 @@ from asyncmon.cancellation import outlast
 from asyncmon.distributed.error_data import error_data, error_of
 from asyncmon.distributed.graph_codec import Functions, graph_data
 from asyncmon.distributed.held_snapshots import held_snapshot
+from asyncmon.distributed.job import off_loop
 from asyncmon.distributed.peers import RemotePeers
 from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
 from asyncmon.errors import AbortedError, CancelledError, OpError, UnavailableError
@@ -179,7 +180,8 @@ class RemoteBackend:
     async def load(self, values: Mapping[str, Any]) -> None:
         """Set variables there."""
         encoder = Encoder()
-        await self.job({"job": "load", "values": encoder.encode(dict(values))}, encoder)
+        data = await off_loop(len(values), encoder.encode, dict(values))
+        await self.job({"job": "load", "values": data}, encoder)
 
     def snapshot(self) -> Awaitable[Snapshot]:
         """Order a snapshot, which is sent here."""
@@ -331,7 +333,8 @@ class RemoteBackend:
                 raise
             answer = await self._channel.call(request, self._timeout)
         self._is_silent = False
-        content: dict[str, Any] = Decoder(answer).value()
+        count = len(answer.buffers)
+        content: dict[str, Any] = await off_loop(count, lambda: Decoder(answer).value())
         if "error" in content:
             error = error_of(content["error"], self._graph)
             if self.closed and isinstance(error, AbortedError):  # it is gone there already

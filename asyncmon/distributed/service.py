@@ -19,12 +19,13 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from asyncmon.distributed.error_data import error_data, error_of
+from asyncmon.distributed.answers import answer, failure, lent_results, results_of, take_snapshot
+from asyncmon.distributed.error_data import error_of
 from asyncmon.distributed.graph_codec import GraphReader
-from asyncmon.distributed.job import Job, current_job
+from asyncmon.distributed.job import Job, current_job, off_loop
 from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.update_barrier import UpdateBarrier
-from asyncmon.distributed.wire import VERSION, Decoder, Encoder, Message
+from asyncmon.distributed.wire import VERSION, Decoder, Message
 from asyncmon.errors import (
     AbortedError,
     CancelledError,
@@ -32,6 +33,7 @@ from asyncmon.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
+from asyncmon.graph.session.backend import DirectBackend
 from asyncmon.run_options import RunMetadata, RunOptions
 from asyncmon.session_config import SessionConfig
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
 
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.session.backend import Backend
-    from asyncmon.snapshot import Snapshot
 
     Work = Callable[[], Awaitable[Message]]
     Kind = Callable[[Backend, Decoder], Work]
@@ -53,6 +54,7 @@ MAX_WAIT = 30.0
 MAX_SESSIONS = 1000
 """That a service keeps; the one that was idle for longest goes."""
 
+_MANY = 1000  # operations of a graph whose plans are made in a thread
 _LARGE = 1 << 20  # bytes: a result of that size is not kept for a request that comes twice
 
 
@@ -104,7 +106,7 @@ class SessionService:
         self._lease_secs = lease_secs
         self._sessions: dict[int, _Served] = {}
         self._opened = 0
-        self._jobs: dict[str, Kind] = {"load": self._load, "snapshot": _snapshot}
+        self._jobs: dict[str, Kind] = {"load": self._load, "snapshot": take_snapshot}
         self._methods: dict[str, Callable[[Decoder], Awaitable[Message]]] = {
             "open": self._open,
             "extend": self._extend,
@@ -145,9 +147,9 @@ class SessionService:
                 )
             return await method(decoder)
         except (KeyError, IndexError, AttributeError, RecursionError) as error:
-            return _failed(InvalidArgumentError(f"A request is malformed: {error!r}."))
+            return failure(InvalidArgumentError(f"A request is malformed: {error!r}."))
         except Exception as error:
-            return _failed(error)
+            return failure(error)
 
     async def close(self) -> None:
         """Close all sessions. A second call does nothing."""
@@ -172,7 +174,7 @@ class SessionService:
         self._opened += 1
         self._sessions[self._opened] = served
         await self._make_room()
-        return _done({"session": self._opened, "incarnation": self.incarnation})
+        return answer({"session": self._opened, "incarnation": self.incarnation})
 
     async def _make_room(self) -> None:
         while len(self._sessions) > MAX_SESSIONS:
@@ -182,7 +184,7 @@ class SessionService:
     async def _extend(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
         await asyncio.to_thread(served.reader.add, decoder.content["graph"], decoder)
-        return _done({})
+        return answer({})
 
     async def _start(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
@@ -196,7 +198,7 @@ class SessionService:
             try:
                 work = self._work(served, kind, decoder, job)
             except Exception as error:
-                job.answer = _failed(error)
+                job.answer = failure(error)
             else:
                 if work is not None:
                     job.start(self._run(served, work, job))
@@ -220,10 +222,10 @@ class SessionService:
             job.cancel()
             if job.task is not None:
                 await asyncio.wait((job.task,), timeout=MAX_WAIT)
-        return _done({"step": served.backend.global_step})  # it may have been too late
+        return answer({"step": served.backend.global_step})  # it may have been too late
 
     async def _queues(self, decoder: Decoder) -> Message:
-        return _done({"queues": await self._served(decoder).backend.queues()})
+        return answer({"queues": await self._served(decoder).backend.queues()})
 
     async def _close(self, decoder: Decoder) -> Message:
         served = self._served(decoder)
@@ -233,11 +235,11 @@ class SessionService:
         for name in served.members:
             await self.peers.leave(name)
         await served.close()
-        return _done({})
+        return answer({})
 
     async def _ask_barrier(self, decoder: Decoder) -> Message:
         self._served(decoder)
-        return _done(await self._barrier.answer(decoder.content))
+        return answer(await self._barrier.answer(decoder.content))
 
     async def _ask_peers(self, decoder: Decoder) -> Message:
         served, content = self._served(decoder), decoder.content
@@ -245,7 +247,7 @@ class SessionService:
         name, *args = content["args"]
         served.members.add(name)
         step = partial(getattr, served.backend, "global_step")
-        return _done(await peers.answer(step, content["method"], name, *args))
+        return answer(await peers.answer(step, content["method"], name, *args))
 
     # Jobs.
 
@@ -268,6 +270,9 @@ class SessionService:
             return self._jobs[kind](backend, decoder)
         if kind not in ("run", "peek"):
             raise InvalidArgumentError(f"There is no job {kind!r}.")
+        is_new = int(content["plan"]) not in served.plans
+        if is_new and len(served.reader.operations) > _MANY and isinstance(backend, DirectBackend):
+            return partial(self._planned, served, kind, decoder, job)
         plan = self._plan(served, content)
         fed = [
             feed.accept(decoder.decode(x))
@@ -287,20 +292,29 @@ class SessionService:
         elif options is None and (reads := getattr(backend, "reads", None)) is not None:
             ordered = reads(plan, _LARGE)
             if ordered is not None:
-                return partial(_lent, backend, ordered)
+                return partial(lent_results, backend, ordered)
         if options is None and not peek and not plan.waits and update is None:
             results = backend.run_inline(plan, fed)
             if results is not None:
-                job.answer = _results(backend, results)
+                job.answer = results_of(backend, results)
                 return None
 
         async def run() -> Message:
             metadata = RunMetadata() if trace else None
             async with nullcontext() if update is None else self._barrier.update(update):
                 results = await backend.run(plan, fed, options, metadata, peek=peek)
-            return _results(backend, results, metadata)
+            return results_of(backend, results, metadata)
 
         return run
+
+    async def _planned(self, served: _Served, kind: str, decoder: Decoder, job: Job) -> Message:
+        """Do a run whose plan is long in the making."""
+        await asyncio.to_thread(self._plan, served, decoder.content)
+        work = self._work(served, kind, decoder, job)
+        if work is not None:
+            return await work()
+        assert job.answer is not None, "set where there is nothing to await"
+        return job.answer
 
     def _plan(self, served: _Served, content: dict[str, Any]) -> Any:
         number = int(content["plan"])
@@ -321,9 +335,9 @@ class SessionService:
             return await work()
         except asyncio.CancelledError:
             what = "Session has been closed." if served.closed else "The run was cancelled."
-            return _failed(CancelledError(what))
+            return failure(CancelledError(what))
         except Exception as error:
-            return _failed(error)
+            return failure(error)
 
     async def _wait(self, served: _Served, sequence: int, job: Job, secs: float) -> Message:
         if job.lease is not None:
@@ -337,23 +351,23 @@ class SessionService:
         if job.answer is None:
             if job.task is not None and not job.task.done():
                 asked, job.asked = job.asked, {}
-                return _done({"pending": [(call, *asked[call]) for call in asked]})
+                return answer({"pending": [(call, *asked[call]) for call in asked]})
             assert job.task is not None
             job.answer = job.task.result()
-        answer = job.answer
-        if answer.nbytes > _LARGE or answer.is_borrowed:
+        found = job.answer
+        if found.nbytes > _LARGE or found.is_borrowed:
             lost = f"Request {sequence} was done, but its result is gone."
-            job.answer = _failed(UnavailableError(lost))
-        return answer
+            job.answer = failure(UnavailableError(lost))
+        return found
 
     def _load(self, backend: Backend, decoder: Decoder) -> Work:
-        values = decoder.decode(decoder.content["values"])
+        values = decoder.content["values"]
 
         async def load() -> Message:
-            await backend.load(values)
+            await backend.load(await off_loop(len(values), decoder.decode, values))
             self._barrier.restored()
             self.peers.restored()
-            return _results(backend, [])
+            return results_of(backend, [])
 
         return load
 
@@ -362,38 +376,3 @@ class SessionService:
             served.answered = answered
             for sequence in [number for number in served.jobs if number < answered]:
                 served.jobs.pop(sequence).cancel()
-
-
-def _snapshot(backend: Backend, _decoder: Decoder) -> Work:
-    ordered = backend.snapshot()  # before the requests that come after
-
-    async def take() -> Message:
-        snapshot = await ordered
-        message = Encoder().message({"values": dict(snapshot), "step": snapshot.step})
-        message.sent = snapshot.release
-        return message
-
-    return take
-
-
-async def _lent(backend: Backend, ordered: Awaitable[Snapshot]) -> Message:
-    """Return the results of a run that only reads, in the memory of the state until they are sent."""
-    snapshot = await ordered
-    message = _results(backend, [value[()] for value in snapshot.values()])
-    message.sent = snapshot.release
-    return message
-
-
-def _done(value: dict[str, Any]) -> Message:
-    return Encoder().message(value)
-
-
-def _results(backend: Backend, results: list[Any], metadata: RunMetadata | None = None) -> Message:
-    content = {"values": results, "step": backend.global_step}
-    if metadata is not None:
-        content["metadata"] = [list(metadata.nodes), metadata.duration]
-    return Encoder().message(content)
-
-
-def _failed(error: BaseException) -> Message:
-    return Encoder().message({"error": error_data(error)})

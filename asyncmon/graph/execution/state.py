@@ -94,12 +94,16 @@ class StateStore:
         self._recycled: dict[Slots, list[FlatArray]] = {}
 
     def slot(self, name: str) -> int:
-        """Return the slot of a variable, a new one at the first call."""
+        """Return the slot of a variable, a new one at the first call. Thread-safe."""
         slot = self._slots.get(name)
         if slot is None:
-            slot = self._slots[name] = len(self.values)
-            self.names.append(name)
-            self.values.append(None)
+            with self._mutex:
+                slot = self._slots.get(name)
+                if slot is None:
+                    slot = len(self.values)
+                    self.names.append(name)
+                    self.values.append(None)
+                    self._slots[name] = slot
         return slot
 
     # Reading one version.

@@ -132,7 +132,7 @@ class _OwnResources(dict[Any, Any]):
 
 
 class DirectBackend:
-    """This process. The methods of runs are those of its executor.
+    """This process. The methods of runs are those of its executor; :meth:`prepare` is thread-safe.
 
     Args:
         graph: what is run.

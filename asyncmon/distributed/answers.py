@@ -1,0 +1,61 @@
+"""The answers of a service: what it has done, results of runs, snapshots, errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from asyncmon.distributed.error_data import error_data
+from asyncmon.distributed.job import off_loop
+from asyncmon.distributed.wire import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from asyncmon.distributed.wire import Decoder, Message
+    from asyncmon.graph.session.backend import Backend
+    from asyncmon.run_options import RunMetadata
+    from asyncmon.snapshot import Snapshot
+
+
+def answer(value: dict[str, Any]) -> Message:
+    """Return values as an answer."""
+    return Encoder().message(value)
+
+
+def results_of(backend: Backend, results: list[Any], metadata: RunMetadata | None = None) -> Message:
+    """Return the answer of a run."""
+    content = {"values": results, "step": backend.global_step}
+    if metadata is not None:
+        content["metadata"] = [list(metadata.nodes), metadata.duration]
+    return Encoder().message(content)
+
+
+def failure(error: BaseException) -> Message:
+    """Return an error as an answer."""
+    return Encoder().message({"error": error_data(error)})
+
+
+def take_snapshot(backend: Backend, _decoder: Decoder) -> Callable[[], Awaitable[Message]]:
+    """Order a snapshot; return what waits for it and for its answer."""
+    ordered = backend.snapshot()  # before the requests that come after
+
+    async def take() -> Message:
+        snapshot = await ordered
+        content = {"values": dict(snapshot), "step": snapshot.step}
+        try:
+            message = await off_loop(len(snapshot), Encoder().message, content)
+        except BaseException:
+            snapshot.release()
+            raise
+        message.sent = snapshot.release
+        return message
+
+    return take
+
+
+async def lent_results(backend: Backend, ordered: Awaitable[Snapshot]) -> Message:
+    """Return the results of a run that only reads, in the memory of the state until they are sent."""
+    snapshot = await ordered
+    message = results_of(backend, [value[()] for value in snapshot.values()])
+    message.sent = snapshot.release
+    return message
