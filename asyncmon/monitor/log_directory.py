@@ -36,16 +36,18 @@ class LogDirectory:
 
     async def scan(self) -> list[RunDirectory]:
         """Return the runs that are there now, sorted by path; those of before are the same objects."""
-        paths = await in_thread(lambda: sorted(self._folders()))
+        found = await in_thread(lambda: dict(self._folders()))
+        paths = sorted(found)
         if len(paths) > MOST_RUNS:
             if not self._is_cut:
                 self._is_cut = True
                 logger.warning(
-                    "%s has %d runs; the first %d are shown.", self.path, len(paths), MOST_RUNS
+                    "%s has %d runs; the newest %d are shown.", self.path, len(paths), MOST_RUNS
                 )
+            paths.sort(key=found.__getitem__, reverse=True)
             del paths[MOST_RUNS:]
         before, self._by_path = self._by_path, {}
-        for path in paths:
+        for path in sorted(paths):
             self._by_path[path] = before.get(path) or RunDirectory(path, self._run_name(path))
         return list(self._by_path.values())
 
@@ -55,8 +57,8 @@ class LogDirectory:
             return self._name or os.path.basename(self.path) or "run"
         return f"{self._name}/{below}" if self._name else below.replace(os.sep, "/")
 
-    def _folders(self) -> Iterator[str]:
-        """Yield the folders that have something to show. Blocking."""
+    def _folders(self) -> Iterator[tuple[str, float]]:
+        """Yield the folders that have something to show, and when it changed. Blocking."""
         folders = [(self.path, 0)]
         seen = 0
         while folders and seen < _MOST_FOLDERS:
@@ -72,8 +74,9 @@ class LogDirectory:
                     self._refused.add(path)
                     logger.warning("The monitor cannot list %s: %s", path, error.strerror)
                 continue
-            if any(map(_shows, found)):
-                yield path
+            shown = [entry for entry in found if _shows(entry)]
+            if shown:
+                yield path, max(map(_changed, shown))
             if depth < _DEEPEST:
                 inner = [entry for entry in found if entry.is_dir(follow_symlinks=False)]
                 folders += [(e.path, depth + 1) for e in inner if not e.name.startswith(".")]
@@ -83,3 +86,10 @@ def _shows(entry: os.DirEntry[str]) -> bool:
     name = entry.name
     wanted = "tfevents" in name or name == "checkpoint" or name.endswith((".safetensors", ".index"))
     return wanted and entry.is_file(follow_symlinks=False)
+
+
+def _changed(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0  # deleted meanwhile

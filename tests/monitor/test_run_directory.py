@@ -283,11 +283,15 @@ async def test_every_folder_with_files_is_a_run(tmp_path: Path) -> None:
     ]
 
 
-async def test_runs_are_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_too_many_runs_the_newest_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(205):
         (tmp_path / f"{number:03}").mkdir()
         (tmp_path / f"{number:03}" / "checkpoint").touch()
+        os.utime(tmp_path / f"{number:03}" / "checkpoint", (number, number))
     directory = LogDirectory(tmp_path)
     for _ in range(2):
-        assert len(await directory.scan()) == 200
-    assert caplog.text.count("the first 200 are shown") == 1
+        runs = await directory.scan()
+        assert [run.name for run in runs] == [f"{number:03}" for number in range(5, 205)]
+    assert caplog.text.count("the newest 200 are shown") == 1
