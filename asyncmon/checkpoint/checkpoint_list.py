@@ -87,7 +87,8 @@ class CheckpointList:
         excess = [path for path in state.excess_model_checkpoint_paths if path not in listed]
         mine = self._in(store.directory)
         others = [one for one in self.kept if one not in mine]
-        self.kept = others + await in_thread(self._found, [*excess, *listed])
+        paths = await in_thread(_spelled, store.directory, [*excess, *listed])
+        self.kept = others + await in_thread(self._found, paths)
         if state.last_preserved_timestamp is not None:
             self._retention = self._retention.marked(state.last_preserved_timestamp)
 
@@ -165,3 +166,12 @@ class CheckpointList:
             except FileNotFoundError:
                 continue
         return found
+
+
+def _spelled(directory: str, paths: Sequence[str]) -> list[str]:
+    """Return paths, those in a directory as savers spell it, not absolute or by a link. Blocking."""
+    found = []
+    for path in paths:
+        here = locations.join(directory, locations.split(path)[1])
+        found.append(here if locations.identity(here) == locations.identity(path) else path)
+    return found

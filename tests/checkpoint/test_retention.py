@@ -281,3 +281,20 @@ async def test_sa_7_a_list_that_was_set_stays(tmp_path: Path, make_session: Call
     await again.continue_from(tmp_path)
     await again.save(make_session(a=1.0), tmp_path / "m", 4)
     assert steps(tmp_path) == [2, 3, 4]
+
+
+@pytest.mark.asyncio
+async def test_a_list_with_absolute_paths_goes_on_in_a_relative_directory(
+    tmp_path: Path, make_session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for first in (0, 2):  # step 2 is saved again after a restore
+        saver = Saver(max_to_keep=3, save_relative_paths=False)
+        session = make_session(a=1.0)
+        if first:
+            assert await saver.restore_latest(session, "runs") == str(tmp_path / "runs" / "m-2")
+        for step in range(first, first + 3):
+            await saver.save(session, "runs/m", step)
+        await saver.close()
+    assert steps(tmp_path / "runs") == [2, 3, 4]
+    assert saver.last_checkpoints == ["runs/m-2", "runs/m-3", "runs/m-4"]
