@@ -29,6 +29,9 @@ _TF1_ROOMS = [
 ]  # fmt: skip
 """Likewise, for names of TF1."""
 
+_FOREIGN = {"__future__", "collections.abc", "functools", "importlib", "typing"}
+"""What a module of one of the rooms may import for itself."""
+
 
 def missing_name(
     module: str, name: str, prefix: str | Iterable[str], known: Iterable[str]
@@ -131,7 +134,9 @@ def _public(room: str) -> Iterator[str]:
         return
     names: Any = getattr(found, "__all__", None) or vars(found)
     for name in names:
-        if not name.startswith("_") and not isinstance(vars(found).get(name), ModuleType):
+        value = vars(found).get(name)
+        is_imported = isinstance(value, ModuleType) or getattr(value, "__module__", "") in _FOREIGN
+        if not name.startswith("_") and name != "TYPE_CHECKING" and not is_imported:
             yield name
 
 

@@ -56,6 +56,13 @@ def test_a_missing_name_says_where_it_is_or_what_to_do(module: Any, name: str, s
     assert caught.value.name == name
 
 
+@pytest.mark.parametrize("name", ["Any", "TYPE_CHECKING", "annotations", "import_module"])
+def test_what_modules_import_is_no_place_for_a_name(name: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(am, name)
+    assert "it is" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("module", "name", "meant"),
     [(am, "Savr", "Saver"), (graph, "reduce_maen", "reduce_mean"), (tf.train, "AdamOptimiser", "Adam")],
