@@ -86,4 +86,6 @@ if __name__ == "__main__":
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     service = Service(options.dir, [int(n) for n in options.sizes.split(",")], options.master)
-    uvicorn.run(service.application(), port=options.port, access_log=False)
+    uvicorn.run(
+        service.application(), port=options.port, access_log=False, timeout_graceful_shutdown=10
+    )  # training is saved when the last connection has ended, or after 10 s
