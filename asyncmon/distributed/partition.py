@@ -65,11 +65,13 @@ class Partition:
     sources: for each target: the part that has it and the position in its results; the number of
         a fed value; or None for an operation.
     changes: the names of operations that change what a place holds.
+    sets: whether it writes variables and uses none, as an initialisation does.
     """
 
     stages: list[list[Part]]
     sources: list[tuple[Part, int] | int | None]
     changes: list[str]
+    sets: bool
 
 
 def partition(
@@ -206,7 +208,12 @@ class _Cut:
         stages: dict[int, list[Part]] = defaultdict(list)
         for (stage, _place), part in sorted(self.parts.items(), key=lambda item: item[0]):
             stages[stage].append(part)
-        return Partition([stages[stage] for stage in sorted(stages)], sources, changes)
+        return Partition([stages[stage] for stage in sorted(stages)], sources, changes, self._sets())
+
+    def _sets(self) -> bool:
+        used = [x.op.type for op in self.ops for x in op.inputs[op.op_def.refs :]]
+        accessing = [op.type for op in self.ops if op in self.access and op.type != "VariableV2"]
+        return "VariableV2" not in used and {*accessing} == {"Assign"}
 
     def _part(self, op: Operation) -> Part:
         key = self.stage[op], self.places[op]

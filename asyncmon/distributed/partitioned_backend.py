@@ -8,6 +8,7 @@ pushes to all at once. One that fails or is cancelled in between may have been a
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from asyncmon.graph.construction.graph import Graph
     from asyncmon.graph.core.node import Operation
     from asyncmon.graph.session.backend import Backend, QueueSize
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -142,15 +145,45 @@ class PartitionedBackend:
         *,
         peek: bool = False,
     ) -> list[Any]:
-        """Run stage after stage, the parts of each at once."""
+        """Run stage after stage, the parts of each at once; an initialisation between two steps."""
         if plan.own is not None:
             return await self._own.run(plan.own, fed, options, metadata, peek=peek)
-        assert plan.parts is not None, "a plan is the own task's or has parts"
+        cut = plan.parts
+        assert cut is not None, "a plan is the own task's or has parts"
+        if not (plan.several and cut.sets):
+            return await self._run(plan, cut, fed, options, metadata, peek=peek)
+        writes = {x.place for x in chain(*cut.stages) if x.writes and x.place != OWN}
+        others = {place: self._part_at(place) for place in sorted(writes)}
+        done: list[list[Any]] = []
+
+        async def initialise() -> list[Any]:
+            done.append(await self._run(plan, cut, fed, options, metadata))
+            return done
+
+        try:
+            await _between_steps(others, initialise, restores=True)
+        except AbortedError as error:
+            if not done:
+                raise
+            logger.warning("Others have trained while variables were initialised: %s", error)
+        return done[0]
+
+    async def _run(
+        self,
+        plan: _Plan,
+        cut: Partition,
+        fed: Sequence[Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+        *,
+        peek: bool = False,
+    ) -> list[Any]:
+        is_step = plan.several and not cut.sets and not peek
         started, traces = monotonic(), []
         values = {feed.tensor: value for (feed, _), value in zip(plan.feeds, fed, strict=True)}
         results: dict[Part, list[Any]] = {}
-        with self._update(plan) if plan.several and not peek else nullcontext() as update:
-            for parts in plan.parts.stages:
+        with self._update(plan) if is_step else nullcontext() as update:
+            for parts in cut.stages:
                 left = _left(options, started)
                 calls = []
                 for part in parts:
@@ -171,7 +204,7 @@ class PartitionedBackend:
         if metadata is not None:
             metadata.nodes[:] = [node for trace in traces if trace for node in trace.nodes]
             metadata.duration = monotonic() - started
-        return [_value(source, results, fed) for source in plan.parts.sources]
+        return [_value(source, results, fed) for source in cut.sources]
 
     async def repeat(self, plan: _Plan, until: Callable[[], bool]) -> None:
         """Run until that is true."""

@@ -333,3 +333,34 @@ async def test_a_snapshot_has_each_step_on_all_servers_or_on_none(start: Start) 
         done = sum(await asyncio.gather(*workers))
         assert done > 20
         assert (await chief.run(a))[0] == (await chief.run(b))[0] == done
+
+
+@pytest.mark.asyncio
+async def test_an_initialisation_comes_between_two_steps_of_another_session(start: Start) -> None:
+    cluster = start(CLUSTER)
+    parts = []
+    for task in range(2):
+        with graph.device(f"/job:ps/task:{task}"):
+            parts.append(graph.get_variable("ab"[task], initializer=5.0))
+    step = graph.group(*[part.assign_add(1.0) for part in parts])
+    async with cluster.session("worker", 0) as chief, cluster.session("worker", 1) as other:
+        await chief.run(graph.global_variables_initializer())
+        await other.run(parts)
+        channel, arrives = cluster.channels["/job:ps/task:0"][-1], asyncio.Event()
+        deliver = channel.call
+
+        async def delayed(request: Message, timeout: float) -> Message:
+            await arrives.wait()
+            return await deliver(request, timeout)
+
+        channel.call = delayed  # type: ignore[method-assign]  # the network's delay
+        half = asyncio.create_task(other.run(step))
+        await wait_all_tasks_blocked()
+        assert await chief.run(parts) == [5.0, 6.0]
+        await chief.run(graph.global_variables_initializer())
+        arrives.set()
+        with pytest.raises(errors.AbortedError, match="came too late"):
+            await half
+        assert await chief.run(parts) == [5.0, 5.0]
+        await other.run(step)
+        assert await chief.run(parts) == [6.0, 6.0]
