@@ -196,7 +196,7 @@ class SharedMemory:
         if new and hasattr(os, "posix_fallocate"):
             os.posix_fallocate(self.descriptor, start, size)  # else writing to it is a SIGBUS
         elif new:
-            os.ftruncate(self.descriptor, start + size)
+            _write_zeros(self.descriptor, start, size)
         return mmap.mmap(self.descriptor, size, offset=start)
 
     def close(self) -> None:
@@ -204,6 +204,13 @@ class SharedMemory:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
+
+
+def _write_zeros(descriptor: int, start: int, size: int) -> None:
+    """Reserve a part of a file where the system has no call for it. OSError where the disk is full."""
+    end, zeros = start + size, bytes(1 << 16)
+    while start < end:
+        start += os.pwrite(descriptor, zeros[: end - start], start)
 
 
 def give_back(mapping: mmap.mmap) -> None:

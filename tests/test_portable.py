@@ -113,3 +113,16 @@ def test_a_file_is_read_at_a_position(
     assert buffer[:2] == b"89"
     assert bytes(portable.map_file(descriptor)) == b"0123456789"
     os.close(descriptor)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows maps no file")
+def test_shared_memory_is_reserved_where_the_system_has_no_call_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To write where the disk is full would be a SIGBUS, which ends the process."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    memory = portable.SharedMemory()
+    mapping = memory.map(1 << 16, 5 << 16, new=True)
+    assert os.fstat(memory.descriptor).st_blocks * 512 >= 5 << 16
+    assert mapping[:] == bytes(5 << 16)
+    memory.close()

@@ -131,6 +131,33 @@ async def test_much_data_goes_both_ways_at_once() -> None:
         assert (one == i + 1).all()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the files of another process")
+async def test_without_shared_memory_a_run_fails_and_the_next_one_does_not() -> None:
+    import resource
+
+    x = graph.placeholder(graph.float32, [None, 784])
+    total, much = graph.reduce_sum(x), graph.zeros([1000, 784]) + x[:1]
+
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(pid: int, nbytes: int) -> None:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (nbytes, most))
+
+    async with graph.Session("local") as sess:
+        assert await sess.run(total, {x: IMAGES[:1]}) > 0
+        limit(pid_of(sess), 1 << 16)
+        with pytest.raises(errors.ResourceExhaustedError, match="for results of 3,136,"):
+            await sess.run(much, {x: IMAGES[:1]})
+        limit(0, 1 << 16)
+        try:
+            with pytest.raises(errors.ResourceExhaustedError, match="no shared memory for 401,"):
+                await sess.run(total, {x: IMAGES})
+        finally:
+            limit(0, before)
+        limit(pid_of(sess), before)
+        assert (await sess.run(much, {x: IMAGES})).shape == (1000, 784)
+
+
 async def test_a_child_that_is_killed_aborts_all_calls_at_once() -> None:
     waits, y = waiting()
     async with graph.Session("local") as sess:
