@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon import clock
 from asyncmon.cli.output import unreadable
 from asyncmon.monitor.log_directory import LogDirectory
-from asyncmon.monitor.scalars import downsample
+from asyncmon.monitor.scalars import Room, downsample
 
 if TYPE_CHECKING:
     import argparse
@@ -74,8 +74,9 @@ async def _watch(console: Console, options: argparse.Namespace) -> None:
     with contextlib.nullcontext() if once else live:
         while True:
             looks += 1
-            runs = await directory.scan()
+            runs, room = await directory.scan(), Room()
             for one in runs:
+                one.scalars.enter(room)
                 await one.refresh()
                 one.scalars.publish(looks)
             if once and not runs:
