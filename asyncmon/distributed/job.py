@@ -34,17 +34,17 @@ class Job:
 
     def __init__(self) -> None:
         self.answer: Message | None = None
-        self.task: asyncio.Task[Message] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.lease: asyncio.TimerHandle | None = None
         self.asked: dict[int, tuple[int, tuple[Any, ...]]] = {}  # calls to tell the client of
         self._results: dict[int, asyncio.Future[Any]] = {}
         self._calls = 0
         self._waiters: list[asyncio.Future[None]] = []
 
-    def start(self, work: Coroutine[Any, Any, Message]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it in a task of its own."""
         self.task = asyncio.create_task(work)
-        self.task.add_done_callback(self._wake)
+        self.task.add_done_callback(self.wake)
 
     async def call(self, number: int, *arrays: Any) -> Any:
         """Have the client call a function, and wait for what it returns."""
@@ -52,7 +52,7 @@ class Job:
         call = self._calls
         future = self._results[call] = asyncio.get_running_loop().create_future()
         self.asked[call] = (number, arrays)
-        self._wake()
+        self.wake()
         try:
             return await future
         finally:
@@ -70,12 +70,12 @@ class Job:
 
     async def wait(self, secs: float) -> None:
         """Wait until it is done or there is something to call, so many seconds at most."""
-        if self.asked or self.task is None or self.task.done():
+        if self.asked or self.answer is not None or self.task is None or self.task.done():
             return
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()  # asyncio.wait() takes three times as long
         self._waiters.append(waiter)
-        timer = loop.call_later(secs, self._wake)
+        timer = loop.call_later(secs, self.wake)
         try:
             await waiter
         finally:
@@ -88,7 +88,8 @@ class Job:
         if self.task is not None:
             self.task.cancel()
 
-    def _wake(self, _task: object = None) -> None:
+    def wake(self, _task: object = None) -> None:
+        """Let what waits for it look again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

@@ -329,15 +329,16 @@ class SessionService:
             plan = served.plans[number] = served.backend.prepare(fetched, fed, done)
         return plan
 
-    async def _run(self, served: _Served, work: Work, job: Job) -> Message:
+    async def _run(self, served: _Served, work: Work, job: Job) -> None:
         current_job.set(job)
         try:
-            return await work()
+            job.answer = await work()
         except asyncio.CancelledError:
             what = "Session has been closed." if served.closed else "The run was cancelled."
-            return failure(CancelledError(what))
+            job.answer = failure(CancelledError(what))
         except Exception as error:
-            return failure(error)
+            job.answer = failure(error)
+        job.wake()  # an iteration of the loop before the task's callbacks
 
     async def _wait(self, served: _Served, sequence: int, job: Job, secs: float) -> Message:
         if job.lease is not None:
@@ -352,8 +353,7 @@ class SessionService:
             if job.task is not None and not job.task.done():
                 asked, job.asked = job.asked, {}
                 return answer({"pending": [(call, *asked[call]) for call in asked]})
-            assert job.task is not None
-            job.answer = job.task.result()
+            raise asyncio.CancelledError("The job was cancelled before it began.")
         found = job.answer
         if found.nbytes > _LARGE or found.is_borrowed:
             lost = f"Request {sequence} was done, but its result is gone."
