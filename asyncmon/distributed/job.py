@@ -17,12 +17,13 @@ current_job: ContextVar[Job] = ContextVar("asyncmon_job")
 """The job that the running task does."""
 
 
-_MANY = 1000
+MANY = 1000
+"""Operations to plan, or values to write or read, that would hold the event loop."""
 
 
 async def off_loop(count: int, fn: Callable[..., T], *args: Any) -> T:
     """Call a function, in a thread where what it does to so many things would hold the event loop."""
-    return fn(*args) if count < _MANY else await asyncio.to_thread(fn, *args)
+    return fn(*args) if count < MANY else await asyncio.to_thread(fn, *args)
 
 
 class Job:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from asyncmon.distributed.answers import answer, failure, lent_results, results_of, take_snapshot
 from asyncmon.distributed.error_data import error_of
 from asyncmon.distributed.graph_codec import GraphReader
-from asyncmon.distributed.job import Job, current_job, off_loop
+from asyncmon.distributed.job import MANY, Job, current_job, off_loop
 from asyncmon.distributed.peers import Peers
 from asyncmon.distributed.update_barrier import UpdateBarrier
 from asyncmon.distributed.wire import VERSION, Decoder, Message
@@ -54,7 +54,6 @@ MAX_WAIT = 30.0
 MAX_SESSIONS = 1000
 """That a service keeps; the one that was idle for longest goes."""
 
-_MANY = 1000  # operations of a graph whose plans are made in a thread
 _LARGE = 1 << 20  # bytes: a result of that size is not kept for a request that comes twice
 
 
@@ -271,7 +270,7 @@ class SessionService:
         if kind not in ("run", "peek"):
             raise InvalidArgumentError(f"There is no job {kind!r}.")
         is_new = int(content["plan"]) not in served.plans
-        if is_new and len(served.reader.operations) > _MANY and isinstance(backend, DirectBackend):
+        if is_new and len(served.reader.operations) >= MANY and isinstance(backend, DirectBackend):
             return partial(self._planned, served, kind, decoder, job)
         plan = self._plan(served, content)
         fed = [
