@@ -64,8 +64,7 @@ def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
     """Return what both sides set: a connection that is silent for ``timeout_secs`` is given up.
 
     A ping is sent after half of that time and its answer awaited for a third. ``keepalive_timeout_ms``
-    alone does not end a connection before a minute has passed. What arrives before it is read
-    is bounded by a chunk: else it grows with the connection's speed, to a fifth of an array of 100 MB.
+    alone does not end a connection before a minute has passed.
     """
     ms = int(rpc.timeout_secs * 1000)
     return [
@@ -76,8 +75,6 @@ def both_sides(rpc: RPCOptions) -> list[tuple[str, int]]:
         ("grpc.http2.ping_timeout_ms", max(ms // 3, 1)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", CHUNK),
     ]
 
 
