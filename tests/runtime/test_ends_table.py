@@ -121,7 +121,11 @@ async def cancel_after_a_signal(session: Session) -> None:
 
 
 async def close_elsewhere(session: Session) -> None:
-    closing = asyncio.create_task(session.close())
+    async def close() -> None:
+        await asyncio.sleep(1)  # virtual: the run is under way by then
+        await session.close()
+
+    closing = asyncio.create_task(close())
     with pytest.raises(RuntimeError, match=r"closed while this run|a run was under way"):
         await session.run("wait")
     await closing
