@@ -127,7 +127,9 @@ async def test_steps_that_take_the_lock_go_on_beside_it(sess: tf.Session) -> Non
 
 async def test_closing_the_session_ends_it(sess: tf.Session) -> None:
     queue = tf.FIFOQueue(1, tf.int32)
-    filling = asyncio.create_task(sess.repeat(queue.enqueue(1), lambda: False))
+    enqueue = queue.enqueue(1)
+    await sess.run(enqueue)  # planned, and full: the next one waits in the queue
+    filling = asyncio.create_task(sess.repeat(enqueue, lambda: False))
     await wait_all_tasks_blocked()
     await sess.close()
     with pytest.raises(CancelledError):
