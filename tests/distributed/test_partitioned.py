@@ -273,14 +273,19 @@ async def test_a_monitored_session_recovers_from_a_server_that_was_lost(
     assert await saved.get_tensor("global_step") == 9
 
 
-@pytest.mark.asyncio
-async def test_a_snapshot_waits_for_a_step_that_a_later_one_has_overtaken(start: Start) -> None:
-    cluster = start(CLUSTER)
+def one_on_each_server(value: float) -> tuple[list[Any], Any]:
+    """Return a variable on each of two servers, and a step that adds 1 to both."""
     parts = []
     for task in range(2):
         with graph.device(f"/job:ps/task:{task}"):
-            parts.append(graph.get_variable("ab"[task], initializer=0.0))
-    step = graph.group(*[part.assign_add(1.0) for part in parts])
+            parts.append(graph.get_variable("ab"[task], initializer=value))
+    return parts, graph.group(*[part.assign_add(1.0) for part in parts])
+
+
+@pytest.mark.asyncio
+async def test_a_snapshot_waits_for_a_step_that_a_later_one_has_overtaken(start: Start) -> None:
+    cluster = start(CLUSTER)
+    parts, step = one_on_each_server(0.0)
     async with cluster.session("worker", 0) as chief, cluster.session("worker", 1) as other:
         await chief.run(graph.global_variables_initializer())
         await other.run(parts)
@@ -338,11 +343,7 @@ async def test_a_snapshot_has_each_step_on_all_servers_or_on_none(start: Start) 
 @pytest.mark.asyncio
 async def test_an_initialisation_comes_between_two_steps_of_another_session(start: Start) -> None:
     cluster = start(CLUSTER)
-    parts = []
-    for task in range(2):
-        with graph.device(f"/job:ps/task:{task}"):
-            parts.append(graph.get_variable("ab"[task], initializer=5.0))
-    step = graph.group(*[part.assign_add(1.0) for part in parts])
+    parts, step = one_on_each_server(5.0)
     async with cluster.session("worker", 0) as chief, cluster.session("worker", 1) as other:
         await chief.run(graph.global_variables_initializer())
         await other.run(parts)
